@@ -13,7 +13,7 @@ import datetime
 import os
 from abc import abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
@@ -40,7 +40,7 @@ from receiver.metadata.state.table_rows import DeletionsRow, DeletionsSegment, a
 from receiver.metadata.state.transfer_cuts import TransferCuts
 from receiver.spark.finder import DataFile
 from receiver.spark.noted_deletions import NotedDeletions
-from receiver.storage.store_opening import open_store
+from receiver.storage.store_opening import StoreOptions, open_store
 
 if TYPE_CHECKING:
     from receiver.metadata.query.past_files import PastFiles
@@ -166,7 +166,7 @@ def open_catalogue(
     if where.startswith(("http://", "https://")):
         return RemoteCatalogue(where, kind, data_dirs, token=token, ca_cert=ca_cert)
     if where.startswith(("s3://", "file:///")):
-        return StoreCatalogue(open_store(where), kind, data_dirs)
+        return StoreCatalogue(open_store(where, _store_options(os.environ)), kind, data_dirs)
     path = Path(where).absolute()
     if path.is_dir():
         return LocalCatalogue(path, kind, data_dirs)
@@ -178,6 +178,14 @@ def open_catalogue(
     raise UsageError(
         f"option catalog = {where!r}: expected a receiver's configuration file, its schema "
         "directory or its URL, or that of its object store; there is nothing"
+    )
+
+
+def _store_options(environ: Mapping[str, str]) -> StoreOptions:
+    """How a store is spoken to whose URL alone is given: as AWS's own tools are told."""
+    endpoint = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL")
+    return StoreOptions(
+        endpoint=endpoint, region=environ.get("AWS_REGION"), path_style=endpoint is not None
     )
 
 

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from common.errors import ConfigError
 from receiver.cli.commands import cli
+from receiver.spark.catalogue import open_catalogue
 from tests.support.centre import Centre
 from tests.support.edge import Edge
 from tests.support.procs import Children, children, wait_until
@@ -63,7 +64,10 @@ def catalogue(node: Any, at: int | None = None) -> list[dict[str, Any]]:
 
 
 def test_nodes_follow_through_kills_and_a_restored_receiver(
-    tmp_path: Path, processes: Children, env: Mapping[str, str]
+    tmp_path: Path,
+    processes: Children,
+    env: Mapping[str, str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with s3_server(tmp_path / "s3") as s3:
         storage = f'[storage]\nendpoint = "{s3.endpoint}"\nregion = "{REGION}"\npath_style = true\n'
@@ -121,6 +125,16 @@ def test_nodes_follow_through_kills_and_a_restored_receiver(
             then = [[each["path"] for each in catalogue(one, past)] for one in (node, writer)]
             assert then[0] == then[1] != []
 
+        # No receiver is needed at all to see what there is.
+        for name, value in (*env.items(), ("AWS_ENDPOINT_URL", s3.endpoint)):
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("AWS_REGION", REGION)
+        with open_catalogue(url) as bucket:
+            names = [each.name for each in bucket.files(bucket.newest)]
+            assert names == [each["path"] for each in catalogue(nodes[0], bucket.newest)]
+            assert all(each.stored for each in bucket.files(bucket.newest))
+        monkeypatch.delenv("AWS_ENDPOINT_URL")
+
         # What a sender that comes to a node sees: a word, once, and the way.
         config = edge.write_config()
         text = config.read_text().replace(address, f"http://127.0.0.1:{nodes[0].port}")
@@ -136,8 +150,6 @@ def test_nodes_follow_through_kills_and_a_restored_receiver(
         wait_until(lambda: not centre.call("storage", "status")["behind"], "all of the log copied")
         centre.kill()
         (tmp_path / "centre" / "schema").rename(tmp_path / "old schema")
-        for name, value in env.items():
-            pytest.MonkeyPatch().setenv(name, value)
         done = CliRunner().invoke(cli, ["--config", str(centre.config), "restore"])
         assert done.exit_code == 0, done.output
         centre.start(env=env)
