@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 _WAIT = 0.8
 """Seconds that a source which waits for news is asked to: so old may be what is said of it."""
-_SOONEST, _LATEST = 0.5, 10.0
+_SOONEST, _LATEST = 0.5, 5.0
 """Seconds between two tries while the source fails, doubled each time."""
 _COLLECT_EVERY = 60.0
 
@@ -78,17 +78,32 @@ def check_source(found: SourceLog, engine: str, incarnation: int, url: str) -> N
 
 
 def begin_copy(
-    directory: NodeDirectory, source: LogSource, found: SourceLog, options: EngineOptions
+    directory: NodeDirectory,
+    source: LogSource,
+    found: SourceLog,
+    options: EngineOptions,
+    *,
+    beyond: int = 0,
 ) -> None:
     """Make the next copy, see that it opens, and take it.
 
+    Args:
+        directory: of the node.
+        source: where it is made from.
+        found: there.
+        options: of the engine.
+        beyond: LSN that it has to reach beyond.
+
     Raises:
-        DamagedError: nothing at the source makes a state.
+        DamagedError: nothing at the source makes a state, or none that reaches so far.
         UnreachableError: of the source.
     """
     place = directory.next_copy()
     LogCopy(place, source).make(found)
-    FollowingEngine.follow(place, options=options).close()
+    with FollowingEngine.follow(place, options=options) as engine:
+        reached = engine.published().lsn
+    if reached <= beyond:
+        raise DamagedError(f"{source.url}: nothing there reaches beyond commit {reached}")
     directory.take(found.engine, found.incarnation)
 
 
@@ -141,6 +156,8 @@ class Follower(Closing):
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._stepping = threading.Lock()
+        self._tried = 0
+        self._stuck_at = 0
         self._next_collection = monotonic() + _COLLECT_EVERY
         self._thread: threading.Thread | None = None
 
@@ -249,7 +266,8 @@ class Follower(Closing):
         except (NotContinuedError, DamagedError, ReadOnlyError) as error:
             _log.warning("the copy is made anew", extra={"reason": error.message})
             self._problem = error.message
-            begin_copy(self._directory, self._source, found, self._options)
+            beyond, self._stuck_at = self._stuck_at, 0
+            begin_copy(self._directory, self._source, found, self._options, beyond=beyond)
             self.ready_anew = True
             self._anew()
             return
@@ -280,9 +298,13 @@ class Follower(Closing):
         if reached >= found.lsn:
             self._level = now
             return None
-        if any(each.lsn > reached for each in found.checkpoints):
-            raise NotContinuedError(f"the log ends here with commit {reached}: {self._copy.cut}")
-        return f"the log ends here with commit {reached}: {self._copy.cut}"
+        problem = f"the log ends here with commit {reached}: {self._copy.cut}"
+        newest = max((each.lsn for each in found.checkpoints), default=0)
+        if newest <= max(reached, self._tried):
+            return problem
+        # One try for each checkpoint: it may be damaged too, and all of it would be fetched again.
+        self._tried, self._stuck_at = newest, reached
+        raise NotContinuedError(problem)
 
     def _look_after(self, found: SourceLog) -> None:
         """What nobody waits for: older log, a newer checkpoint, history that is over."""

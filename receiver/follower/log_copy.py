@@ -60,7 +60,8 @@ class LogCopy:
         """Make it, in a directory that is not there yet or is empty.
 
         Raises:
-            DamagedError: no checkpoint is good, and the log does not begin with the first commit.
+            DamagedError: no checkpoint is good, and the log does not begin with the first commit;
+                or nothing of the log can be had.
             UnreachableError: of the source.
         """
         with Tree(self.directory, create=True) as tree:
@@ -73,6 +74,8 @@ class LogCopy:
                 base = 0
             crash.point("follow.checkpoint_fetched")
             self._log_behind(tree, found, base)
+            if not segments(tree):
+                raise DamagedError(f"{self._source.url}: none of the log can be had: {self.cut}")
 
     def grow(self, found: SourceLog, lsn: int) -> bool:
         """Fetch what came since; whether anything did.

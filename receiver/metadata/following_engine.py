@@ -129,14 +129,12 @@ class FollowingEngine(Engine):
     def _apply(self, reader: LogReader) -> None:
         for at, frame in reader.frames():
             self._check(reader, at, frame)
+            # The tlog first: who finds the disk full here has changed nothing that is seen.
+            placed = [self._place_tags(commit) for commit in frame]
             try:
                 with self._reading.writing() as state:
-                    for commit in frame:
-                        laid = layout(commit.ops, commit.tags_at) if commit.tags_at >= 0 else None
-                        if laid is not None:
-                            self._tlog.heal(commit.tags_at, laid.content)
-                            self._tags_end = commit.tags_at + len(laid.content)
-                        state.apply(commit, None if laid is None else laid.offsets)
+                    for commit, offsets in zip(frame, placed, strict=True):
+                        state.apply(commit, offsets)
                         self._window.add(commit.ts)
                     self._newest = state.newest
             except (KeyError, IndexError, ValueError) as error:
@@ -146,6 +144,14 @@ class FollowingEngine(Engine):
         self._log_end = (reader.first_lsn, reader.good)
         with self._advanced:
             self._advanced.notify_all()
+
+    def _place_tags(self, commit: Commit) -> Sequence[Sequence[int] | None] | None:
+        laid = layout(commit.ops, commit.tags_at) if commit.tags_at >= 0 else None
+        if laid is None:
+            return None
+        self._tlog.heal(commit.tags_at, laid.content)
+        self._tags_end = commit.tags_at + len(laid.content)
+        return laid.offsets
 
     def _check(self, reader: LogReader, at: int, frame: Sequence[Commit]) -> None:
         newest = self._newest

@@ -320,3 +320,30 @@ def test_operators_commands_read_the_copy_of_a_node_that_does_not_run(
     with look(centre.config()) as there:
         assert known(there.engine) == {0, 1}
         assert status(there, "it does not run").senders == 2
+
+
+def test_a_checkpoint_that_is_damaged_as_the_log_is_has_no_copy_taken_over_and_over(
+    centre: FollowedCentre,
+) -> None:
+    centre.commit(0, 1)
+    with centre.node() as node:
+        wait_for(lambda: node.follows().level_at)
+        centre.commit(2)
+        centre.engine.checkpoint()
+        centre.commit(3)
+        newest = newest_manifest(centre.store, centre.uuid)
+        assert newest is not None
+        for piece in (newest.segments[0].pieces[0], newest.checkpoints[-1].piece):
+            (centre.root / "bucket" / piece.key).write_bytes(b"")
+        for _ in range(3):
+            with suppress(DamagedError):
+                node.follower.step()
+            assert not node.follower.ready_anew
+            assert known(node.engine) == {0, 1}
+        assert "the log ends here with commit 3" in (node.follows().problem or "")
+        centre.engine.checkpoint()
+        centre.commit(4)
+        node.follower.step()
+        assert node.follower.ready_anew
+    with centre.node() as node:
+        assert known(node.engine) == {0, 1, 2, 3, 4}
