@@ -7,6 +7,7 @@ first is waited for when all of them are on their way.
 from __future__ import annotations
 
 import secrets
+import threading
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -37,6 +38,10 @@ __all__ = ["receive_batch"]
 
 _OPEN: Final = 64
 """Files of one body that are open at once."""
+_VERIFYING: Final = threading.Lock()
+"""Held by the one thread that verifies: a file takes half a dozen calls of the system, and at each
+of them several threads hand the interpreter to each other, which cost a fifth of the server's time.
+Nobody waits for anything else in it, neither a disk nor a lock."""
 
 
 def receive_batch(
@@ -87,6 +92,9 @@ class _Written:
     file: WriteFile
 
 
+_Judged = tuple[_Written, VerifiedBytes | TsferryError]
+
+
 @dataclass
 class _Receiving:
     """Takes the files of a body in, some at a time.
@@ -105,10 +113,17 @@ class _Receiving:
     parts: set[str] = field(default_factory=set, init=False)
 
     def take(self, files: Sequence[tuple[BatchEntry, memoryview]]) -> list[BatchResult]:
-        """Write some files, then flush and verify each."""
+        """Write some files, flush them, then verify each."""
         with ExitStack() as opened:
             begun = [self._write(entry, content, opened) for entry, content in files]
-            return [self._finish(each) if isinstance(each, _Written) else each for each in begun]
+            flushed = [
+                self._flushed(each) if isinstance(each, _Written) else each for each in begun
+            ]
+            with _VERIFYING:
+                judged = [self._judged(each) for each in flushed]
+            return [
+                each if isinstance(each, BatchResult) else self._settled(*each) for each in judged
+            ]
 
     def _write(
         self, entry: BatchEntry, content: memoryview, opened: ExitStack
@@ -136,30 +151,42 @@ class _Receiving:
             raise ConflictError(f"{path}: the plan said {planned.refused}: {planned.reason}")
         return path, planned
 
-    def _finish(self, each: _Written) -> BatchResult:
+    def _flushed(self, each: _Written) -> _Written | BatchResult:
         try:
             each.file.sync()
-            self.good[each.path.text] = self._verified(each)
         except TsferryError as error:
             return _failed(each.entry.path, error)
-        return BatchResult(path=each.entry.path)
+        return each
 
-    def _verified(self, each: _Written) -> VerifiedBytes:
-        fd, path, entry = each.file.fileno(), each.path, each.entry
+    def _judged(self, each: _Written | BatchResult) -> _Judged | BatchResult:
+        if isinstance(each, BatchResult):
+            return each
         found = md5(each.content).hexdigest()
         try:
-            return self.intake.verify(
-                fd,
-                path,
+            return each, self.intake.verify(
+                each.file.fileno(),
+                each.path,
                 each.part,
                 found,
-                expected=(entry.md5,),
+                expected=(each.entry.md5,),
                 planned=each.planned,
                 content=each.content,
             )
-        except NotATsFileError as error:
-            self.intake.quarantine(self.folder, each.part, path, fd, entry.size, error.message)
-            raise
+        except TsferryError as error:
+            return each, error
+
+    def _settled(self, each: _Written, found: VerifiedBytes | TsferryError) -> BatchResult:
+        path = each.path.text
+        if isinstance(found, VerifiedBytes):
+            self.good[path] = found
+            return BatchResult(path=path)
+        if isinstance(found, NotATsFileError):
+            fd, size = each.file.fileno(), each.entry.size
+            try:
+                self.intake.quarantine(self.folder, each.part, each.path, fd, size, found.message)
+            except TsferryError as error:
+                return _failed(path, error)
+        return _failed(path, found)
 
 
 def _stage(

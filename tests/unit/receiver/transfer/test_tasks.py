@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from common.errors import (
 )
 from receiver.metadata.model import records
 from receiver.node import Node
+from receiver.transfer.intake import Intake
 from receiver.transfer.look_numbers import latest_look
 from tests.support import tiers
 from tests.support.node_world import (
@@ -595,6 +597,29 @@ def test_each_file_of_a_batch_has_its_own_result(edge: Edge, world: World) -> No
     edge.end(task, {path_of(1): CONTENT})
     assert results(edge.outcome(task)) == {path_of(1): "loaded"}
     assert not list((world.folder() / "data" / ".uploads").iterdir())
+
+
+def test_a_bad_file_that_waits_to_be_set_aside_keeps_no_other_sender_waiting(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Edge(edge.node, B)
+    other.check()
+    mine, theirs = edge.start(), other.start()
+    real, beside = Intake.quarantine, []
+
+    def quarantine(intake: Intake, *args: Any) -> None:
+        sending = threading.Thread(
+            target=lambda: beside.extend(other.batch(theirs, {path_of(2, sg="root.b"): CONTENT}))
+        )
+        sending.start()
+        sending.join(20)
+        assert not sending.is_alive()
+        real(intake, *args)
+
+    monkeypatch.setattr(Intake, "quarantine", quarantine)
+    (bad,) = edge.batch(mine, {path_of(3): b"no tsfile"})
+    assert bad.quarantined
+    assert [each.problem for each in beside] == [None]
 
 
 @pytest.mark.parametrize(
