@@ -54,8 +54,8 @@ RESERVED = frozenset(
     }
 )
 _PARTITION = re.compile(r"-?(0|[1-9][0-9]{0,18})\Z")
-_PLAIN_FILE = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,60}\.tsfile\Z")
-"""Nearly all names are like this, and need no closer look."""
+_PLAIN_FILE = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,60}(?:\.[0-9a-f]{16})?\.tsfile\Z")
+"""Nearly all names are like this, physical ones too, and need no closer look."""
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 """What nothing can be wrong with but its length; nearly all names are of this kind."""
 _HEX32 = re.compile(r"[0-9a-f]{32}\Z")

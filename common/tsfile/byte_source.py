@@ -88,18 +88,21 @@ def source_of(content: int | BytesLike) -> ByteSource:
     return _Descriptor(content) if isinstance(content, int) else _Memory(content)
 
 
-@contextlib.contextmanager
-def opened(source: TsFileOrigin) -> Iterator[ByteSource]:
-    """Yield ``source`` ready to read; what was opened here is closed here.
+def opened(source: TsFileOrigin) -> contextlib.AbstractContextManager[ByteSource]:
+    """Have ``source`` ready to read within a block; what was opened for it is closed behind it.
 
     Raises:
         OSError: it cannot be opened.
     """
-    if isinstance(source, str | os.PathLike):
-        fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            yield _Descriptor(fd)
-        finally:
-            os.close(fd)
-    else:
-        yield source_of(source)
+    if isinstance(source, bytes | int | memoryview | bytearray):  # first: to ask for a path is slow
+        return contextlib.nullcontext(source_of(source))
+    return _opened(source)
+
+
+@contextlib.contextmanager
+def _opened(path: str | os.PathLike[str]) -> Iterator[ByteSource]:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield _Descriptor(fd)
+    finally:
+        os.close(fd)

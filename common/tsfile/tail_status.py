@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import os
 from typing import Final
 
-from common.tsfile.byte_source import ByteSource, TsFileOrigin, opened, source_of
+from common.tsfile.byte_source import ByteSource, TsFileOrigin, opened
 from common.tsfile.layout import FOOTER_SIZE, HEAD_SIZE, MAGIC, VERSIONS
 from common.tsfile.primitives import INT32, Corrupt
 
@@ -70,10 +69,8 @@ def read_status(source: TsFileOrigin) -> TailVerdict:
     Raises:
         OSError: the file cannot be read.
     """
-    if isinstance(source, str | os.PathLike):
-        with opened(source) as file:
-            return status_of(file)
-    return status_of(source_of(source))
+    with opened(source) as file:
+        return status_of(file)
 
 
 def status_of(file: ByteSource) -> TailVerdict:

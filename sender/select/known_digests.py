@@ -30,6 +30,8 @@ class KnownDigests:
 
     def of(self, file: LocalFile) -> str | None:
         """MD5 of a file as it is, in hex; None if it is not known."""
+        if not self._known:  # as in a `sync`, whose process has read nothing before
+            return None
         with self._lock:
             identity, md5 = self._known.get((file.data_dir, file.rel), (None, None))
         return md5 if identity == file.identity else None

@@ -167,6 +167,8 @@ class Registering:
         ops: list[records.Op] = []
         series = records.SeriesLoaded(physical, devices)
         try:
+            if self._trusting and all(self._group_of(each) is not None for each in devices):
+                return [series]  # nothing for the draft to take
             with self._draft.all_or_nothing():
                 ops += self._groups(_directory(sg), devices)
                 if not self._trusting:
@@ -195,13 +197,15 @@ class Registering:
         self, home: Nodes | None, devices: Iterable[records.LoadedDevice]
     ) -> Iterator[records.Op]:
         """Make the storage groups that devices need and have not."""
-        schema = self._draft.schema
         for device in devices:
-            nodes = parse_stored(device.device)
-            if schema.group_of(nodes) is None:
+            if self._group_of(device) is None:
+                nodes = parse_stored(device.device)
                 op = records.StorageGroupSet(format_path(self._place(nodes, home)), if_missing=True)
                 self._draft.take([op])
                 yield op
+
+    def _group_of(self, device: records.LoadedDevice) -> Nodes | None:
+        return self._draft.schema.group_of(parse_stored(device.device))
 
     def _place(self, nodes: Nodes, home: Nodes | None) -> Nodes:
         """The storage group that is made for a device that lies in none."""
