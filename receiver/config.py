@@ -286,6 +286,8 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
         evict_above: part of the capacity above which they do.
         evict_to: part of the capacity down to which they do.
         pin_wait: that a step waits for room for what it needs from the store, at most.
+        tree: keep the tree of files there too, as tables that others read by themselves.
+        tree_every: that passes between two looks for what is new in it.
     """
 
     url: str | None = None
@@ -303,6 +305,8 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
     evict_above: Annotated[float, Meta(gt=0, le=1)] = 0.9
     evict_to: Annotated[float, Meta(ge=0, le=1)] = 0.8
     pin_wait: Annotated[Duration, Meta(ge=0)] = 30.0
+    tree: bool = False
+    tree_every: Annotated[Duration, Meta(ge=0.1)] = 10.0
 
     def check(self) -> Iterator[ConfigFinding]:
         """What no single key can tell."""
@@ -310,6 +314,8 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
             yield ConfigFinding("capacity", "expected with url: what leaves the disk is there")
         if self.evict_to >= self.evict_above:
             yield ConfigFinding("evict_to", "expected less than evict_above")
+        if self.tree and self.url is None:
+            yield ConfigFinding("tree", "expected with url: that is where it is kept")
         if self.before_ack and self.url is None:
             yield ConfigFinding("before_ack", "expected with url: nothing would ever be loaded")
         if self.before_ack and not self.upload.is_always_at_once:

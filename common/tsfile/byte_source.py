@@ -1,4 +1,4 @@
-"""Where bytes come from: a file descriptor, a path, or bytes in memory."""
+"""Where bytes come from: a file descriptor, a path, bytes in memory, or what reads them itself."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ from common.tsfile.primitives import Corrupt
 __all__ = ["ByteSource", "BytesLike", "TsFileOrigin", "opened", "source_of"]
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
-TsFileOrigin: TypeAlias = int | BytesLike | str | os.PathLike[str]
-"""A file descriptor (its offset is not touched), the file's bytes, or its path."""
-
 _LAST_BLOCK: Final = 64 * 1024  # holds the whole index of most files: one read instead of three
 
 
@@ -28,9 +25,14 @@ class ByteSource(Protocol):
 
         Raises:
             OSError: from the file system.
+            TsferryError: of a source of its own kind, about where the bytes are, not what they say.
             Corrupt: the file ends before that (it shrank, or an offset lies).
         """
         ...
+
+
+TsFileOrigin: TypeAlias = int | BytesLike | str | os.PathLike[str] | ByteSource
+"""A file descriptor (its offset is not touched), the file's bytes, its path, or what reads it."""
 
 
 class _Memory:
@@ -83,9 +85,11 @@ def _whole(piece: bytes, offset: int, length: int) -> bytes:
     return piece
 
 
-def source_of(content: int | BytesLike) -> ByteSource:
-    """A source over a descriptor or bytes, which need no closing."""
-    return _Descriptor(content) if isinstance(content, int) else _Memory(content)
+def source_of(content: int | BytesLike | ByteSource) -> ByteSource:
+    """A source over a descriptor or bytes, which need no closing; what is one already, itself."""
+    if isinstance(content, int):
+        return _Descriptor(content)
+    return _Memory(content) if isinstance(content, BytesLike) else content
 
 
 def opened(source: TsFileOrigin) -> contextlib.AbstractContextManager[ByteSource]:

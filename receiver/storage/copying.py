@@ -40,7 +40,10 @@ if TYPE_CHECKING:
     from receiver.config import StorageConfig
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
+    from receiver.storage.incarnation import Incarnation
     from receiver.storage.object_store import ObjectStore
+    from receiver.storage.tree.tree_removal import TreeRemover
+    from receiver.storage.tree.tree_shipping import TreeShipper
 
 __all__ = ["FetchedFiles", "StorageProgress", "StorageService", "store_of"]
 
@@ -49,6 +52,7 @@ log = logging.getLogger(__name__)
 _BUSY = 10
 """Times as long as it took to look for files that may make room is the rest after it."""
 _FILES, _LOG, _REMOVAL, _ROOM = "file copies", "log copies", "removal of copies", "room"
+_TREE = "the tree of files"
 _SOONEST, _LATEST = 0.5, 30.0
 """Seconds that a store which failed is left alone, doubled each time, if it does not say more."""
 _LOOK = 1.0
@@ -164,12 +168,15 @@ class StorageService(Closing):
         self._askers = ThreadPoolExecutor(config.parallel, thread_name_prefix="asked for")
         self._shipper: LogShipper | None = None
         self._removers: tuple[ObjectRemover, LogRemover] | None = None
+        self._owner: Incarnation | None = None
+        self._tree: TreeShipper | None = None
+        self._tree_remover: TreeRemover | None = None
         self._staying: str | None = None
         self._bandwidth = Bandwidth(config.bandwidth_limit, sleep=self._stop.wait)
         self._incarnation = 0
         self._problems: dict[str, str] = {}
         self._fenced = threading.Event()
-        self._wakes = {name: threading.Event() for name in (_FILES, _LOG, _REMOVAL, _ROOM)}
+        self._wakes = {name: threading.Event() for name in (_FILES, _LOG, _REMOVAL, _ROOM, _TREE)}
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
@@ -179,6 +186,8 @@ class StorageService(Closing):
         jobs = {_LOG: self._ship, _FILES: self._upload, _REMOVAL: self._remove}
         if self._config.capacity is not None:
             jobs[_ROOM] = self._evict
+        if self._config.tree:
+            jobs[_TREE] = self._ship_tree
         for name, job in jobs.items():
             thread = threading.Thread(target=self._keep_doing, args=(name, job), name=name)
             self._threads.append(thread)
@@ -407,6 +416,8 @@ class StorageService(Closing):
             files.run_once()
             files.abandon_attempts()
             logs.run_once()
+            if self._tree_remover is not None:
+                self._tree_remover.run_once()
         except StoreAwayError:
             return max(_REMOVE, self._config.lag)  # the copies tell of it
         except (StoreRefusedError, DamagedError) as error:
@@ -416,6 +427,31 @@ class StorageService(Closing):
             return _REFUSED
         self._staying = files.problem
         return _REMOVE
+
+    def _ship_tree(self) -> float:
+        if self._owner is None or self._store is None:
+            return min(_LOOK, self._config.tree_every)
+        if self._tree is None:
+            self._tree = self._find_tree(self._store, self._owner)
+        return 0.0 if self._tree.ship() else self._config.tree_every
+
+    def _find_tree(self, store: ObjectStore, owner: Incarnation) -> TreeShipper:
+        # Here alone: pyarrow takes its time and its memory, and most receivers keep no tree.
+        from receiver.storage.tree.tree_removal import TreeRemover
+        from receiver.storage.tree.tree_shipping import TreeShipper
+
+        tree = TreeShipper(
+            self._engine, store, owner, self._trees, shipped=self.shipped, go_on=self._go_on
+        )
+        self._tree_remover = TreeRemover(
+            self._engine,
+            store,
+            owner,
+            grace=self._config.grace,
+            newest=lambda: tree.newest,
+            go_on=self._go_on,
+        )
+        return tree
 
     def _go_on(self) -> None:
         if self._stop.is_set():
@@ -480,4 +516,5 @@ class StorageService(Closing):
                 go_on=self._go_on,
             ),
         )
+        self._owner = owner
         self._wakes[_FILES].set()

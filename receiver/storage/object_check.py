@@ -34,7 +34,8 @@ class ObjectFinding(Struct, frozen=True, kw_only=True):
 
     Attributes:
         kind: `missing`, `damaged`, `resource`, `blocks` (the digests of its blocks), `lacking` (it
-            never came), `untold` (no commit says that it is there), `orphan`, `foreign`, or `log`.
+            never came), `untold` (no commit says that it is there), `orphan`, `foreign`, `tree`, or
+            `log`.
         key: of the object; empty for one that never came.
         detail: what was found.
         physical: of the file.

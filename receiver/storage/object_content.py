@@ -10,7 +10,13 @@ from typing import Protocol
 from common.digests import md5
 from common.errors import Integrity
 
-__all__ = ["ContentChangedError", "FileContent", "ObjectContent", "checked_blocks"]
+__all__ = [
+    "BytesContent",
+    "ContentChangedError",
+    "FileContent",
+    "ObjectContent",
+    "checked_blocks",
+]
 
 _BLOCK = 1 << 20
 
@@ -73,6 +79,28 @@ class FileContent:
             offset += len(piece)
             length -= len(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+@dataclass(frozen=True)
+class BytesContent:
+    """Bytes in memory.
+
+    Attributes:
+        data: all of them.
+        md5: hex, of them.
+    """
+
+    data: bytes
+    md5: str
+
+    @property
+    def size(self) -> int:
+        """See `ObjectContent.size`."""
+        return len(self.data)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """See `ObjectContent.read`."""
+        return self.data[offset : offset + length]
 
 
 def checked_blocks(

@@ -28,6 +28,7 @@ from receiver.storage.object_removal import objects_of
 from receiver.storage.object_store import ObjectMissingError
 from receiver.storage.step_progress import StepCounter, untold
 from receiver.storage.store_manifests import newest_manifest
+from receiver.storage.tree.tree_manifests import newest_tree
 from receiver.storage.uploader import data_key, digests_text, resource_key
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ __all__ = ["examine_store", "repair_store"]
 _TRIES = 100
 _AGAIN = "put it there once more"
 _WANTED = "quarantine it, so that its sender sends it again: the copy here is bad too"
-_OURS = ("checkpoints", "data", "log", "manifests", "owners", "tags")
+_OURS = ("checkpoints", "data", "log", "manifests", "owners", "tags", "tree")
 
 
 def examine_store(
@@ -79,6 +80,7 @@ def examine_store(
     ]
     found += untold_objects(engine, store, trees)
     found += _log(engine, store)
+    found += _tree(engine, store)
     found += _strangers(engine, store)
     return CopiesReport(
         engine=engine.uuid,
@@ -120,6 +122,21 @@ def _log(engine: Engine, store: ObjectStore) -> Iterator[ObjectFinding]:
         if size != piece.size:
             detail = f"{size} bytes, {piece.size} were put"
             yield ObjectFinding(kind="log", key=piece.key, detail=detail)
+
+
+def _tree(engine: Engine, store: ObjectStore) -> Iterator[ObjectFinding]:
+    """Whether the tables of the newest tree are there; who writes it makes it anew without them."""
+    newest = newest_tree(store, engine.uuid)
+    for each in [] if newest is None else newest.tables:
+        detail = "there is no such object"
+        try:
+            size = store.head(each.key).size
+        except ObjectMissingError:
+            yield ObjectFinding(kind="tree", key=each.key, detail=detail)
+            continue
+        if size != each.size:
+            detail = f"{size} bytes, {each.size} were put"
+            yield ObjectFinding(kind="tree", key=each.key, detail=detail)
 
 
 def _strangers(engine: Engine, store: ObjectStore) -> Iterator[ObjectFinding]:

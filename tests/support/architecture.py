@@ -240,6 +240,7 @@ _THIRD_PARTY: dict[str, frozenset[str]] = {
     "receiver.web": _LIGHT | _WEB,
     "receiver.superseding": _LIGHT | {"numpy", "pyarrow"},
     "receiver.storage": _LIGHT | {"botocore", "obstore"},
+    "receiver.storage.tree": _LIGHT | {"pyarrow"},
     "receiver.points": frozenset({"lz4", "llvmlite", "numba", "numpy", "pyarrow", "xxhash"}),
     "receiver.spark": _LIGHT | _SPARK | {"tsfile"},
     "receiver.cli": _LIGHT | _WEB | {"prompt_toolkit"},

@@ -88,16 +88,24 @@ def moves_of(commit: Commit, hidden: set[str]) -> dict[str, FileMove]:
     for op in commit.ops:
         if isinstance(op, _SHOWING):
             hidden.discard(op.physical)
-            found[op.physical] = FileMove(op, True)
+            _net(found, op.physical, FileMove(op, True))
         elif isinstance(op, _HIDING):
             if op.physical not in hidden:
-                found[op.physical] = FileMove(op, False)
+                _net(found, op.physical, FileMove(op, False))
             hidden.add(op.physical)
         elif isinstance(op, records.FileDeleted):
             if op.physical not in hidden:
-                found[op.physical] = FileMove(op, False)
+                _net(found, op.physical, FileMove(op, False))
             hidden.discard(op.physical)
     return found
+
+
+def _net(found: dict[str, FileMove], physical: str, move: FileMove) -> None:
+    """One way and back in one commit is no move."""
+    if physical in found and found[physical].is_seen is not move.is_seen:
+        del found[physical]
+    else:
+        found[physical] = move
 
 
 def ends_of(

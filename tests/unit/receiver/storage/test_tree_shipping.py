@@ -1,0 +1,237 @@
+"""The tree of files in the store: behind the log, by its owner alone, read as the page says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from common import crash
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import FencedError
+from receiver.storage.directory_store import DirectoryStore
+from receiver.storage.incarnation import next_incarnation
+from receiver.storage.object_repair import examine_store
+from receiver.storage.object_store import StoreAwayError
+from receiver.storage.tree import tree_merging
+from receiver.storage.tree.tree_manifests import newest_tree, tree_manifests
+from tests.support.tree_world import GRACE, Duck, TreeCentre, bucket, said
+
+
+@pytest.fixture
+def centre(tmp_path: Path) -> Iterator[TreeCentre]:
+    made = TreeCentre(tmp_path, DirectoryStore(bucket(tmp_path)))
+    yield made
+    made.stop()
+
+
+def duck(centre: TreeCentre) -> Duck:
+    return Duck(str(centre.root / "bucket"))
+
+
+def test_duckdb_shows_the_tree_at_a_time_and_two_entries_of_one_commit_meet(
+    centre: TreeCentre,
+) -> None:
+    old = centre.load_real(1)
+    begun = centre.engine.newest_commit
+    centre.ship()
+    new = centre.loaded(2)
+    replaced = centre.engine.commit([records.FileDeleted(old, "replaced"), new])
+    centre.ship()
+    found = duck(centre)
+    then = {row[:4] for row in found.at(replaced - 1)}
+    assert then == {
+        ("database", "root", begun, 0),
+        ("storage_group", "root.sg", begun, 0),
+        ("partition", "root.sg/0/0", begun, 0),
+        ("file", old, begun, replaced),
+    }
+    now = {row[:4] for row in found.at(replaced) if row[0] == "file"}
+    assert now == {("file", new.physical, replaced, 0)}
+    assert found.files(replaced - 1) == said(centre.engine, replaced - 1)
+
+
+def test_the_chunks_of_a_file_lie_where_they_are_said_to(centre: TreeCentre) -> None:
+    one, other = centre.load_real(1), centre.load_real(2)
+    centre.ship()
+    centre.uploader.run_once()
+    centre.ship()
+    found = duck(centre).chunks("root.sg.d1", 11, 12)
+    ((key, measurement, offset, length, first, last),) = found
+    assert (key, measurement, first, last) == (centre.key(one), "s1", 10, 12)
+    content = (centre.root / "data" / one).read_bytes()
+    assert content[offset] in (1, 5)  # the marker of a chunk of many pages, or of one
+    assert b"s1" in content[offset : offset + length]
+    assert content[offset + length] in (0, 2)  # the next group of chunks, or the index
+    assert duck(centre).chunks("root.sg.d1", 13, 20) == []
+    assert other not in {row[0] for row in found}
+
+
+def test_files_that_were_uploaded_before_and_are_away_have_their_chunks_too(
+    centre: TreeCentre,
+) -> None:
+    names = [centre.load_real(number) for number in range(5)]
+    centre.uploader.run_once()
+    (centre.root / "data" / names[1]).unlink()
+    centre.ship()
+    found = duck(centre)
+    found.chunks("root.sg.d1", 0, 100)
+    files = found.sql("SELECT file FROM read_parquet(getvariable('chunks'))")
+    assert sorted(each for (each,) in files) == sorted(names)
+    newest = centre.shipper.newest
+    assert newest is not None
+    assert newest.done is None
+
+
+def test_no_index_is_read_twice_and_what_is_no_tsfile_has_no_chunks(centre: TreeCentre) -> None:
+    bad, good = centre.load(7), centre.load_real(8)
+    centre.ship()
+    centre.uploader.run_once()
+    centre.ship()
+    for name in (bad, good):
+        (centre.root / "data" / name).unlink()
+    centre.restart()
+    reads: list[str] = []
+    read = centre.store.read
+    centre.store.read = lambda key, *more: reads.append(key) or read(key, *more)  # type: ignore[method-assign,func-returns-value]
+    centre.load_real(9)
+    centre.ship()
+    assert not [key for key in reads if "/data/" in key]
+    found = duck(centre)
+    found.chunks("root.sg.d2", 0, 100)
+    assert found.sql("SELECT file FROM read_parquet(getvariable('chunks'))") == [(good,)]
+
+
+def test_the_tree_is_never_ahead_of_the_log_in_the_store(centre: TreeCentre) -> None:
+    centre.load_real(1)
+    centre.ships_log = False
+    centre.ship()
+    assert newest_tree(centre.store, centre.engine.uuid) is None
+    centre.ships_log = True
+    centre.ship()
+    at = centre.engine.newest_commit
+    centre.ships_log = False
+    centre.load_real(2)
+    centre.ship()
+    newest = newest_tree(centre.store, centre.engine.uuid)
+    assert newest is not None
+    assert newest.ts == at
+
+
+def test_nothing_new_is_no_manifest(centre: TreeCentre) -> None:
+    centre.load_real(1)
+    centre.ship()
+    before = [each.key for each in tree_manifests(centre.store, centre.engine.uuid)]
+    centre.engine.commit([records.SenderSeen("6f" * 16, "", f"x_{'6f' * 16}")])
+    centre.ship()
+    assert [each.key for each in tree_manifests(centre.store, centre.engine.uuid)] == before
+
+
+def test_who_was_replaced_writes_nothing_and_the_next_one_begins_anew(centre: TreeCentre) -> None:
+    centre.load_real(1)
+    centre.ship()
+    next_incarnation(centre.store, centre.home, centre.engine.uuid)
+    centre.load_real(2)
+    centre.ships_log = False
+    folder = f"{centre.engine.uuid}/tree/"
+    before = [each.key for each in centre.store.objects(folder)]
+    centre.shipper._shipped = lambda: centre.engine.newest_commit
+    with pytest.raises(FencedError):
+        centre.ship()
+    assert before == sorted(
+        each.key for each in centre.store.objects(f"{centre.engine.uuid}/tree/")
+    )
+    centre.restart()
+    centre.ship()
+    newest = newest_tree(centre.store, centre.engine.uuid)
+    assert newest is not None
+    assert (newest.incarnation, newest.number > 0) == (2, True)
+    assert duck(centre).files(newest.ts) == said(centre.engine, newest.ts)
+
+
+@pytest.mark.parametrize("what", ["table", "manifest"])
+def test_a_table_or_manifest_that_is_damaged_is_made_anew(centre: TreeCentre, what: str) -> None:
+    centre.load_real(1)
+    centre.ship()
+    newest = centre.shipper.newest
+    assert newest is not None
+    key = newest.differences[0].key if what == "table" else newest.key
+    place = centre.root / "bucket" / key
+    place.chmod(0o600)
+    place.write_bytes(place.read_bytes()[:-3] + b"???")
+    centre.restart()
+    two = centre.load_real(2)
+    centre.ship()
+    assert two in duck(centre).files(centre.engine.newest_commit)
+    assert centre.shipper.newest is not None
+    assert centre.shipper.newest.number > newest.number
+
+
+def test_an_answer_that_was_lost_holds_nothing_up(centre: TreeCentre) -> None:
+    centre.load_real(1)
+    centre.ship()
+    two = centre.load_real(2)
+
+    def away(name: str) -> None:
+        if name == "storage.tree.put":
+            raise StoreAwayError("away")
+
+    with crash.arm(away), pytest.raises(StoreAwayError):
+        centre.ship()
+    three = centre.load_real(3)
+    centre.ship()
+    assert {two, three} <= duck(centre).files(centre.engine.newest_commit)
+
+
+def test_the_tables_stay_few(centre: TreeCentre, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree_merging, "_AT_ONCE", 3)
+    monkeypatch.setattr(tree_merging, "_LEAST", 100)
+    centre.load_real(0)
+    centre.ship()
+    for number in range(1, 20):
+        centre.load_real(number)
+        centre.uploader.run_once()
+        centre.ship()
+    newest = centre.shipper.newest
+    assert newest is not None
+    assert len(newest.differences) <= 8
+    assert len(newest.chunks) <= 8
+    assert len(duck(centre).files(newest.ts)) == 20
+
+
+def test_replaced_tables_go_after_the_grace_and_only_those(centre: TreeCentre) -> None:
+    uuid = centre.engine.uuid
+    centre.load_real(1)
+    centre.ship()
+    first = centre.shipper.newest
+    assert first is not None
+    stranger = f"{uuid}/tree/tables/00000001/000000000001-part.{'0' * 32}.parquet"
+    centre.store.put(stranger, b"unknown")
+    for number in range(2, 22):
+        centre.load_real(number)
+        centre.ship()
+    newest = centre.shipper.newest
+    assert newest is not None
+    assert centre.remover.run_once() == 0
+    centre.passed += 2 * GRACE  # within the life of the process: a jump at a start is no time
+    count = len(list(tree_manifests(centre.store, uuid)))
+    assert centre.remover.run_once() == count - 1
+    left = {each.key for each in centre.store.objects(f"{uuid}/tree/")}
+    assert left == {newest.key, stranger, *(each.key for each in newest.tables)}
+    assert len(duck(centre).files(newest.ts)) == 21
+
+
+def test_fsck_knows_the_objects_of_the_tree_and_misses_those_that_are_gone(
+    centre: TreeCentre,
+) -> None:
+    centre.load_real(1)
+    centre.uploader.run_once()
+    centre.ship()
+    report = examine_store(centre.engine, centre.store, [centre.tree], deep=True)
+    assert report.found == []
+    newest = centre.shipper.newest
+    assert newest is not None
+    centre.store.remove(newest.checkpoint[0].key)
+    (found,) = examine_store(centre.engine, centre.store, [centre.tree], deep=False).found
+    assert (found.kind, found.key) == ("tree", newest.checkpoint[0].key)
