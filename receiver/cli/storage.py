@@ -95,6 +95,7 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
         "forgotten": _forgotten(found),
         "kept here": f"{found.kept_files} files, {size_text(found.kept_bytes)}",
         "log": _log(found),
+        "tree": f"up to {commit_time(found.tree, found.tree_at)}" if found.tree else "-",
         "requests": ", ".join(f"{n} {kind}" for kind, n in sorted(found.requests.items())) or "-",
         "on the disk": f"{found.cached_files} files, {size_text(found.cached_bytes)} of "
         f"{size_text(found.capacity)}"

@@ -92,6 +92,8 @@ def running_storage(there: ReceiverDirectories) -> StorageView:
         cached_files=found.cached_files,
         cached_bytes=found.cached_bytes,
         capacity=there.config.storage.capacity,
+        tree=found.tree,
+        tree_at=_moment(there.engine, found.tree),
     )
 
 

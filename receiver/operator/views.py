@@ -391,6 +391,8 @@ class StorageView(Struct, frozen=True, kw_only=True):
         cached_files: that lie in the data directories, where `capacity` limits them.
         cached_bytes: allocated for them.
         capacity: of the data directories, None where all files stay.
+        tree: the newest commit that the tree of files there has, 0 for none.
+        tree_at: when that was.
     """
 
     url: str | None
@@ -419,6 +421,8 @@ class StorageView(Struct, frozen=True, kw_only=True):
     cached_files: int = 0
     cached_bytes: int = 0
     capacity: int | None = None
+    tree: int = 0
+    tree_at: float | None = None
 
 
 class LostView(Struct, frozen=True, kw_only=True):

@@ -96,6 +96,7 @@ class StorageProgress(NamedTuple):
         is_fenced: another receiver has taken over, for good.
         cached_files: that lie in the data directories, where their capacity is limited.
         cached_bytes: allocated for them.
+        tree: the newest commit that the tree in the store has, 0 for none.
     """
 
     files: UploadProgress
@@ -109,6 +110,7 @@ class StorageProgress(NamedTuple):
     is_fenced: bool = False
     cached_files: int = 0
     cached_bytes: int = 0
+    tree: int = 0
 
 
 class FetchedFiles(NamedTuple):
@@ -240,6 +242,7 @@ class StorageService(Closing):
             is_fenced=self._fenced.is_set(),
             cached_files=self.cache.files,
             cached_bytes=self.cache.usage,
+            tree=0 if self._tree is None else self._tree.reaches,
         )
 
     def _behind(self, shipped: int) -> int:

@@ -42,7 +42,7 @@ from receiver.storage.tree.tree_shipping import TreeShipper
 EVERY = 10.0
 """Seconds, as `storage.tree_every` has it."""
 NUMBERS = 10_000_000
-"""Files that are committed one by one are numbered from here up, each part from a place of its own."""
+"""Files that are committed one by one are numbered from here up, for each part elsewhere."""
 Figures = dict[str, float]
 
 

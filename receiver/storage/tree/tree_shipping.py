@@ -51,6 +51,9 @@ log = logging.getLogger(__name__)
 
 _ROWS: Final = 50_000
 """Rows of a table that one manifest adds, about; what is behind that comes with the next."""
+_QUIET: Final = 3_600_000 << 18
+"""Of commits that change no file a manifest tells after an hour: then readers know, and a start
+need not read more of the log, which may not be there any more."""
 _TOGETHER: Final = 500
 """Commits whose files are looked up under one hold of the lock, where they have few."""
 
@@ -94,6 +97,12 @@ class TreeShipper:
         self._begun: TreeManifest | None = None
         self._is_stale = True
         self.newest: TreeManifest | None = None
+
+    @property
+    def reaches(self) -> int:
+        """The newest commit that our tree in the store has; 0 for none."""
+        newest = self.newest
+        return newest.ts if newest is not None and self._is_ours() else 0
 
     def ship(self) -> bool:
         """Put what is new; whether there is more to do at once.
@@ -191,7 +200,8 @@ class TreeShipper:
         if done is not None and len(chunks) < _ROWS:
             before, done = self._chunks.before(newest.begun, done, _ROWS - len(chunks))
             chunks += before
-        if not rows and not chunks and done == newest.done:
+        is_new = bool(rows or chunks) or done != newest.done
+        if not is_new and self._at - newest.ts < _QUIET:
             return is_more
         self._add(newest, rows, chunks, done)
         return is_more or done is not None
