@@ -41,6 +41,7 @@ from receiver.storage.store_manifests import (
     StoreManifest,
     newest_manifest,
     put_manifest,
+    read_manifest,
 )
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class LogShipper:
         self._home = home
         self._store = store
         self._owner = owner
+        self._tried: dict[str, StoreManifest] = {}
         self.newest = newest_manifest(store, owner.engine)
         if self.newest is not None and self._is_forked(self.newest):
             raise FencedError(
@@ -123,11 +125,28 @@ class LogShipper:
             tags=self._tags(before, now, kept),
         )
         crash.point("storage.manifest.before")
-        put_manifest(self._store, made)
+        there = self._put(made)
         crash.point("storage.manifest.put")
         check_owner(self._store, self._owner)  # who has taken over since may not have seen it
-        self.newest = made
+        self.newest = there
+        self._tried.clear()
         return True
+
+    def _put(self, made: StoreManifest) -> StoreManifest:
+        """Have a manifest of a number there: this one, or one of a try whose answer was lost.
+
+        Raises:
+            ConflictError: it is neither; this owner is not alone.
+        """
+        self._tried[made.ident] = made
+        try:
+            put_manifest(self._store, made)
+        except ConflictError:
+            there = self._tried.get(read_manifest(self._store, made.key).ident)
+            if there is None:
+                raise
+            return there  # what came since goes with the next
+        return made
 
     def _is_forked(self, newest: StoreManifest) -> bool:
         """Whether this incarnation has put other commits than those here, as far as can be seen."""

@@ -26,6 +26,7 @@ from receiver.storage.incarnation import next_incarnation, own_incarnation
 from receiver.storage.log_shipping import LogShipper
 from receiver.storage.metadata_restore import restore_metadata
 from receiver.storage.object_content import ContentChangedError
+from receiver.storage.object_store import StoreAwayError
 from receiver.storage.store_manifests import newest_manifest
 from tests.support.schema_commits import series
 
@@ -112,6 +113,25 @@ def test_nothing_new_is_no_manifest(centre: Centre) -> None:
     found = newest_manifest(centre.store, centre.uuid)
     assert found is not None
     assert found.number == 1
+
+
+@pytest.mark.parametrize("tries", [1, 3])
+def test_a_manifest_whose_answer_was_lost_holds_nothing_up(centre: Centre, tries: int) -> None:
+    centre.commit(0)
+    assert centre.shipper.ship()
+
+    def away(name: str) -> None:
+        if name == "storage.manifest.put":
+            raise StoreAwayError("away")
+
+    with crash.arm(away):
+        for number in range(1, 1 + tries):
+            centre.commit(number)
+            with pytest.raises(StoreAwayError):
+                centre.shipper.ship()
+    while centre.shipper.ship():
+        pass
+    assert centre.restored("again") == set(range(1 + tries))
 
 
 def test_each_moment_of_the_log_can_be_restored(centre: Centre) -> None:
