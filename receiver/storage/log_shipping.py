@@ -125,10 +125,10 @@ class LogShipper:
             tags=self._tags(before, now, kept),
         )
         crash.point("storage.manifest.before")
-        there = self._put(made)
+        named = self._put(made)
         crash.point("storage.manifest.put")
         check_owner(self._store, self._owner)  # who has taken over since may not have seen it
-        self.newest = there
+        self.newest = named
         self._tried.clear()
         return True
 

@@ -28,7 +28,7 @@ from receiver.storage.object_removal import objects_of
 from receiver.storage.object_store import ObjectMissingError
 from receiver.storage.step_progress import StepCounter, untold
 from receiver.storage.store_manifests import newest_manifest
-from receiver.storage.tree.tree_manifests import newest_tree
+from receiver.storage.tree.tree_manifests import forget_tree, newest_tree
 from receiver.storage.uploader import data_key, digests_text, resource_key
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ __all__ = ["examine_store", "repair_store"]
 _TRIES = 100
 _AGAIN = "put it there once more"
 _WANTED = "quarantine it, so that its sender sends it again: the copy here is bad too"
+_ANEW = "have the tree made anew by the receiver"
 _OURS = ("checkpoints", "data", "log", "manifests", "owners", "tags", "tree")
 
 
@@ -125,18 +126,18 @@ def _log(engine: Engine, store: ObjectStore) -> Iterator[ObjectFinding]:
 
 
 def _tree(engine: Engine, store: ObjectStore) -> Iterator[ObjectFinding]:
-    """Whether the tables of the newest tree are there; who writes it makes it anew without them."""
+    """Whether the tables of the newest tree are there."""
     newest = newest_tree(store, engine.uuid)
     for each in [] if newest is None else newest.tables:
-        detail = "there is no such object"
         try:
             size = store.head(each.key).size
         except ObjectMissingError:
-            yield ObjectFinding(kind="tree", key=each.key, detail=detail)
-            continue
-        if size != each.size:
+            detail = "there is no such object"
+        else:
+            if size == each.size:
+                continue
             detail = f"{size} bytes, {each.size} were put"
-            yield ObjectFinding(kind="tree", key=each.key, detail=detail)
+        yield ObjectFinding(kind="tree", key=each.key, detail=detail, repair=_ANEW)
 
 
 def _strangers(engine: Engine, store: ObjectStore) -> Iterator[ObjectFinding]:
@@ -200,6 +201,10 @@ def repair_store(
         StoreAwayError, StoreRefusedError: of the store.
     """
     done: dict[str, bool] = {}
+    if any(each.repair == _ANEW for each in report.found):
+        check_owner(store, owner)
+        forget_tree(store, owner)
+        done[""] = True
     due = [each for each in report.found if each.repair in (_AGAIN, _WANTED)]
     counter = StepCounter("repairs", len(due), 0, told)
     for each in due:

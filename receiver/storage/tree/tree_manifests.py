@@ -9,6 +9,7 @@ that one has left behind none names again.
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,11 +21,13 @@ from receiver.storage.object_store import ObjectExistsError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from receiver.storage.incarnation import Incarnation
     from receiver.storage.object_store import ObjectStore, StoredObject
 
 __all__ = [
     "TreeManifest",
     "TreeTable",
+    "forget_tree",
     "newest_tree",
     "put_tree",
     "read_tree",
@@ -139,18 +142,34 @@ def newest_tree(store: ObjectStore, engine: str) -> TreeManifest | None:
         incarnation, _, number = newest.rpartition("/")[2].removesuffix(".json").partition("-")
         if not (incarnation.isdecimal() and number.isdecimal()):
             raise
-        return TreeManifest(
-            engine=engine,
-            incarnation=int(incarnation),
-            number=int(number),
-            ident="",
-            parent="",
-            since=0,
-            ts=0,
-            checkpoint=[],
-            differences=[],
-            chunks=[],
-        )
+        return _nothing(engine, int(incarnation), int(number))
+
+
+def forget_tree(store: ObjectStore, owner: Incarnation) -> None:
+    """Have the tree made anew, by a manifest that names nothing.
+
+    Raises:
+        ConflictError: another process puts manifests.
+    """
+    newest = newest_tree(store, owner.engine)
+    is_own = newest is not None and newest.incarnation == owner.number
+    number = newest.number + 1 if newest is not None and is_own else 1
+    put_tree(store, _nothing(owner.engine, owner.number, number))
+
+
+def _nothing(engine: str, incarnation: int, number: int) -> TreeManifest:
+    return TreeManifest(
+        engine=engine,
+        incarnation=incarnation,
+        number=number,
+        ident=uuid.uuid4().hex,
+        parent="",
+        since=0,
+        ts=0,
+        checkpoint=[],
+        differences=[],
+        chunks=[],
+    )
 
 
 def tree_manifests(store: ObjectStore, engine: str) -> Iterator[StoredObject]:

@@ -56,7 +56,7 @@ def merged(
     """
     rows = sum(each.rows for each in made.differences)
     if rows > max(_LEAST, sum(each.rows for each in made.checkpoint) // 8):
-        made = _checkpoint(made, objects, oldest)
+        made = _swept(_checkpoint(made, objects, oldest), objects, forgotten)
     while together := _eight(made.differences):
         tables = [objects.read(each, NODES) for each in together]
         whole = newest_rows(pa.concat_tables(tables))
@@ -65,13 +65,36 @@ def merged(
         made = replace(made, differences=[*rest, one])
     while together := _eight([each for each in made.chunks if each.rows <= _CHUNKS_AT_MOST // 8]):
         whole = pa.concat_tables([objects.read(each, CHUNKS) for each in together])
-        gone = forgotten(pc.unique(whole.column("file")).to_pylist())
-        if gone:
-            whole = whole.filter(pc.invert(pc.is_in(whole.column("file"), pa.array(sorted(gone)))))
-        one = objects.make(made.number, "chunks", whole, level=together[0].level + 1)
-        rest = [each for each in made.chunks if each not in together]
-        made = replace(made, chunks=[*rest, one])
+        made = _instead(made, objects, together, _without(whole, forgotten))
     return made
+
+
+def _swept(
+    made: TreeManifest, objects: TreeObjects, forgotten: Callable[[Iterable[str]], set[str]]
+) -> TreeManifest:
+    """With one of the large tables of chunks written anew, if most of it is of no use."""
+    large = [each for each in made.chunks if each.rows > _CHUNKS_AT_MOST // 8]
+    if not large:
+        return made
+    one = large[made.number % len(large)]
+    whole = objects.read(one, CHUNKS)
+    left = _without(whole, forgotten)
+    return _instead(made, objects, [one], left) if left.num_rows <= whole.num_rows // 2 else made
+
+
+def _without(table: ArrowTable, forgotten: Callable[[Iterable[str]], set[str]]) -> ArrowTable:
+    """Chunks of files that the engine knows."""
+    files = table.column("file")
+    gone = forgotten(pc.unique(files).to_pylist())
+    return table.filter(pc.invert(pc.is_in(files, pa.array(sorted(gone), pa.string()))))
+
+
+def _instead(
+    made: TreeManifest, objects: TreeObjects, tables: list[TreeTable], whole: ArrowTable
+) -> TreeManifest:
+    """With one table of chunks in the place of some."""
+    one = objects.make(made.number, "chunks", whole, level=tables[0].level + 1)
+    return replace(made, chunks=[*(each for each in made.chunks if each not in tables), one])
 
 
 def _eight(tables: list[TreeTable]) -> list[TreeTable]:

@@ -12,7 +12,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.errors import FencedError
 from receiver.storage.directory_store import DirectoryStore
 from receiver.storage.incarnation import next_incarnation
-from receiver.storage.object_repair import examine_store
+from receiver.storage.object_repair import examine_store, repair_store
 from receiver.storage.object_store import StoreAwayError
 from receiver.storage.tree import tree_merging
 from receiver.storage.tree.tree_manifests import newest_tree, tree_manifests
@@ -200,6 +200,35 @@ def test_the_tables_stay_few(centre: TreeCentre, monkeypatch: pytest.MonkeyPatch
     assert len(duck(centre).files(newest.ts)) == 20
 
 
+@pytest.mark.parametrize("at_most", [8, 1 << 19])
+def test_chunks_of_forgotten_files_leave_the_tables(
+    centre: TreeCentre, monkeypatch: pytest.MonkeyPatch, at_most: int
+) -> None:
+    monkeypatch.setattr(tree_merging, "_AT_ONCE", 2)
+    monkeypatch.setattr(tree_merging, "_LEAST", 5)
+    monkeypatch.setattr(tree_merging, "_CHUNKS_AT_MOST", at_most)
+    names = [centre.load_real(number) for number in range(6)]
+    centre.uploader.run_once()
+    centre.ship()
+    first = centre.shipper.newest
+    centre.engine.commit([records.FileDeleted(name, "operator") for name in names[:4]])
+    centre.ship()
+    centre.engine.commit([records.FileForgotten(name) for name in names[:4]])
+    more = []
+    for number in range(10, 14):
+        more.append(centre.load_real(number))
+        centre.uploader.run_once()
+        centre.ship()
+    found = duck(centre)
+    found.chunks("root.sg.d2", 0, 100)
+    files = found.sql("SELECT file FROM read_parquet(getvariable('chunks'))")
+    assert sorted(each for (each,) in files) == sorted([*names[4:], *more])
+    newest = centre.shipper.newest
+    assert first is not None
+    assert newest is not None
+    assert newest.begun == first.begun  # it was not made anew for that
+
+
 def test_replaced_tables_go_after_the_grace_and_only_those(centre: TreeCentre) -> None:
     uuid = centre.engine.uuid
     centre.load_real(1)
@@ -232,6 +261,14 @@ def test_fsck_knows_the_objects_of_the_tree_and_misses_those_that_are_gone(
     assert report.found == []
     newest = centre.shipper.newest
     assert newest is not None
-    centre.store.remove(newest.checkpoint[0].key)
-    (found,) = examine_store(centre.engine, centre.store, [centre.tree], deep=False).found
-    assert (found.kind, found.key) == ("tree", newest.checkpoint[0].key)
+    centre.store.remove(newest.chunks[-1].key)
+    report = examine_store(centre.engine, centre.store, [centre.tree], deep=False)
+    (found,) = report.found
+    assert (found.kind, found.key) == ("tree", newest.chunks[-1].key)
+    assert not report.good
+    report = repair_store(centre.engine, centre.store, centre.owner, [centre.tree], report)
+    assert report.good
+    centre.restart()
+    centre.ship()
+    assert examine_store(centre.engine, centre.store, [centre.tree], deep=False).found == []
+    assert duck(centre).chunks("root.sg.d1", 0, 100)
