@@ -58,11 +58,13 @@ __all__ = [
     "Disks",
     "adopt",
     "check_first_start",
+    "disk_room",
     "engine_of",
     "home_of",
     "whole_in",
 ]
 
+_BLOCK = 4096
 log = logging.getLogger(__name__)
 
 RECEIVER_MARKER = ".tsferry-receiver"
@@ -423,6 +425,11 @@ def _disk(found: _Seen, uuid: str) -> Disk:
         reason=found.reason or "",
         marked=not found.is_taken,
     )
+
+
+def disk_room(size: int) -> int:
+    """Bytes that a file of a size takes on the disk, by the blocks of most file systems."""
+    return -(-size // _BLOCK) * _BLOCK
 
 
 def check_first_start(config: ReceiverConfig) -> None:

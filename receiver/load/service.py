@@ -359,7 +359,7 @@ class LoadService:
         room = None if self.cache is None else self.cache.room()
         if room is None:
             return None
-        return max(0, room - sum(folder.staged.bytes for folder in self.folders.all()))
+        return max(0, room - sum(folder.staged.allocated for folder in self.folders.all()))
 
     def free_bytes(self) -> int:
         """Bytes that are free for new files.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from common import crash
 from common.errors import NoSpaceError, NotFoundError, StoppedError
 from common.names import FilePath
-from receiver.disks import NAMING, home_of
+from receiver.disks import NAMING, disk_room, home_of
 from receiver.metadata.state.table_rows import FileState
 from receiver.storage.cache_books import allocated
 from receiver.storage.object_fetching import fetch_beside, settle_fetched
@@ -36,7 +36,6 @@ __all__ = ["FileFetcher"]
 
 _LOOK = 1.0
 """Seconds at most between two looks for room."""
-_BLOCK = 4096
 
 
 class _Due(NamedTuple):
@@ -49,7 +48,7 @@ class _Due(NamedTuple):
         sizes = [self.row.size]
         if self.row.resource is not None:
             sizes.append(self.row.resource.size)
-        return sum(-(-each // _BLOCK) * _BLOCK for each in sizes)
+        return sum(map(disk_room, sizes))
 
 
 class FileFetcher:

@@ -24,6 +24,7 @@ from common.errors import (
 )
 from common.names import FilePath
 from common.wire import BatchAnswer, BatchEntry, BatchResult, check_block, decode_batch, to_problem
+from receiver.disks import disk_room
 from receiver.transfer.intake import VerifiedBytes
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ def receive_batch(
         NoSpaceError: there is no room for it.
     """
     files = list(decode_batch(body))
-    intake.check_room(folder, sum(entry.size for entry, _ in files), partial_bytes)
+    sizes = [entry.size for entry, _ in files]
+    intake.check_room(folder, sum(sizes), partial_bytes, room=sum(map(disk_room, sizes)))
     with staying(folder.tree) as tree:
         return _receive(_Receiving(intake, folder, current, tree), files)
 

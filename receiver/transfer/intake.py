@@ -116,8 +116,16 @@ class Intake:
 
     # -- room ------------------------------------------------------------------------------
 
-    def check_room(self, folder: SenderFolder, size: int, partial_bytes: int) -> None:
+    def check_room(
+        self, folder: SenderFolder, size: int, partial_bytes: int, *, room: int | None = None
+    ) -> None:
         """Whether `size` more bytes may come.
+
+        Args:
+            folder: of their sender.
+            size: bytes.
+            partial_bytes: of uploads of this sender that have begun.
+            room: that they take on the disk, where they are many files.
 
         Raises:
             NoSpaceError: not now.
@@ -125,8 +133,8 @@ class Intake:
         limits = self._config.limits
         free = self._load.room()
         used = folder.staged.bytes + partial_bytes
-        if size > free:
-            self._load.note_shortage(folder.uuid, free=size)
+        if (room or size) > free:
+            self._load.note_shortage(folder.uuid, free=room or size)
             raise NoSpaceError(
                 f"{size} bytes are to come, {max(0, free)} are free; try later",
                 retry_after=_TRY_AGAIN,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from common.errors import NameRefusedError
 from common.names import FilePath
 from common.wire import Action, PlanDecision, PlanEntry
+from receiver.disks import disk_room
 from receiver.load.deciding.known_content import known_content, somebody_elses
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Room:
                 f"{rest} bytes are to come, and this sender may have {max(0, self.quota)} more "
                 "waiting to be loaded; try later"
             )
-        if rest > self.free:
+        if disk_room(rest) > self.free:
             self.over_free = max(self.over_free, rest)
             return f"{rest} bytes are to come, and there is too little space left; try later"
         return None
@@ -69,7 +70,7 @@ class Room:
     def promise(self, rest: int) -> None:
         """Count bytes that were asked for."""
         self.quota -= rest
-        self.free -= rest
+        self.free -= disk_room(rest)
 
 
 @dataclass

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from receiver.disks import disk_room
 from receiver.load.folder import json_lines
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Staged:
         self._log = log
         self._data = data
         self._records: dict[str, Verified] = {}
-        self._bytes = 0
+        self._bytes = self._allocated = 0
         self._lines = 0
         self._lock = threading.Lock()
 
@@ -85,6 +86,11 @@ class Staged:
     def bytes(self) -> int:
         """What all verified files take."""
         return self._bytes
+
+    @property
+    def allocated(self) -> int:
+        """The same as the disk counts it."""
+        return self._allocated
 
     def all(self) -> list[Verified]:
         """Every record."""
@@ -113,7 +119,8 @@ class Staged:
                 moved = record.single is not None and path not in present
                 if not moved and not record.is_still(present.get(path)):
                     del self._records[path]
-            self._bytes = sum(each.size for each in self._records.values())
+            sizes = [each.size for each in self._records.values()]
+            self._bytes, self._allocated = sum(sizes), sum(map(disk_room, sizes))
             return [path for path in present if path not in self._records]
 
     def recorded(self) -> list[Verified]:
@@ -179,10 +186,13 @@ class Staged:
         path = line.put.path if line.put is not None else line.drop
         assert path is not None
         before = self._records.pop(path, None)
-        self._bytes -= before.size if before is not None else 0
+        if before is not None:
+            self._bytes -= before.size
+            self._allocated -= disk_room(before.size)
         if line.put is not None:
             self._records[path] = line.put
             self._bytes += line.put.size
+            self._allocated += disk_room(line.put.size)
 
     def _rewrite(self) -> None:
         lines = [_Line(put=each) for each in self._records.values()]

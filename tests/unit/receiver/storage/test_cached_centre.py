@@ -123,6 +123,23 @@ def test_full_of_what_could_not_be_uploaded_it_turns_edges_away_and_heals(
         assert here(world) < 10
 
 
+def test_room_is_counted_as_the_disk_counts_it(world: World, tmp_path: Path) -> None:
+    """Files of less than a block take one each: by their bytes all of these would fit."""
+    (tmp_path / "bucket").rmdir()
+    with world.node() as node:
+        edge, many = Edge(node), files(1, 11)
+        assert sum(map(len, many.values())) < 10 * BLOCK
+        task = edge.start()
+        decisions = edge.plan(task, [plan_entry(path, many[path]) for path in many])
+        assert [each.action for each in decisions].count(Action.REFUSED) == 1
+        with pytest.raises(NoSpaceError):
+            edge.batch(task, many)
+        ten = files(1, 10)
+        edge.batch(task, ten)
+        with pytest.raises(NoSpaceError):  # what waits to be loaded takes room too
+            edge.batch(task, files(11, 11))
+
+
 def test_proofs_read_what_is_in_the_store_only(node: Node, world: World) -> None:
     in_this_process(node)
     site = Site(node)
