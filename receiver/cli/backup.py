@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import click
@@ -44,6 +44,7 @@ def backup(ctx: click.Context, directory: Path, as_json: bool) -> None:
     """
     from receiver.cli.progress_line import showing_progress
     from receiver.storage.backing_up import back_up
+    from receiver.storage.copying import store_of
     from receiver.storage.directory_store import DirectoryStore
 
     invocation: Invocation[ReceiverConfig] = ctx.obj
@@ -51,12 +52,15 @@ def backup(ctx: click.Context, directory: Path, as_json: bool) -> None:
     with look(config):
         pass  # nothing is made for a receiver that is none
     Tree(directory, create=True).close()
-    store = DirectoryStore(directory.resolve())
-    try:
-        with Tree(config.schema_dir) as home, showing_progress(as_json) as told:
-            found = back_up(store, home, lambda: _as_it_is(config), told=told)
-    finally:
-        store.close()
+    with ExitStack() as stack:
+        store = DirectoryStore(directory.resolve())
+        stack.callback(store.close)
+        remote = None if config.storage.url is None else store_of(config.storage)
+        if remote is not None:
+            stack.callback(remote.close)
+        home = stack.enter_context(Tree(config.schema_dir))
+        told = stack.enter_context(showing_progress(as_json))
+        found = back_up(store, home, lambda: _as_it_is(config), remote=remote, told=told)
     lacking = [(row.sender, row.path, why) for row, why in found.lacking]
     if as_json:
         emit_json(

@@ -22,7 +22,8 @@ from receiver.storage.object_content import ContentChangedError, FileContent
 from receiver.storage.object_places import file_of, is_beside, list_objects
 from receiver.storage.owned_prefix import own_prefix
 from receiver.storage.step_progress import StepCounter, untold
-from receiver.storage.uploader import data_key, resource_key
+from receiver.storage.stored_files import StoredContent
+from receiver.storage.uploader import data_key, resource_key, stored_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 
     from common.durable import Tree
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.table_rows import FileRow
+    from receiver.metadata.state.state import State
+    from receiver.metadata.state.table_rows import FileRow, UploadedRow
     from receiver.storage.incarnation import Incarnation
     from receiver.storage.object_store import ObjectStore
     from receiver.storage.step_progress import ToldProgress
@@ -67,6 +69,7 @@ def back_up(
     home: Tree,
     look: Callable[[], AbstractContextManager[tuple[Engine, Sequence[Tree]]]],
     *,
+    remote: ObjectStore | None = None,
     told: ToldProgress = untold,
 ) -> BackedUp:
     """Bring a backup up to now.
@@ -75,6 +78,7 @@ def back_up(
         store: where it is.
         home: the schema directory, which remembers as whom it puts objects.
         look: opens the engine as it is now, and the data directories.
+        remote: the store of the receiver, which has files that are in no data directory.
         told: called with each file that is there, or was copied.
 
     Raises:
@@ -88,9 +92,10 @@ def back_up(
         is_last = number == _LOOKS - 1
         with look() as (engine, trees):
             owner = _owner(store, home, engine.uuid)
-            copying = _Copying(store, owner, trees)
             with engine.reading() as state:
                 rows = [row for row in state.files.values() if row.visible]
+                places = {name: stored_key(engine.uuid, row) for name, row in _told(state)}
+            copying = _Copying(store, owner, trees, remote, places)
             copying.run(rows, told)
             copied, size = copied + copying.copied, size + copying.bytes
             if (copying.copied or copying.lacking) and not is_last and number < 2:
@@ -116,13 +121,26 @@ def _owner(store: ObjectStore, home: Tree, engine: str) -> Incarnation:
     return own_incarnation(store, home, engine, is_backup=True)
 
 
+def _told(state: State) -> list[tuple[str, UploadedRow]]:
+    return [(name, row) for name, row in state.uploaded_table.rows.items() if not row.ended]
+
+
 class _Copying:
     """One look's files on their way."""
 
-    def __init__(self, store: ObjectStore, owner: Incarnation, trees: Sequence[Tree]) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        owner: Incarnation,
+        trees: Sequence[Tree],
+        remote: ObjectStore | None,
+        places: Mapping[str, str],
+    ) -> None:
         self._store = store
         self._owner = owner
         self._trees = trees
+        self._remote = remote
+        self._places = places
         self.copied = self.bytes = 0
         self.lacking: list[tuple[FileRow, str]] = []
 
@@ -156,7 +174,8 @@ class _Copying:
             if key is None:
                 key = data_key(self._owner.engine, self._owner.number, row.physical)
                 about = {"sender": row.sender, "path": row.path, "md5": row.md5}
-                self._put(physical.text, key, row.size, row.md5, about)
+                there = self._places.get(row.physical)
+                self._put(physical.text, there, key, row.size, row.md5, about)
             if row.resource is not None:
                 beside = resource_key(key, row.resource.md5)
                 if sizes.get(beside) != row.resource.size:
@@ -167,19 +186,35 @@ class _Copying:
 
     def _put_resource(self, physical: FilePath, key: str, row: FileRow) -> None:
         assert row.resource is not None
+        size, digest = row.resource.size, row.resource.md5
+        there = self._places.get(row.physical)
+        there = None if there is None else resource_key(there, digest)
         try:
-            self._put(physical.resource.text, key, row.resource.size, row.resource.md5, {})
+            self._put(physical.resource.text, there, key, size, digest, {})
         except ContentChangedError:
             return  # it decides nothing, and may not be in its place yet
 
-    def _put(self, rel: str, key: str, size: int, digest: str, about: Mapping[str, str]) -> None:
+    def _put(
+        self,
+        rel: str,
+        there: str | None,
+        key: str,
+        size: int,
+        digest: str,
+        about: Mapping[str, str],
+    ) -> None:
         fd = self._open(rel)
+        if fd is None:
+            if self._remote is None or there is None:
+                raise ContentChangedError(f"{rel} is in no data directory")
+            put_confirmed(self._store, key, StoredContent(self._remote, there, size, digest), about)
+            return
         try:
             put_confirmed(self._store, key, FileContent(fd, size, digest), about)
         finally:
             os.close(fd)
 
-    def _open(self, rel: str) -> int:
+    def _open(self, rel: str) -> int | None:
         for tree in self._trees:
             try:
                 return tree.open_read(rel)
@@ -187,4 +222,4 @@ class _Copying:
                 continue
             except (OSError, TsferryError) as error:
                 raise ContentChangedError(f"{rel} cannot be read: {error}") from error
-        raise ContentChangedError(f"{rel} is in no data directory")
+        return None

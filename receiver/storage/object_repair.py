@@ -218,7 +218,7 @@ def repair_store(
 
 
 def _is_done(found: ObjectFinding, done: Mapping[str, bool]) -> bool:
-    return found.repair in (_AGAIN, _WANTED) and done.get(found.physical, False)
+    return found.repair in (_AGAIN, _WANTED, _ANEW) and done.get(found.physical, False)
 
 
 def _repair(

@@ -267,3 +267,29 @@ def test_what_is_superseded_and_in_no_backup_never_comes_back_without_its_bytes(
             seen = {row.physical for row in state.files.values() if row.visible}
         assert lower in seen
         assert {each for each in seen if not (new / "data" / each).exists()} == set()
+
+
+@pytest.mark.parametrize("there", ["whole", "damaged", "away"])
+def test_what_is_in_the_object_store_only_comes_from_there(tmp_path: Path, there: str) -> None:
+    bucket, place = tmp_path / "bucket", tmp_path / "backup"
+    bucket.mkdir()
+    world = World(tmp_path / "centre", clock=time.time, storage={"url": bucket.as_uri()})
+    with world.node() as node:
+        edge = Edge(node)
+        edge.round({path_of(1): tsfile(), path_of(2): tsfile(salt=2)}, resources={path_of(1): b"r"})
+        until(lambda: running_storage(node.operator).uploaded_files == 2)
+    write_config(world.root, world.root)
+    with (world.root / "receiver.toml").open("a") as file:
+        file.write(f'[storage]\nurl = "{bucket.as_uri()}"\n')
+    (gone,) = world.data.rglob("*-1-0.*.tsfile")
+    gone.unlink()
+    gone.with_name(f"{gone.name}.resource").unlink()
+    if there == "damaged":
+        (stored,) = bucket.glob("*/data/**/*-1-0.*.tsfile")
+        stored.write_bytes(stored.read_bytes()[:-1] + b"?")
+    elif there == "away":
+        bucket.rename(tmp_path / "away")
+        bucket.mkdir()
+    found = command(world.root, "backup", place, code=0 if there == "whole" else 3)
+    assert [each["path"] for each in found["lacking"]] == [path_of(1)] * (there != "whole")
+    assert check(place, tmp_path / "scratch").good is (there == "whole")
