@@ -51,6 +51,8 @@ class DirectoryStore:
         StoreRefusedError: it is not there, or is none.
     """
 
+    tells_many = False
+
     def __init__(self, path: Path) -> None:
         self.url = path.as_uri()
         self._path = path
@@ -115,6 +117,11 @@ class DirectoryStore:
     def agrees(self, key: str, expected: Fingerprint) -> bool | None:
         """See `ObjectStore.agrees`."""
         return self.head(key).agrees(expected)
+
+    def agreeing(self, expected: Mapping[str, Fingerprint]) -> set[str]:
+        """See `ObjectStore.agreeing`."""
+        del expected
+        return set()
 
     def read(self, key: str, offset: int, length: int) -> bytes:
         """See `ObjectStore.read`."""

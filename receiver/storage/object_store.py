@@ -123,6 +123,9 @@ class ObjectStore(Protocol):
     """Sent since it was opened, repeated ones too, by the kinds that have prices: ``put`` (parts
     too), ``list``, ``get``, ``head``, ``delete``. Empty where nobody asks a price."""
 
+    tells_many: bool
+    """Whether `agreeing` tells of many objects by few requests."""
+
     def put(self, key: str, data: bytes) -> Fingerprint:
         """Put a small object, if the key is free.
 
@@ -173,6 +176,13 @@ class ObjectStore(Protocol):
 
         Raises:
             ObjectMissingError: there is none.
+        """
+        ...
+
+    def agreeing(self, expected: Mapping[str, Fingerprint]) -> set[str]:
+        """Those of many objects of which it says in few requests that they are what was put.
+
+        Others may be so, too: `agrees` asks of one.
         """
         ...
 

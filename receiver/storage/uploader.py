@@ -24,21 +24,18 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
 from common import crash
-from common.decoders import from_json
-from common.digests import md5
 from common.errors import StoppedError, TsferryError
 from common.names import FilePath
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.storage.changed_bytes import changed_for_good
-from receiver.storage.confirming import put_confirmed
+from receiver.storage.confirming import SentObject, is_confirmed, put_sent, unconfirmed
 from receiver.storage.digest_uploads import put_block_digests
 from receiver.storage.incarnation import check_owner
 from receiver.storage.object_content import ContentChangedError, FileContent
 from receiver.storage.object_store import StoreRefusedError
+from receiver.storage.upload_attempts import UploadAttempts
 from receiver.storage.upload_queue import UploadQueue
 
 if TYPE_CHECKING:
@@ -56,9 +53,10 @@ __all__ = ["UploadProgress", "Uploader", "data_key", "digests_text", "resource_k
 
 log = logging.getLogger(__name__)
 
-_ATTEMPTS = "storage/attempts"
 _BATCH = 200
 """Files that one commit tells of, at most."""
+_SMALL = 1 << 20
+"""Bytes that go sooner than the store says whether they have to."""
 _TELL = 1.0
 """Seconds that a file which came waits for others to be told of with it."""
 
@@ -109,16 +107,13 @@ class UploadProgress(NamedTuple):
     uploaded_bytes: int = 0
 
 
-class _Attempt(msgspec.Struct, frozen=True):
-    key: str
-    ident: str
-
-
 class _Brought(NamedTuple):
     """What came of one file: what is to be told, and whether something of it is still missing."""
 
     told: records.FileUploaded | None
     is_whole: bool
+    sent: list[SentObject]
+    """That the store has not said to have yet."""
 
 
 class Uploader:
@@ -157,7 +152,7 @@ class Uploader:
         self._engine = engine
         self._store = store
         self._owner = owner
-        self._home = home
+        self._attempts = UploadAttempts(home)
         self._trees = trees
         self._parallel = parallel
         self._paced = paced
@@ -227,9 +222,9 @@ class Uploader:
             for each in wait(under_way, return_when=FIRST_COMPLETED).done:
                 trouble = self._take_in(each, under_way.pop(each), come) or trouble
             if len(come) >= _BATCH or self._clock() - told >= _TELL:
-                done += self._tell(come)
+                done += self._tell(pool, come)
                 told = self._clock()
-        done += self._tell(come)
+        done += self._tell(pool, come)
         if trouble is not None:
             raise trouble
         return done
@@ -270,10 +265,21 @@ class Uploader:
 
     # -- telling -----------------------------------------------------------------------------
 
-    def _tell(self, come: list[_Brought]) -> int:
+    def _confirm(self, pool: ThreadPoolExecutor, come: list[_Brought]) -> None:
+        """Have the store say of all that came that it has it; what it does not have is put off."""
+        lacking = unconfirmed(self._store, [one for each in come for one in each.sent], pool)
+        for each in list(come) if lacking else ():
+            found = next((one.key for one in each.sent if one.key in lacking), None)
+            if found is not None and each.told is not None:
+                come.remove(each)
+                self._put_off(each.told.physical, _other_bytes(self._store, found))
+
+    def _tell(self, pool: ThreadPoolExecutor, come: list[_Brought]) -> int:
         """Commit what came; returns how many files that are."""
+        self._confirm(pool, come)
         if not come:
             return 0
+        crash.point("storage.upload.confirmed")
         check_owner(self._store, self._owner)
         told = [each.told for each in come if each.told is not None]
         try:
@@ -284,7 +290,10 @@ class Uploader:
         for each in come:
             assert each.told is not None
             self._unreadable.discard(each.told.physical)
-            self._forget_attempts(each.told)
+            data = data_key(
+                self._owner.engine, each.told.incarnation, each.told.physical, each.told.again
+            )
+            self._attempts.forget(data, resource_key(data, each.told.resource))
             if each.is_whole:
                 self._queue.done(each.told.physical)
             else:
@@ -312,27 +321,30 @@ class Uploader:
         again = 0 if due.there is None else due.there.again
         key = data_key(self._owner.engine, number, row.physical, again)
         physical = FilePath.parse(row.physical)
-        digests = digests_text(self._put_file(row, key)) if due.there is None else due.there.digests
+        sent: list[SentObject] = []
+        if due.there is None:
+            digests = digests_text(self._put_file(row, key, sent))
+        else:
+            digests = due.there.digests
         there = "" if due.there is None else due.there.resource
         resource, is_whole = there, True
         if row.resource is not None and row.resource.md5 != there:
             resource, is_whole = row.resource.md5, True
             try:
-                self._put_resource(physical, key, row.resource)
+                self._put_resource(physical, key, row.resource, sent)
             except ContentChangedError:
                 resource, is_whole = there, False
         if due.there is not None and resource == there:
-            return _Brought(None, is_whole)
-        crash.point("storage.upload.confirmed")
-        return _Brought(
-            records.FileUploaded(row.physical, number, row.size, digests, resource, again), is_whole
-        )
+            return _Brought(None, is_whole, sent)
+        crash.point("storage.upload.sent")
+        told = records.FileUploaded(row.physical, number, row.size, digests, resource, again)
+        return _Brought(told, is_whole, sent)
 
-    def _put_file(self, row: FileRow, key: str) -> dict[str, str]:
+    def _put_file(self, row: FileRow, key: str, sent: list[SentObject]) -> dict[str, str]:
         """Have a file in the store, with the digests of its blocks; what is known of both."""
         about = {"sender": row.sender, "path": row.path, "md5": row.md5}
         try:
-            found = self._put(row.physical, key, row.size, row.md5, about)
+            found = self._put(row.physical, key, row.size, row.md5, about, sent)
             fd = self._open(row.physical)
             try:
                 blocks = put_block_digests(self._store, key, FileContent(fd, row.size, row.md5))
@@ -346,32 +358,51 @@ class Uploader:
             raise
         return {**found.digests, **blocks}
 
-    def _put_resource(self, physical: FilePath, key: str, known: records.ResourceMeta) -> None:
+    def _put_resource(
+        self,
+        physical: FilePath,
+        key: str,
+        known: records.ResourceMeta,
+        sent: list[SentObject],
+    ) -> None:
         place = resource_key(key, known.md5)
-        self._put(physical.resource.text, place, known.size, known.md5, {})
+        self._put(physical.resource.text, place, known.size, known.md5, {}, sent)
 
     def _put(
-        self, rel: str, key: str, size: int, digest: str, about: dict[str, str]
+        self,
+        rel: str,
+        key: str,
+        size: int,
+        digest: str,
+        about: dict[str, str],
+        sent: list[SentObject],
     ) -> Fingerprint:
-        """Have an object in the store, and the store's word for it."""
+        """Have an object in the store, and the store's word for it, or note that it is owed."""
         if self._stop.is_set():
             raise StoppedError("told to stop")
-        attempt = self._attempt(key)
+        attempt = self._attempts.of(key)
         fd = self._open(rel)
         try:
-            return put_confirmed(
+            content = FileContent(fd, size, digest)
+            found = put_sent(
                 self._store,
                 key,
-                FileContent(fd, size, digest),
+                content,
                 about,
-                look_first=attempt is not None or self._may_be_there > 0,
+                look_first=attempt is not None or (size > _SMALL and self._may_be_there > 0),
                 resume=attempt,
-                began=lambda ident: self._note_attempt(key, ident),
+                began=lambda ident: self._attempts.note(key, ident),
                 paced=self._pace,
             )
         finally:
             self._may_be_there -= 1
             os.close(fd)
+        if not found.confirmed:
+            if self._store.tells_many and size <= _SMALL:
+                sent.append(found)
+            elif not is_confirmed(self._store, found):
+                raise _other_bytes(self._store, key)
+        return found.printed
 
     def _open(self, rel: str) -> int:
         for tree in self._trees():
@@ -388,24 +419,6 @@ class Uploader:
             raise StoppedError("told to stop")
         self._paced(size)
 
-    # -- attempts ----------------------------------------------------------------------------
 
-    def _attempt(self, key: str) -> str | None:
-        try:
-            found = from_json(self._home.read(_attempt_file(key)), _Attempt)
-        except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
-            return None
-        return found.ident if found.key == key else None
-
-    def _note_attempt(self, key: str, ident: str) -> None:
-        self._home.make_dirs(_ATTEMPTS)
-        self._home.write_atomic(_attempt_file(key), msgspec.json.encode(_Attempt(key, ident)))
-
-    def _forget_attempts(self, told: records.FileUploaded) -> None:
-        data = data_key(self._owner.engine, told.incarnation, told.physical, told.again)
-        for key in (data, resource_key(data, told.resource)):
-            self._home.unlink(_attempt_file(key), sync=False)
-
-
-def _attempt_file(key: str) -> str:
-    return f"{_ATTEMPTS}/{md5(key.encode()).hexdigest()}.json"
+def _other_bytes(store: ObjectStore, key: str) -> ContentChangedError:
+    return ContentChangedError(f"{store.url}: {key}: the store has other bytes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from typing import Self
 from urllib.parse import urlsplit
 
 SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
+
+_LISTED_TAG = re.compile(rb"[0-9a-f]{32}(?=(?:&#34;|&quot;|\")?</ETag>)")
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class S3Proxy:
     Attributes:
         fault: what is done with a request: `slow` (503, and the server never hears of it), `lost`
             (it is carried out, and the connection ends without an answer), `cut` (the answer's body
-            ends in the middle), `lie` (another ETag), or None.
+            ends in the middle), `lie` (another ETag, in a list too), or None.
         seen: all requests, in order.
     """
 
@@ -55,8 +58,9 @@ class S3Proxy:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def put_bytes(self, part: str) -> int:
-        """Bytes that came to be put under keys with this in them."""
-        return sum(each.size for each in self.seen if each.is_put and part in each.path)
+        """Bytes that came to be put under keys with this in them, but for digests of blocks."""
+        puts = [each for each in self.seen if each.is_put and ".blocks" not in each.path]
+        return sum(each.size for each in puts if part in each.path)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -104,6 +108,8 @@ class _Handler(BaseHTTPRequestHandler):
                 value = '"' + "0" * 32 + '"'
             self.send_header(name, value)
         self.end_headers()
+        if fault == "lie":
+            content = _LISTED_TAG.sub(b"0" * 32, content)
         if fault == "cut":
             content = content[: len(content) // 2]
             self.close_connection = True

@@ -66,7 +66,9 @@ def test_it_is_known_after_a_start_from_a_checkpoint(centre: Centre) -> None:
     assert (progress.uploaded_files, progress.waiting_files) == (1, 0)
 
 
-@pytest.mark.parametrize("point", ["storage.upload.confirmed", "storage.upload.committed"])
+@pytest.mark.parametrize(
+    "point", ["storage.upload.sent", "storage.upload.confirmed", "storage.upload.committed"]
+)
 def test_a_kill_between_store_and_commit_uploads_nothing_twice(centre: Centre, point: str) -> None:
     one = centre.load(1, resource=b"res")
 
