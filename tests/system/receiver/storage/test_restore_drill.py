@@ -3,60 +3,21 @@
 from __future__ import annotations
 
 import random
-import re
 import shutil
 import threading
 import time
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from receiver.cli.commands import cli
 from receiver.metadata.state.table_rows import FileState
 from tests.support.centre import Centre
+from tests.support.copying_centre import CopyingCentre
 from tests.support.edge import Edge
 from tests.support.looking import in_sync, loaded, rows
-from tests.support.procs import Children, children, wait_until
+from tests.support.procs import children, wait_until
 
 pytestmark = pytest.mark.slow
-
-
-class CopyingCentre(Centre):
-    """It has a directory beside its own as its store."""
-
-    def __init__(
-        self, root: Path, processes: Children, *, before_ack: bool, upload: str = "at once"
-    ) -> None:
-        self.bucket = root.parent / "bucket"
-        self.bucket.mkdir()
-        self.before_ack = before_ack
-        self.upload = upload
-        super().__init__(root, processes)
-
-    def _write(self) -> None:
-        super()._write()
-        self.config.write_text(
-            f'{self.config.read_text()}[storage]\nurl = "{self.bucket.as_uri()}"\n'
-            f"lag = 0.5\nbefore_ack = {str(self.before_ack).lower()}\n"
-            f'upload = "{self.upload}"\n'
-        )
-
-    def lose_all(self) -> None:
-        """The machine burns down; nothing of it is left but the store."""
-        self.kill()
-        shutil.rmtree(self.root / "schema")
-        shutil.rmtree(self.data)
-        self.data.mkdir()
-
-    def restore(self, *arguments: str) -> set[str]:
-        """Paths of what was not in the store."""
-        given = ["--config", str(self.config), "restore", *arguments]
-        done = CliRunner().invoke(cli, given)
-        assert done.exit_code in (0, 3), (done.output, done.exception)
-        named = re.findall(r"^not in the store: (\S+) of ", done.output, re.MULTILINE)
-        assert (done.exit_code == 3) == bool(named)
-        return set(named)
 
 
 class Load:
