@@ -100,7 +100,9 @@ def opened(source: TsFileOrigin) -> contextlib.AbstractContextManager[ByteSource
     """
     if isinstance(source, bytes | int | memoryview | bytearray):  # first: to ask for a path is slow
         return contextlib.nullcontext(source_of(source))
-    return _opened(source)
+    if isinstance(source, str | os.PathLike):
+        return _opened(source)
+    return contextlib.nullcontext(source)
 
 
 @contextlib.contextmanager
