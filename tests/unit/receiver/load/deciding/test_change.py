@@ -319,14 +319,14 @@ def test_a_file_that_the_engine_never_takes_does_not_stop_the_others(
     import receiver.metadata.commit.rules as rules
     from receiver.metadata.model.errors import RefusedCommitError
 
-    real = rules._check_content
+    real = rules.check_content
 
     def strict(op: object) -> None:
         if op.path == path_of(1):  # type: ignore[attr-defined]
             raise RefusedCommitError("a rule of tomorrow")
         real(op)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(rules, "_check_content", strict)
+    monkeypatch.setattr(rules, "check_content", strict)
     outcome = edge.round({path_of(1): tsfile(), path_of(2): tsfile(first=100)})
     assert results(outcome) == {path_of(1): "quarantined", path_of(2): "loaded"}
     assert outcome[path_of(1)].hold
