@@ -83,8 +83,8 @@ def test_a_receiver_that_was_replaced_puts_no_tree(world: World, tmp_path: Path)
         next_incarnation(store, service._home, node.engine.uuid)
         Edge(node, uuid=B).round({path_of(2): tsfile("root.sg.other")})
         until(lambda: running_storage(node.operator).fenced)
-        before = [each.key for each in store.objects(f"{node.engine.uuid}/tree/")]
-    assert [each.key for each in store.objects(f"{node.engine.uuid}/tree/")] == before
+        # A table may have been on its way; none tells of a commit behind the replacement.
+        assert 0 < running_storage(node.operator).tree < node.engine.newest_commit
     store.close()
     assert list((tmp_path / "bucket").glob("*/tree/tables/00000001"))
     assert not list((tmp_path / "bucket").glob("*/tree/tables/00000002"))
