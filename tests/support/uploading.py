@@ -23,14 +23,16 @@ SENDER = "5e" * 16
 class Centre:
     """A directory with an engine, its files, and an uploader; a later life goes on there."""
 
-    def __init__(self, root: Path, store: ObjectStore) -> None:
+    def __init__(
+        self, root: Path, store: ObjectStore, options: EngineOptions | None = None
+    ) -> None:
         self.root = root
         for name in ("data", "schema"):
             (root / name).mkdir(exist_ok=True)
         self.store = store
         self.now = 1000.0
         self.clock: Callable[[], float] = time.time
-        self.options = EngineOptions()
+        self.options = options or EngineOptions()
         self.bad: list[tuple[str, str, str]] = []
         self.start()
 

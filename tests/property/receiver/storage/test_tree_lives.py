@@ -9,6 +9,7 @@ import pytest
 
 from common import crash
 from receiver.metadata.model import records
+from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.metadata.query.file_tree import directories_of
 from receiver.metadata.state.table_rows import FileRow, FileState
@@ -27,7 +28,9 @@ class Life:
     def __init__(self, root: Path, seed: int) -> None:
         self.chance = random.Random(seed)
         self.place = bucket(root)
-        self.centre = TreeCentre(root, DirectoryStore(self.place))
+        short = EngineOptions(history=0.0, history_commits=25)
+        options = short if seed % 2 else EngineOptions()
+        self.centre = TreeCentre(root, DirectoryStore(self.place), options)
         self.centre.between = self.between
         self.number = 0
         self.seen: dict[int, frozenset[str]] = {}
@@ -122,6 +125,7 @@ class Life:
             self.centre.between = self.between
 
     def step(self) -> None:
+        self.centre.engine.collect()
         kind = self.chance.randrange(20)
         if kind < 12:
             self.commit()
@@ -144,6 +148,7 @@ class Life:
         newest = self.centre.shipper.newest
         assert newest is not None
         duck = Duck(str(self.place))
+        checked = 0
         for ts, seen in self.seen.items():
             if not newest.since <= ts <= newest.ts:
                 continue
@@ -151,6 +156,8 @@ class Life:
             assert sorted(row[1] for row in rows if row[0] == "file") == sorted(seen), ts
             directories = {(each.kind, each.path) for one in seen for each in directories_of(one)}
             assert sorted(row[:2] for row in rows if row[0] != "file") == sorted(directories)
+            checked += 1
+        assert checked
         counts = {row[1]: row[4] for row in duck.at(newest.ts) if row[0] == "partition"}
         now = [directories_of(each)[-1].path for each in self.seen[max(self.seen)]]
         assert counts == {each: now.count(each) for each in now}
