@@ -20,6 +20,7 @@ from receiver.storage.tree.tree_removal import TreeRemover
 from receiver.storage.tree.tree_rows import ForgottenError
 from receiver.storage.tree.tree_shipping import TreeShipper
 from tests.support.architecture import ROOT
+from tests.support.s3_server import KEY, REGION, SECRET, S3Server
 from tests.support.tsfile_bytes import build
 from tests.support.uploading import SENDER, Centre
 
@@ -141,6 +142,18 @@ class Duck:
 
     def sql(self, text: str) -> list[tuple[Any, ...]]:
         return self.base.execute(text).fetchall()
+
+
+def from_s3(server: S3Server) -> list[str]:
+    """What DuckDB is told before it reads from a server of S3."""
+    folder = Path(duckdb.__file__).parents[1] / "duckdb_ext"
+    (extension,) = folder.rglob("httpfs.duckdb_extension")
+    scheme, _, host = server.endpoint.partition("://")
+    return [
+        f"LOAD '{extension}'",
+        f"CREATE SECRET (TYPE s3, KEY_ID '{KEY}', SECRET '{SECRET}', REGION '{REGION}', "
+        f"ENDPOINT '{host}', URL_STYLE 'path', USE_SSL {scheme == 'https'})",
+    ]
 
 
 def bucket(root: Path) -> Path:

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from receiver.metadata.model import records
 from receiver.storage.object_store import ObjectStore
 from receiver.storage.tree import tree_merging
-from tests.support.tree_world import GRACE, Duck, TreeCentre, said
-
-
-def mirrored(store: ObjectStore, prefix: str, place: Path) -> Path:
-    """The objects as files: DuckDB's extension for S3 is no package that can be installed here."""
-    for each in store.objects(prefix):
-        path = place / each.key
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(store.read(each.key, 0, each.size))
-    return place
+from tests.support.tree_world import GRACE, Duck, TreeCentre, from_s3, said
 
 
 @pytest.mark.slow
 def test_the_tree_in_a_store_is_what_readers_saw(
     store: ObjectStore,
+    request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -46,8 +36,9 @@ def test_the_tree_in_a_store_is_what_readers_saw(
             centre.restart()
     centre.passed += 2 * GRACE
     assert centre.remover.run_once() > 5
-    uuid = centre.engine.uuid
-    duck = Duck(str(mirrored(store, f"{uuid}/tree/", place / "mirror")))
+    is_s3 = store.url.startswith("s3:")
+    before = from_s3(request.getfixturevalue("s3")) if is_s3 else []
+    duck = Duck(store.url.removeprefix("file://"), *before)
     for ts, files in seen.items():
         assert duck.files(ts) == files == said(centre.engine, ts)
     (key, *_), *_ = duck.chunks("root.sg.d1", 0, 1000)
