@@ -143,6 +143,7 @@ class Follower(Closing):
         self._source = source
         self._engine = engine
         assert directory.copy is not None
+        self._incarnation = directory.incarnation
         self._copy = LogCopy(directory.copy, source)
         self._poll = poll
         self._options = options
@@ -178,7 +179,7 @@ class Follower(Closing):
         level = self._level
         return FollowProgress(
             url=self._source.url,
-            incarnation=self._directory.incarnation,
+            incarnation=self._incarnation,
             source_commit=self._source_commit,
             level_at=None if level is None else level[0],
             behind=None if level is None else max(0.0, self._monotonic() - level[1]),
@@ -246,7 +247,8 @@ class Follower(Closing):
             UnreachableError: it does not answer.
         """
         with self._stepping:
-            self._step(wait)
+            if not self.ready_anew:
+                self._step(wait)
 
     def _step(self, wait: float) -> None:
         engine = self._engine
@@ -281,7 +283,7 @@ class Follower(Closing):
         engine = self._engine
         if engine.damage is not None:
             raise NotContinuedError(engine.damage)
-        if found.incarnation != self._directory.incarnation:
+        if found.incarnation != self._incarnation:
             raise NotContinuedError(
                 f"{self._source.url}: incarnation {found.incarnation} has taken over"
             )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import statistics
 import time
 import typing
+from contextlib import ExitStack
 
 import msgspec
 import pytest
@@ -232,3 +234,49 @@ def test_the_log_is_served_to_operators_up_to_what_is_committed(app, client, loa
     for bad in ("operator.token", "..%2Fx", "clock.json", "mlog-.tsf"):
         assert client.get(f"/v1/log/{bad}", headers=OPERATOR).status_code in (400, 404)
     assert client.get("/v1/log/mlog-999999.tsf", headers=OPERATOR).status_code == 404
+
+
+def test_a_receiver_that_was_turned_back_is_followed_into_its_new_past_alone(
+    world, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("receiver.follower.follower._WAIT", 0.1)
+    monkeypatch.setattr("receiver.follower.follower._SOONEST", 0.05)
+
+    def made(engine):
+        return {
+            str(row[0]).rpartition(".")[2] for row in execute(engine, "show timeseries root.**")
+        }
+
+    def change(app, *names):
+        for name in names:
+            execute(site_of(app).node.engine, MADE.format(name))
+
+    app = create_app(world.config)
+    site_of(app).access.accept_operator("operators-secret")
+    execute(site_of(app).node.engine, "set storage group to root.sg")
+    change(app, "a1")
+    shutil.copytree(world.config.schema_dir, tmp_path / "earlier")
+    told = []
+    with ExitStack() as stack:
+        with running(app, gate=site_of(app).gate) as server:
+            port = server.addresses[0][1]
+            follow = FollowConfig(url=f"http://127.0.0.1:{port}", token=Secret("operators-secret"))
+            config = msgspec.structs.replace(
+                world.config, schema_dir=tmp_path / "reader", follow=follow
+            )
+            node = stack.enter_context(ReadNode.open(config, anew=lambda: told.append(1)))
+            change(app, "b2", "b3")
+            wait_for(lambda: made(node.engine) == {"a1", "b2", "b3"})
+        close(app)
+        shutil.rmtree(world.config.schema_dir)
+        (tmp_path / "earlier").rename(world.config.schema_dir)
+        app = create_app(world.config)
+        site_of(app).access.accept_operator("operators-secret")
+        change(app, "c2", "c3", "c4")  # at the same LSNs, and as long
+        with running(app, gate=site_of(app).gate, port=port):
+            assert wait_for(lambda: told)
+            assert made(node.engine) == {"a1", "b2", "b3"}
+            node.close()
+            with ReadNode.open(config) as node:
+                assert made(node.engine) == {"a1", "c2", "c3", "c4"}
+        close(app)
