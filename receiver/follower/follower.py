@@ -84,8 +84,9 @@ def begin_copy(
     options: EngineOptions,
     *,
     beyond: int = 0,
-) -> None:
-    """Make the next copy, see that it opens, and take it.
+    clock: Callable[[], float] = time.time,
+) -> FollowingEngine:
+    """Make the next copy, see that it opens, and take it; returns its engine.
 
     Args:
         directory: of the node.
@@ -93,6 +94,7 @@ def begin_copy(
         found: there.
         options: of the engine.
         beyond: LSN that it has to reach beyond.
+        clock: seconds since the epoch.
 
     Raises:
         DamagedError: nothing at the source makes a state, or none that reaches so far.
@@ -100,11 +102,16 @@ def begin_copy(
     """
     place = directory.next_copy()
     LogCopy(place, source).make(found)
-    with FollowingEngine.follow(place, options=options) as engine:
+    engine = FollowingEngine.follow(place, options=options, clock=clock)
+    try:
         reached = engine.published().lsn
-    if reached <= beyond:
-        raise DamagedError(f"{source.url}: nothing there reaches beyond commit {reached}")
-    directory.take(found.engine, found.incarnation)
+        if reached <= beyond:
+            raise DamagedError(f"{source.url}: nothing there reaches beyond commit {reached}")
+        directory.take(found.engine, found.incarnation)
+    except BaseException:
+        engine.close()
+        raise
+    return engine
 
 
 class Follower(Closing):
@@ -269,7 +276,7 @@ class Follower(Closing):
             _log.warning("the copy is made anew", extra={"reason": error.message})
             self._problem = error.message
             beyond, self._stuck_at = self._stuck_at, 0
-            begin_copy(self._directory, self._source, found, self._options, beyond=beyond)
+            begin_copy(self._directory, self._source, found, self._options, beyond=beyond).close()
             self.ready_anew = True
             self._anew()
             return

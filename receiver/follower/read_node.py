@@ -14,7 +14,6 @@ import msgspec
 
 from common.durable import Closing
 from common.errors import (
-    ConfigError,
     DamagedError,
     NotFoundError,
     NotTheWriterError,
@@ -218,7 +217,4 @@ def _engine(
             pass  # it is a copy: there is another where it came from
     found = source.look()
     check_source(found, directory.engine, directory.incarnation, source.url)
-    begin_copy(directory, source, found, options)
-    if directory.copy is None:
-        raise ConfigError("no copy was made")
-    return FollowingEngine.follow(directory.copy, options=options, clock=clock)
+    return begin_copy(directory, source, found, options, clock=clock)
