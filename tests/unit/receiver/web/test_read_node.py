@@ -12,7 +12,7 @@ from contextlib import ExitStack
 import msgspec
 import pytest
 
-from common import wire
+from common import crash, wire
 from common.config import Secret
 from common.errors import ConfigError, UnauthorizedError
 from receiver.config import FollowConfig
@@ -280,3 +280,23 @@ def test_a_receiver_that_was_turned_back_is_followed_into_its_new_past_alone(
             with ReadNode.open(config) as node:
                 assert made(node.engine) == {"a1", "c2", "c3", "c4"}
         close(app)
+
+
+def test_what_is_not_committed_is_in_no_answer(app, client, loaded, operator):
+    """Of a commit that is on the disk, and that nobody has been told of yet."""
+    engine = site_of(app).node.engine
+    now = engine.published()
+    name = f"mlog-{now.segment}.tsf"
+    asked = []
+
+    def ask(point):
+        if point == "mlog.commit.durable" and not asked:
+            view = client.get("/v1/log", headers=OPERATOR).get_data()
+            asked.append(wire.decode(view, views.LogFilesView, "log"))
+            asked.append(client.get(f"/v1/log/{name}", headers=OPERATOR).get_data())
+
+    with crash.arm(ask):
+        execute(engine, MADE.format("late"))
+    assert asked[0].lsn == now.lsn
+    assert asked[0].segments[-1].size == len(asked[1]) == now.log_end
+    assert engine.published().log_end > now.log_end
