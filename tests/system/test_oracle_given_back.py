@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from common import crash
 from sender.round.round_report import RoundReport
 from sender.send.calls import Client
 from tests.support.edge_shapes import Key
@@ -130,6 +131,27 @@ def test_all_is_compared_once_for_a_device_that_came_back(life, monkeypatch):
     for _ in range(3):
         rounded(one)
     assert len(asked) == 1
+
+
+def test_what_is_deleted_once_a_device_came_back_in_the_middle_of_a_round(life):
+    one, two = life.plays
+    closed(one, ("a", 1))
+    life.transfer("a", two)
+    rounded(one)
+
+    def back(point: str) -> None:
+        if point == "round.recovered":
+            life.transfer("a", one)
+
+    with crash.arm(back):
+        assert rounded(one).already == 1
+    base = one.database
+    base.write("a", 2)
+    base.close(*base.opened())
+    base.remove(base.closed()[:1])
+    base.delete("a", 0, 2)
+    rounded(one)
+    assert one.world.read() == base.answer() == {}
 
 
 def test_who_comes_first_where_a_device_was_released_stands_above(life):

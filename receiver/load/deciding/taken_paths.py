@@ -150,7 +150,8 @@ class TakenPaths:
         if row.state is FileState.SUPERSEDED and not just_now:
             ops.append(records.FileRevived(row.physical))
         look = self._going_on(row, row.path, path) if just_now else self._returned(row, path)
-        return [*ops, records.FileReturned(row.physical, path, look)]
+        closed = min(look, self._look)  # what is deleted from now on is deleted of it
+        return [*ops, records.FileReturned(row.physical, path, look, closed)]
 
     def _returned(self, row: FileRow, path: str) -> int:
         """The look from which on a file ranks that had ended; 0 if it ranks as it did.

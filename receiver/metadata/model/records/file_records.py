@@ -116,12 +116,14 @@ class FileReturned(Record, frozen=True, tag=16):
     """A retired file is at the edge again: it stands for the sender's path as before.
 
     `path` is where it is now; empty for where it was. `first_look` is set where that name ranks
-    otherwise: see `FileUnnamed`.
+    otherwise: see `FileUnnamed`. `closed_look` is the look that has it closed now, if that is
+    another one: its device may have come back behind the look that saw it.
     """
 
     physical: str
     path: str = ""
     first_look: int = 0
+    closed_look: int = 0
 
 
 class FileVerified(Record, frozen=True, tag=27):

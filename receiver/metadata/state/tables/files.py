@@ -421,7 +421,7 @@ class FileTable:
         path = op.path or row.path
         self._take_path(row, path)
         self.gone.drop(row)
-        row = _seen_anew(row, op.first_look)
+        row = _seen_anew(row, op.first_look, op.closed_look)
         returned = msgspec.structs.replace(
             row, path=path, names=(), state=FileState.LIVE, retired=False, last_look=0, changed=ts
         )
@@ -731,8 +731,10 @@ def _order(row: FileRow) -> tuple[int, int, str]:
     return first, last, row.physical
 
 
-def _seen_anew(row: FileRow, look: int) -> FileRow:
-    return msgspec.structs.replace(row, first_look=look, closed_look=look) if look else row
+def _seen_anew(row: FileRow, look: int, closed: int = 0) -> FileRow:
+    if not look:
+        return row
+    return msgspec.structs.replace(row, first_look=look, closed_look=closed or look)
 
 
 def _raw(digest: str) -> bytes | str:
