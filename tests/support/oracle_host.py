@@ -53,6 +53,9 @@ class Host(Protocol):
     def adopt(self, old: str, new: str) -> None:
         """All that a sender owns is another's from now on."""
 
+    def rest(self) -> None:
+        """Wait until what was received is loaded: whoever sent it may have died meanwhile."""
+
 
 class InProcess:
     """A receiver in this process."""
@@ -68,6 +71,9 @@ class InProcess:
 
     def adopt(self, old: str, new: str) -> None:
         adopt_sender(self.node.engine, _OPERATOR, old, new)
+
+    def rest(self) -> None:
+        _rest(self.node)
 
     def transfer(self, pattern: str, sender: str) -> None:
         """Devices are another sender's from now on."""
@@ -190,6 +196,10 @@ class Killable:
         """What may leave the disk leaves it."""
         return self._ask("reap")
 
+    def rest(self) -> None:
+        if self._line is not None:
+            self._ask("rest")
+
     def condemn(self, physical: str, md5: str, why: str) -> None:
         """A verification found a file bad."""
         self._ask("condemn", physical, md5, why)
@@ -274,4 +284,13 @@ def _answered(node: Node, countdown: Countdown, name: str, *given: Any) -> Any:
             record_verdicts(node.engine, [Verdict(physical=physical, md5=md5, bad=why)])
         case "adopt":
             adopt_sender(node.engine, _OPERATOR, *given)
+        case "rest":
+            _rest(node)
     return True
+
+
+def _rest(node: Node) -> None:
+    end = time.monotonic() + _BOUND
+    while any(each.task is not None and each.task.loading for each in node.load.folders.all()):
+        assert time.monotonic() < end, "the receiver does not come to rest"
+        time.sleep(0.002)

@@ -346,6 +346,7 @@ class Play:
         with contextlib.suppress(SimulatedCrash), crash.arm(hook):
             self.world.round()
         self._note("dying round", passed[-1:])
+        self.world.host.rest()
         self.died = True
         self._weak()
 

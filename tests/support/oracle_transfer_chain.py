@@ -98,7 +98,7 @@ class ForwardedLife(TransferLife):
 @contextlib.contextmanager
 def shared_chain(root: Path, mode: str, seed: int, shape: Shape = PLAIN) -> Iterator[ForwardedLife]:
     """Two edges, a receiver that forwards, and one above."""
-    with receiver_at(root / "middle", keeps=False) as host, receiver_at(root / "above") as above:
+    with receiver_at(root / "middle") as host, receiver_at(root / "above") as above:
         worlds = [SharedOracle(root / name, mode, host, shape) for name in ("one", "two")]
         forwarder = forwarding_to(root / "forwarder", host.url, above.url, mode)
         yield ForwardedLife(host, worlds, seed, forwarder, above)
