@@ -7,19 +7,24 @@ it, and nothing waits for them.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from common.digests import md5
+from common.digests import md5, xxh3_128
 from receiver.storage.confirming import put_confirmed
 from receiver.storage.object_content import ContentChangedError
-from receiver.storage.reading.block_digests import WHOLE_BYTES, BlockDigests, blocks_key
+from receiver.storage.reading.block_digests import (
+    BLOCK_BYTES,
+    WHOLE_BYTES,
+    BlockDigests,
+    blocks_key,
+)
 
 if TYPE_CHECKING:
     from receiver.storage.object_content import ObjectContent
     from receiver.storage.object_store import ObjectStore
 
-__all__ = ["BLOCKS", "put_block_digests"]
+__all__ = ["BLOCKS", "ReadContent", "put_block_digests"]
 
 log = logging.getLogger(__name__)
 
@@ -45,13 +50,58 @@ class _Packed:
         return self.data[offset : offset + length]
 
 
-def put_block_digests(store: ObjectStore, key: str, content: ObjectContent) -> dict[str, str]:
+@dataclass
+class ReadContent:
+    """Content whose blocks are digested while it is read for another purpose.
+
+    Attributes:
+        content: that is read.
+    """
+
+    content: ObjectContent
+    _found: list[bytes] = field(default_factory=list)
+    _end: int = 0
+
+    @property
+    def size(self) -> int:
+        """See `ObjectContent`."""
+        return self.content.size
+
+    @property
+    def md5(self) -> str:
+        """See `ObjectContent`."""
+        return self.content.md5
+
+    def read(self, offset: int, length: int) -> bytes:
+        """See `ObjectContent.read`."""
+        data = self.content.read(offset, length)
+        if offset == 0:
+            self._found, self._end = [], 0
+        if self.size > WHOLE_BYTES and offset == self._end and not offset % BLOCK_BYTES:
+            view = memoryview(data)
+            self._found += [
+                xxh3_128(view[at : at + BLOCK_BYTES]) for at in range(0, length, BLOCK_BYTES)
+            ]
+            self._end = offset + length
+        return data
+
+    def blocks(self) -> BlockDigests:
+        """Digests of the blocks of what was read, or is read now; see `BlockDigests.of`.
+
+        Whoever read it all has judged its MD5.
+        """
+        if self._end != self.size:
+            return BlockDigests.of(self.content)
+        return BlockDigests(self.size, self.md5, BLOCK_BYTES, b"".join(self._found))
+
+
+def put_block_digests(store: ObjectStore, key: str, content: ReadContent) -> dict[str, str]:
     """Have the digests of an object's blocks in the store.
 
     Args:
         store: has the object.
         key: of the object.
-        content: its bytes.
+        content: its bytes, as they were read to be put.
 
     Returns:
         what the row of the file says of them: nothing of a small file, which needs none.
@@ -62,7 +112,7 @@ def put_block_digests(store: ObjectStore, key: str, content: ObjectContent) -> d
     if content.size <= WHOLE_BYTES:
         return {}
     try:
-        packed = _Packed(BlockDigests.of(content).pack())
+        packed = _Packed(content.blocks().pack())
         put_confirmed(store, blocks_key(key), packed, {})
     except ContentChangedError as error:
         extra = {"object": f"{store.url}: {key}", "problem": error.message}

@@ -17,7 +17,7 @@ from common import crash
 from common.names import FilePath
 from receiver.metadata.model import records
 from receiver.storage.confirming import put_confirmed
-from receiver.storage.digest_uploads import put_block_digests
+from receiver.storage.digest_uploads import ReadContent, put_block_digests
 from receiver.storage.file_restore import stands
 from receiver.storage.incarnation import check_owner
 from receiver.storage.object_adoption import untold_objects
@@ -264,7 +264,7 @@ def _put_again(
     try:
         for again in range(begin, begin + _TRIES):
             key = data_key(owner.engine, owner.number, row.physical, again)
-            content = FileContent(fd, row.size, row.md5)
+            content = ReadContent(FileContent(fd, row.size, row.md5))
             try:
                 found = put_confirmed(store, key, content, about)
                 return again, {**found.digests, **put_block_digests(store, key, content)}

@@ -111,40 +111,39 @@ class MultipartPut:
     ) -> list[_Part]:
         """Send what is missing; at most so many parts are held at once."""
         parts: list[_Part] = []
-        under_way: deque[Future[None]] = deque()
+        under_way: deque[Future[_Part]] = deque()
         with ThreadPoolExecutor(parallel, thread_name_prefix="parts") as pool:
             try:
-                for piece in checked_blocks(content, block=part_bytes(content.size)):
-                    part = _Part(
-                        len(parts) + 1, md5(piece).digest(), hashlib.sha256(piece).digest()
-                    )
-                    parts.append(part)
-                    kept = self._there.get(part.number)
-                    if kept is not None and kept.is_of(part, len(piece)):
-                        continue
-                    paced(len(piece))
+                pieces = checked_blocks(content, block=part_bytes(content.size))
+                for number, piece in enumerate(pieces, start=1):
                     if len(under_way) == parallel:
-                        under_way.popleft().result()
-                    under_way.append(pool.submit(self._send_part, part, piece))
-                for each in under_way:
-                    each.result()
+                        parts.append(under_way.popleft().result())
+                    under_way.append(pool.submit(self._send_part, number, piece, paced))
+                parts += [each.result() for each in under_way]
             except BaseException:
                 for each in under_way:
                     each.cancel()
                 raise
         return parts
 
-    def _send_part(self, part: _Part, piece: bytes) -> None:
+    def _send_part(self, number: int, piece: bytes, paced: Callable[[int], None]) -> _Part:
+        """Send a part, if it is not there; digested while others are on their way."""
+        part = _Part(number, md5(piece).digest(), hashlib.sha256(piece).digest())
+        kept = self._there.get(number)
+        if kept is not None and kept.is_of(part, len(piece)):
+            return part
+        paced(len(piece))
         answer = self._call(
             "upload_part",
             UploadId=self._ident,
-            PartNumber=part.number,
+            PartNumber=number,
             Body=piece,
             ContentMD5=in_base64(part.md5),
             ChecksumSHA256=in_base64(part.sha256),
         )
-        self._there[part.number] = _Kept(len(piece), answer["ETag"], in_base64(part.sha256))
+        self._there[number] = _Kept(len(piece), answer["ETag"], in_base64(part.sha256))
         crash.point("storage.parts.sent")
+        return part
 
     def _complete(self, parts: list[_Part]) -> None:
         named = [

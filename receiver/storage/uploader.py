@@ -31,7 +31,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.storage.changed_bytes import changed_for_good
 from receiver.storage.confirming import SentObject, is_confirmed, put_sent, unconfirmed
-from receiver.storage.digest_uploads import put_block_digests
+from receiver.storage.digest_uploads import ReadContent, put_block_digests
 from receiver.storage.incarnation import check_owner
 from receiver.storage.object_content import ContentChangedError, FileContent
 from receiver.storage.object_store import StoreRefusedError
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow, UploadedRow
     from receiver.storage.incarnation import Incarnation
-    from receiver.storage.object_store import Fingerprint, ObjectStore
+    from receiver.storage.object_store import ObjectStore
     from receiver.storage.upload_queue import DueFile
 
 __all__ = ["UploadProgress", "Uploader", "data_key", "digests_text", "resource_key", "stored_key"]
@@ -344,19 +344,13 @@ class Uploader:
         """Have a file in the store, with the digests of its blocks; what is known of both."""
         about = {"sender": row.sender, "path": row.path, "md5": row.md5}
         try:
-            found = self._put(row.physical, key, row.size, row.md5, about, sent)
-            fd = self._open(row.physical)
-            try:
-                blocks = put_block_digests(self._store, key, FileContent(fd, row.size, row.md5))
-            finally:
-                os.close(fd)
+            return self._put(row.physical, key, row.size, row.md5, about, sent)
         except ContentChangedError:
             why = changed_for_good(self._trees(), row.physical, row.size, row.md5)
             if why is not None:
                 self._found_bad(row.physical, row.md5, why)
                 crash.point("storage.upload.judged")
             raise
-        return {**found.digests, **blocks}
 
     def _put_resource(
         self,
@@ -366,7 +360,7 @@ class Uploader:
         sent: list[SentObject],
     ) -> None:
         place = resource_key(key, known.md5)
-        self._put(physical.resource.text, place, known.size, known.md5, {}, sent)
+        self._put(physical.resource.text, place, known.size, known.md5, None, sent)
 
     def _put(
         self,
@@ -374,35 +368,39 @@ class Uploader:
         key: str,
         size: int,
         digest: str,
-        about: dict[str, str],
+        about: dict[str, str] | None,
         sent: list[SentObject],
-    ) -> Fingerprint:
-        """Have an object in the store, and the store's word for it, or note that it is owed."""
+    ) -> dict[str, str]:
+        """Have an object in the store, and the store's word for it, or note that it is owed.
+
+        Beside that of a file, of which something is said, lie the digests of its blocks.
+        """
         if self._stop.is_set():
             raise StoppedError("told to stop")
         attempt = self._attempts.of(key)
         fd = self._open(rel)
         try:
-            content = FileContent(fd, size, digest)
+            content = ReadContent(FileContent(fd, size, digest))
             found = put_sent(
                 self._store,
                 key,
                 content,
-                about,
+                about or {},
                 look_first=attempt is not None or (size > _SMALL and self._may_be_there > 0),
                 resume=attempt,
                 began=lambda ident: self._attempts.note(key, ident),
                 paced=self._pace,
             )
+            if not found.confirmed:
+                if self._store.tells_many and size <= _SMALL:
+                    sent.append(found)
+                elif not is_confirmed(self._store, found):
+                    raise _other_bytes(self._store, key)
+            blocks = {} if about is None else put_block_digests(self._store, key, content)
         finally:
             self._may_be_there -= 1
             os.close(fd)
-        if not found.confirmed:
-            if self._store.tells_many and size <= _SMALL:
-                sent.append(found)
-            elif not is_confirmed(self._store, found):
-                raise _other_bytes(self._store, key)
-        return found.printed
+        return {**found.printed.digests, **blocks}
 
     def _open(self, rel: str) -> int:
         for tree in self._trees():
