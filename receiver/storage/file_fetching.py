@@ -129,6 +129,8 @@ class FileFetcher:
             self._cache.pin(names)
             try:
                 due = self._absent(rows)
+                if not due:
+                    return
                 coming = {each.row.physical: each.size for each in due}
                 size = sum(coming.values())
                 capacity = self._cache.capacity
@@ -160,6 +162,8 @@ class FileFetcher:
     def _absent(self, rows: Sequence[FileRow]) -> list[_Due]:
         trees = self._trees()
         away = [row for row in rows if not any(tree.exists(row.physical) for tree in trees)]
+        if not away:  # as mostly: nobody is waited for
+            return []
         with self._engine.reading() as state:
             table = state.uploaded_table
             return [_Due(row, table.rows[row.physical]) for row in away if table.parts(row).file]
