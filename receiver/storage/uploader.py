@@ -208,14 +208,15 @@ class Uploader:
         done, under_way, come = 0, dict[Future[_Brought], str](), list[_Brought]()
         self._refused = 0
         trouble: TsferryError | None = None
-        told = self._clock()
+        told, is_owner = self._clock(), False  # asked once, and again before each commit
         while True:
             while trouble is None and len(under_way) < self._parallel:
                 due = self._queue.take()
                 if due is None:
                     break
-                if not done and not under_way:
+                if not is_owner:
                     check_owner(self._store, self._owner)
+                    is_owner = True
                 under_way[pool.submit(self._bring, due)] = due.row.physical
             if not under_way:
                 break

@@ -196,6 +196,16 @@ def test_of_many_small_objects_a_list_says_what_is_there_and_is_not_believed_alo
         assert sum(map(is_list, proxy.seen)) <= 2
 
 
+def test_with_one_line_too_the_owner_is_asked_for_by_the_commit_and_not_by_the_file(
+    centre: Centre, proxy: S3Proxy
+) -> None:
+    for number in range(20):
+        centre.load(number)
+    centre.uploader_of(parallel=1)
+    centre.uploader.run_once()
+    assert sum("owners" in each.path for each in proxy.seen) <= 4
+
+
 def test_requests_are_counted_by_kind(centre: Centre, proxy: S3Proxy) -> None:
     centre.load(1)
     before, seen = dict(centre.store.requests), len(proxy.seen)
