@@ -65,7 +65,7 @@ def running_storage(there: ReceiverDirectories) -> StorageView:
     found = there.storage.progress()
     with there.engine.reading() as state:
         said = _said(state)
-    return StorageView(
+    view = StorageView(
         url=there.config.storage.url,
         running=True,
         newest=there.engine.newest_commit,
@@ -94,6 +94,16 @@ def running_storage(there: ReceiverDirectories) -> StorageView:
         capacity=there.config.storage.capacity,
         tree=found.tree,
         tree_at=_moment(there.engine, found.tree),
+    )
+    if found.incarnation:
+        return view
+    known = storage_in_catalogue(there)  # the store was not reached yet: nobody counts what waits
+    return msgspec.structs.replace(
+        view,
+        waiting_files=known.waiting_files,
+        waiting_bytes=known.waiting_bytes,
+        oldest_waiting=known.oldest_waiting,
+        oldest_waiting_at=known.oldest_waiting_at,
     )
 
 

@@ -87,6 +87,7 @@ class UploadQueue:
         self._rules = rules
         self._clock = clock
         self._lock = threading.Lock()
+        self._looking = threading.Lock()
         self._entries: list[_Entry] = []
         self._under_way: dict[str, int] = {}
         self._pauses: dict[str, float] = {}
@@ -94,6 +95,10 @@ class UploadQueue:
 
     def look(self) -> None:
         """Add what was loaded since the last look."""
+        with self._looking:
+            self._look()
+
+    def _look(self) -> None:
         if self._engine.newest_commit == self._seen:
             return
         try:
@@ -151,7 +156,8 @@ class UploadQueue:
         self._add(_Entry(self._clock() + pause, self._forget(physical), physical))
 
     def missing(self) -> MissingFiles:
-        """All that is not in the store."""
+        """All that is not in the store, by the newest commit."""
+        self.look()
         now = self._clock()
         with self._lock:
             found = [*self._entries, *(_Entry(0.0, ts, p) for p, ts in self._under_way.items())]

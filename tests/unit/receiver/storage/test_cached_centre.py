@@ -109,6 +109,7 @@ def test_full_of_what_could_not_be_uploaded_it_turns_edges_away_and_heals(
         edge.round(files(1, 10))
         until(lambda: node.problem() is not None)
         assert "storage.capacity" in str(node.problem())
+        assert running_storage(node.operator).waiting_files == 10  # though it was never reached
         more = files(11, 11)
         task = edge.start()
         (decision,) = edge.plan(task, [plan_entry(path, more[path]) for path in more])
