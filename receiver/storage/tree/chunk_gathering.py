@@ -104,6 +104,7 @@ class ChunkGatherer:
         """
         found: list[tuple[Any, ...]] = []
         while len(found) < most:
+            self._go_on()
             with self._engine.reading() as state:
                 rows = state.file_table.catalogue(after or None, _PAGE)
                 known = [EngineFile(state, row) for row in rows]

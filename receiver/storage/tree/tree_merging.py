@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
 
-from receiver.storage.tree.tree_tables import CHUNKS, NODES, behind, newest_rows
+from receiver.storage.tree.tree_tables import CHUNKS, NODES, behind, concat, newest_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -59,12 +59,12 @@ def merged(
         made = _swept(_checkpoint(made, objects, oldest), objects, forgotten)
     while together := _eight(made.differences):
         tables = [objects.read(each, NODES) for each in together]
-        whole = newest_rows(pa.concat_tables(tables))
+        whole = newest_rows(concat(tables))
         one = objects.make(made.number, "difference", whole, level=together[0].level + 1)
         rest = [each for each in made.differences if each not in together]
         made = replace(made, differences=[*rest, one])
     while together := _eight([each for each in made.chunks if each.rows <= _CHUNKS_AT_MOST // 8]):
-        whole = pa.concat_tables([objects.read(each, CHUNKS) for each in together])
+        whole = concat([objects.read(each, CHUNKS) for each in together])
         made = _instead(made, objects, together, _without(whole, forgotten))
     return made
 
@@ -119,7 +119,7 @@ def standing(made: TreeManifest, objects: TreeObjects) -> ArrowTable:
             pc.equal(table.column("create_at"), table.column("loaded_at")),
         )
         tables.append(table.filter(pc.invert(pc.fill_null(plain, False))))
-    return newest_rows(pa.concat_tables([NODES.empty_table(), *tables]))
+    return newest_rows(concat([NODES.empty_table(), *tables]))
 
 
 # -- the checkpoint --------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ def _checkpoint(made: TreeManifest, objects: TreeObjects, oldest: int) -> TreeMa
 
 
 def _parts(made: TreeManifest, objects: TreeObjects, oldest: int) -> Iterator[TreeTable]:
-    left = newest_rows(pa.concat_tables([objects.read(each, NODES) for each in made.differences]))
+    left = newest_rows(concat([objects.read(each, NODES) for each in made.differences]))
     waiting = NODES.empty_table()
     last = len(made.checkpoint) - 1
     for number, part in enumerate(made.checkpoint):
@@ -146,13 +146,13 @@ def _parts(made: TreeManifest, objects: TreeObjects, oldest: int) -> Iterator[Tr
                 waiting = NODES.empty_table()
             yield part
             continue
-        whole = newest_rows(pa.concat_tables([objects.read(part, NODES), here]))
-        waiting = pa.concat_tables([waiting, whole.filter(_stays(whole, oldest))])
+        whole = newest_rows(concat([objects.read(part, NODES), here]))
+        waiting = concat([waiting, whole.filter(_stays(whole, oldest))])
         while waiting.num_rows >= 2 * PART:
             size = _cut(waiting)
             yield put_part(objects, made.number, waiting.slice(0, size))
             waiting = waiting.slice(size)
-    waiting = pa.concat_tables([waiting, left.filter(_stays(left, oldest))])
+    waiting = concat([waiting, left.filter(_stays(left, oldest))])
     while waiting.num_rows:
         size = _cut(waiting)
         yield put_part(objects, made.number, waiting.slice(0, size))

@@ -33,7 +33,7 @@ from receiver.storage.tree.tree_rows import (
     known_files,
     newest_of,
 )
-from receiver.storage.tree.tree_tables import CHUNKS, NODES, table_of
+from receiver.storage.tree.tree_tables import CHUNKS, NODES, concat, newest_rows, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from receiver.storage.incarnation import Incarnation
     from receiver.storage.object_store import ObjectStore
     from receiver.storage.tree.tree_manifests import TreeTable
+    from receiver.storage.tree.tree_tables import ArrowTable
 
 __all__ = ["TreeShipper"]
 
@@ -51,11 +52,34 @@ log = logging.getLogger(__name__)
 
 _ROWS: Final = 50_000
 """Rows of a table that one manifest adds, about; what is behind that comes with the next."""
+_PIECE: Final = 2000
+"""Rows of chunks that are gathered before a table is made of them."""
 _QUIET: Final = 3_600_000 << 18
 """Of commits that change no file a manifest tells after an hour: then readers know, and a start
 need not read more of the log, which may not be there any more."""
 _TOGETHER: Final = 500
 """Commits whose files are looked up under one hold of the lock, where they have few."""
+
+
+class _Found:
+    """Tables of what is new, a piece each: many rows as tuples would keep the collector busy."""
+
+    def __init__(self) -> None:
+        self.nodes: list[ArrowTable] = []
+        self.chunks: list[ArrowTable] = []
+
+    def add(self, schema: Any, rows: Sequence[tuple[Any, ...]]) -> None:
+        if rows:
+            (self.nodes if schema == NODES else self.chunks).append(table_of(schema, rows))
+
+    @property
+    def is_any(self) -> bool:
+        return bool(self.nodes or self.chunks)
+
+    @property
+    def is_full(self) -> bool:
+        kinds = (self.nodes, self.chunks)
+        return any(sum(each.num_rows for each in kind) >= _ROWS for kind in kinds)
 
 
 class TreeShipper:
@@ -144,17 +168,17 @@ class TreeShipper:
         check_owner(self._store, self._owner)
         number = self._next_number()
         parts: list[TreeTable] = []
-        waiting: list[NodeRow] = []
+        waiting: list[ArrowTable] = []
 
         def put() -> None:
-            if waiting:
-                parts.append(put_part(self._objects, number, table_of(NODES, waiting)))
+            if any(each.num_rows for each in waiting):
+                parts.append(put_part(self._objects, number, concat(waiting)))
                 waiting.clear()
 
         def take(rows: list[NodeRow]) -> None:
             self._go_on()
-            waiting.extend(rows)
-            if len(waiting) >= PART:
+            waiting.append(table_of(NODES, rows))
+            if sum(each.num_rows for each in waiting) >= PART:
                 put()
 
         begun = begin_tree(self._engine, take)
@@ -195,52 +219,48 @@ class TreeShipper:
         if self._follower is None:
             self._follower = TreeFollower.of_tables(standing(newest, self._objects))
             self._at = newest.ts
-        rows, chunks, is_more = self._read_log(self._shipped())
+        found, is_more = self._read_log(self._shipped())
         done = newest.done
-        if done is not None and len(chunks) < _ROWS:
-            before, done = self._chunks.before(newest.begun, done, _ROWS - len(chunks))
-            chunks += before
-        is_new = bool(rows or chunks) or done != newest.done
+        while done is not None and not found.is_full:
+            rows, done = self._chunks.before(newest.begun, done, _PIECE)
+            found.add(CHUNKS, rows)
+        is_new = found.is_any or done != newest.done
         if not is_new and self._at - newest.ts < _QUIET:
             return is_more
-        self._add(newest, rows, chunks, done)
+        self._add(newest, found, done)
         return is_more or done is not None
 
-    def _read_log(self, until: int) -> tuple[list[NodeRow], list[tuple[Any, ...]], bool]:
-        """Rows of both tiers of the commits behind the last, and whether there are more."""
-        rows: list[NodeRow] = []
-        chunks: list[tuple[Any, ...]] = []
+    def _read_log(self, until: int) -> tuple[_Found, bool]:
+        """What the commits behind the last bring, and whether there are more."""
+        found = _Found()
         if until <= self._at:
-            return rows, chunks, False
+            return found, False
         together: list[Commit] = []
         for commit in self._engine.log_since(self._at):
             if commit.ts > until:
                 break
             together.append(commit)
             if len(together) >= _TOGETHER:
-                self._take(together, rows, chunks)
+                self._take(together, found)
                 together.clear()
-                if len(rows) >= _ROWS or len(chunks) >= _ROWS:
-                    return newest_of(rows), chunks, True
-        self._take(together, rows, chunks)
-        return newest_of(rows), chunks, False
+                if found.is_full:
+                    return found, True
+        self._take(together, found)
+        return found, False
 
-    def _take(
-        self,
-        commits: Sequence[Commit],
-        rows: list[NodeRow],
-        chunks: list[tuple[Any, ...]],
-    ) -> None:
+    def _take(self, commits: Sequence[Commit], found: _Found) -> None:
         self._go_on()
         follower = self._follower
         assert follower is not None
         known = self._known({each for commit in commits for each in follower.asks_for(commit)})
+        rows: list[NodeRow] = []
         for commit in commits:
             more, uploaded = follower.follow(commit, known.get)
             rows += more
             for each in uploaded:
-                chunks += self._chunks.rows(each)
+                found.add(CHUNKS, self._chunks.rows(each))
             self._at = commit.ts
+        found.add(NODES, newest_of(rows))
 
     def _known(self, paths: Iterable[str]) -> dict[str, EngineFile]:
         found: dict[str, EngineFile] = {}
@@ -253,18 +273,18 @@ class TreeShipper:
     def _add(
         self,
         newest: TreeManifest,
-        rows: list[NodeRow],
-        chunks: list[tuple[Any, ...]],
+        found: _Found,
         done: str | None,
     ) -> None:
         check_owner(self._store, self._owner)
         self._objects.drop_others()
         number = self._next_number()
         differences, packs = list(newest.differences), list(newest.chunks)
-        if rows:
-            differences.append(self._objects.make(number, "difference", table_of(NODES, rows)))
-        if chunks:
-            packs.append(self._objects.make(number, "chunks", table_of(CHUNKS, chunks)))
+        if found.nodes:
+            rows = newest_rows(concat(found.nodes))
+            differences.append(self._objects.make(number, "difference", rows))
+        if found.chunks:
+            packs.append(self._objects.make(number, "chunks", concat(found.chunks)))
         made = self._manifest(
             since=newest.since,
             ts=self._at,

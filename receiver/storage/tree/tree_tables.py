@@ -8,7 +8,7 @@ never begins again, so of the rows of one those with a `delete_at` count, and am
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ __all__ = [
     "ArrowTable",
     "as_parquet",
     "behind",
+    "concat",
     "from_parquet",
     "newest_rows",
     "table_of",
@@ -89,15 +90,27 @@ _ORDER: Final = {
     CHUNKS: ("storage_group", "partition", "device", "measurement", "start_time", "file", "chunk"),
 }
 _ENTRY: Final = ("kind", "path", "create_at")
+_AT_ONCE: Final = 1000
 _ROW_GROUP: Final = 1 << 14
 """Rows of which Parquet keeps a minimum and a maximum: a reader skips those that cannot match."""
 
 
 def table_of(schema: Any, rows: Sequence[Sequence[Any]]) -> ArrowTable:
-    """A table of rows whose members are in the order of the columns."""
-    columns: Iterable[Sequence[Any]] = zip(*rows, strict=True) if rows else ((),) * len(schema)
-    arrays = [pa.array(each, field.type) for each, field in zip(columns, schema, strict=True)]
-    return pa.table(arrays, schema=schema)
+    """A table of rows whose members are in the order of the columns.
+
+    In pieces: while one is made no other thread of the process gets on.
+    """
+    batches = []
+    for at in range(0, len(rows), _AT_ONCE):
+        columns = zip(*rows[at : at + _AT_ONCE], strict=True)
+        arrays = [pa.array(each, field.type) for each, field in zip(columns, schema, strict=True)]
+        batches.append(pa.record_batch(arrays, schema=schema))
+    return pa.Table.from_batches(batches, schema)
+
+
+def concat(tables: Sequence[ArrowTable]) -> ArrowTable:
+    """One behind another; there is at least one."""
+    return pa.concat_tables(tables)
 
 
 def as_parquet(table: ArrowTable) -> bytes:
