@@ -51,6 +51,8 @@ from common.wire.catalogue_pages import (
     NotedAnswer,
     NotedEntry,
     NotedRecords,
+    ObjectEntry,
+    StoreEntry,
 )
 from common.wire.checking import (
     CheckAnswer,
@@ -179,6 +181,7 @@ __all__ = [
     "NotedAnswer",
     "NotedEntry",
     "NotedRecords",
+    "ObjectEntry",
     "OriginEntry",
     "Outcome",
     "PlanAnswer",
@@ -199,6 +202,7 @@ __all__ = [
     "SettledAnswer",
     "SettledFile",
     "StartRequest",
+    "StoreEntry",
     "Struct",
     "TaskAnswer",
     "TaskMark",

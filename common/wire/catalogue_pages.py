@@ -19,6 +19,24 @@ class DeviceExtent(Struct, frozen=True, kw_only=True):
     """Beside `first_look`: in place of the file's; 0 while its sender has it."""
 
 
+class ObjectEntry(Struct, frozen=True, kw_only=True):
+    """Which object of the receiver's store a file is: its key is made of these and the engine."""
+
+    incarnation: Count
+    again: Count = 0
+    digests: str = ""
+    """As the commit has them that told of the upload."""
+
+
+class StoreEntry(Struct, frozen=True, kw_only=True):
+    """The receiver's object store, for who reads files there; with credentials of its own."""
+
+    url: str
+    endpoint: str | None = None
+    region: str | None = None
+    path_style: bool = False
+
+
 class CatalogueEntry(Struct, frozen=True, kw_only=True):
     """A committed file as `GET /catalogue` lists it, whoever sent it."""
 
@@ -49,6 +67,8 @@ class CatalogueEntry(Struct, frozen=True, kw_only=True):
     """The commit since which it stands as it does; 0 from a receiver that does not tell."""
     stored: bool = False
     """The object store of the receiver has it: where it is in no data directory, it is there."""
+    object: ObjectEntry | None = None
+    """Which it is there, of one that is stored."""
 
 
 class FatesRequest(Struct, frozen=True, kw_only=True):
@@ -169,3 +189,5 @@ class CatalogueAnswer(Struct, frozen=True, kw_only=True):
     times: list[ClockPiece] = []
     """What is known of the clock that gave the commits, in their order. Before the first of them a
     commit stands for itself, and for no later moment than the first piece."""
+    store: StoreEntry | None = None
+    """Where what is stored is; None from a receiver without one."""

@@ -15,11 +15,9 @@ from receiver.follower.followed_store import FollowedStore
 from receiver.follower.log_copy import LogCopy
 from receiver.follower.log_source import NotContinuedError
 from receiver.metadata.following_engine import FollowingEngine
-from receiver.storage.uploader import stored_key
 
 if TYPE_CHECKING:
     from receiver.follower.log_source import SourceLog
-    from receiver.metadata.state.table_rows import UploadedRow
     from receiver.storage.object_store import ObjectStore
 
 __all__ = ["StoreView"]
@@ -48,7 +46,6 @@ class StoreView(Closing):
         """
         self._number = 0
         self._source = FollowedStore(store)
-        self._store = store
         self._scratch = scratch_directory("tsferry-catalogue")
         try:
             self._begin(self._source.look())
@@ -79,12 +76,6 @@ class StoreView(Closing):
         """Fetch the log before the checkpoint: questions about the past need it."""
         while self._copy.fetch_older(self._found):
             pass
-
-    def path_of(self, there: UploadedRow) -> str | None:
-        """Where an object lies, if the store is a directory that can be read here."""
-        if not self._source.url.startswith("file://"):
-            return None
-        return f"{self._store.url.removeprefix('file://')}/{stored_key(self.engine.uuid, there)}"
 
     def _begin(self, found: SourceLog) -> None:
         copy = LogCopy(Path(self._scratch.name, str(self._number + 1)), self._source)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from common.durable import Closing
 from common.tsfile import Corrupt, DataType, Device, Series, Status, Tail, read_tail
-from common.tsfile.byte_source import source_of
+from common.tsfile.byte_source import ByteSource, source_of
 from receiver.points.aligned import DECODED_AT_ONCE, TimeChunk, TimeGroup, ValueChunk, parts
 from receiver.points.chunk_window import WINDOW_BYTES, Pages, PageSource
 from receiver.points.chunks import (
@@ -48,7 +48,7 @@ class ChunkReader(Closing):
 
     def __init__(
         self,
-        source: str | os.PathLike[str] | int,
+        source: str | os.PathLike[str] | int | ByteSource,
         *,
         name: str | None = None,
         deletions: Deletions | None = None,
@@ -59,7 +59,7 @@ class ChunkReader(Closing):
         """Open a file and read its tail.
 
         Args:
-            source: path, or a descriptor (stays open, its offset is not touched).
+            source: path, a descriptor (stays open, its offset is not touched), or what reads it.
             name: for messages; the path if left out.
             deletions: points that ``read_series`` and ``read_device`` leave out. What is decoded
                 chunk by chunk is what stands in the file.
@@ -76,18 +76,18 @@ class ChunkReader(Closing):
         self.check: Final = check
         self.deletions: Final = deletions
         self._own: int | None = None
-        if isinstance(source, int):
-            self.name, fd = name or f"descriptor {source}", source
-        else:
+        if isinstance(source, str | os.PathLike):
             self.name = name or os.fspath(source)
-            self._own = fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+            self._own = source = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+        else:
+            self.name = name or f"descriptor {source}"
+        self._file = source_of(source)
         try:
-            self.tail: Final = read_tail(fd) if tail is None else tail
+            self.tail: Final = read_tail(self._file) if tail is None else tail
             self._require_complete()
         except BaseException:
             self.close()
             raise
-        self._file = source_of(fd)
         self._devices: dict[str, Device] | None = None
         self._columns: tuple[Device, dict[str, Series]] | None = None
         self._judged: tuple[Device, DataError | None] | None = None

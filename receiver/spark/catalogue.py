@@ -3,8 +3,8 @@
 It is read from the receiver's directories, beside the server, which need not run; from the running
 server by its URL; or from the copies in an object store, with no receiver at all. The data source
 reads these files; the verification puts its questions about them on top (`committed`). The bytes
-are read where they are: workers need the receiver's data directories, or a mount of them (option
-``dataDirs``), or the store's, if that is a directory.
+are read where they are: in the receiver's data directories, or a mount of them (option
+``dataDirs``), and in its object store what is not there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from common.config import is_loopback, load
 from common.durable import Closing
 from common.errors import NotFoundError, ProtocolError, UnreachableError, UsageError
 from common.names import FilePath
-from receiver.config import ENV_PREFIX, ReceiverConfig
+from receiver.config import ENV_PREFIX, ReceiverConfig, StorageConfig
 from receiver.follower.store_view import StoreView
 from receiver.metadata.clock.clock_record import RECORD
 from receiver.metadata.engine import Engine
@@ -36,18 +36,25 @@ from receiver.metadata.model.timestamps import from_seconds
 from receiver.metadata.model.true_times import TrueTimes
 from receiver.metadata.query.past_files import files_at
 from receiver.metadata.state.ranges import DeviceTable
-from receiver.metadata.state.table_rows import DeletionsRow, DeletionsSegment, author_of
+from receiver.metadata.state.table_rows import (
+    DeletionsRow,
+    DeletionsSegment,
+    UploadedRow,
+    author_of,
+)
 from receiver.metadata.state.transfer_cuts import TransferCuts
 from receiver.spark.finder import DataFile
 from receiver.spark.noted_deletions import NotedDeletions
+from receiver.storage.reading.stored_place import StoreAddress
 from receiver.storage.store_opening import StoreOptions, open_store
+from receiver.storage.stored_files import place_of
 
 if TYPE_CHECKING:
     from receiver.metadata.query.past_files import PastFiles
     from receiver.metadata.state.ranges import Devices
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.storage.object_store import ObjectStore
+    from receiver.storage.reading.stored_place import StoredPlace
 
 __all__ = [
     "Catalogue",
@@ -56,6 +63,7 @@ __all__ = [
     "RemoteCatalogue",
     "StoreCatalogue",
     "open_catalogue",
+    "store_address",
     "unit_of",
 ]
 
@@ -86,10 +94,13 @@ class Catalogue(Closing):
     times: TrueTimes
     """The moments of its commits."""
 
-    def __init__(self, kind: str, data_dirs: Sequence[str]) -> None:
-        """Make one of files of some kind, in some data directories."""
+    def __init__(
+        self, kind: str, data_dirs: Sequence[str], store: StoreAddress | None = None
+    ) -> None:
+        """Make one of files of some kind, in some data directories, and in a store."""
         self._kind = kind
         self._roots = data_dirs
+        self._store = store
 
     @property
     @abstractmethod
@@ -114,6 +125,12 @@ class Catalogue(Closing):
     def files(self, at: int) -> list[DataFile]:
         """All files that were visible at a commit."""
         return self.loads(at).visible
+
+    def _place(self, there: UploadedRow, digest: str) -> StoredPlace | None:
+        """Where an uploaded file is; None if nobody says which store that is."""
+        if self._store is None:
+            return None
+        return place_of(self._store, self.uuid, there, digest)
 
     def refresh(self) -> None:
         """Look at what was committed since."""
@@ -147,6 +164,7 @@ def open_catalogue(
     data_dirs: Sequence[str] = (),
     token: str | None = None,
     ca_cert: str | None = None,
+    store: StoreAddress | None = None,
 ) -> Catalogue:
     """The catalogue at a place.
 
@@ -157,6 +175,7 @@ def open_catalogue(
         data_dirs: where the data directories are for the workers, if elsewhere.
         token: of a reader, for a URL.
         ca_cert: PEM file that the server of a URL is checked against.
+        store: that has the files, if another than the receiver says.
 
     Raises:
         UsageError: it is no configuration file, schema directory or URL.
@@ -164,16 +183,19 @@ def open_catalogue(
         UnreachableError: nobody answers at the URL.
     """
     if where.startswith(("http://", "https://")):
-        return RemoteCatalogue(where, kind, data_dirs, token=token, ca_cert=ca_cert)
+        return RemoteCatalogue(where, kind, data_dirs, token=token, ca_cert=ca_cert, store=store)
     if where.startswith(("s3://", "file:///")):
-        return StoreCatalogue(open_store(where, _store_options(os.environ)), kind, data_dirs)
+        return StoreCatalogue(store or _address(where, os.environ), kind, data_dirs)
     path = Path(where).absolute()
     if path.is_dir():
-        return LocalCatalogue(path, kind, data_dirs)
+        return LocalCatalogue(path, kind, data_dirs, store=store)
     if path.is_file():
         config = _configuration(path)
         return LocalCatalogue(
-            config.schema_dir, kind, data_dirs or tuple(map(str, config.data_dirs))
+            config.schema_dir,
+            kind,
+            data_dirs or tuple(map(str, config.data_dirs)),
+            store=store or store_address(config.storage),
         )
     raise UsageError(
         f"option catalog = {where!r}: expected a receiver's configuration file, its schema "
@@ -181,11 +203,19 @@ def open_catalogue(
     )
 
 
-def _store_options(environ: Mapping[str, str]) -> StoreOptions:
+def _address(url: str, environ: Mapping[str, str]) -> StoreAddress:
     """How a store is spoken to whose URL alone is given: as AWS's own tools are told."""
     endpoint = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL")
-    return StoreOptions(
-        endpoint=endpoint, region=environ.get("AWS_REGION"), path_style=endpoint is not None
+    region = environ.get("AWS_REGION")
+    return StoreAddress(url, endpoint, region, path_style=endpoint is not None)
+
+
+def store_address(config: StorageConfig) -> StoreAddress | None:
+    """The store of a configuration, for who reads it; None where it has none."""
+    if config.url is None:
+        return None
+    return StoreAddress(
+        config.url, config.endpoint, config.region, config.profile, config.path_style
     )
 
 
@@ -216,19 +246,27 @@ def _locations(roots: Sequence[str], physical: str) -> tuple[str, ...]:
 class LocalCatalogue(Catalogue):
     """Reads the engine's files, beside a server that may be running, without its lock."""
 
-    def __init__(self, schema_dir: Path, kind: str = "all", data_dirs: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        schema_dir: Path,
+        kind: str = "all",
+        data_dirs: Sequence[str] = (),
+        *,
+        store: StoreAddress | None = None,
+    ) -> None:
         """Open it.
 
         Args:
             schema_dir: of the receiver.
             kind: which of a database's files.
             data_dirs: to look for files in; where each was loaded into, if left out.
+            store: that has files which are not there.
 
         Raises:
             NotFoundError: there is no engine in the directory.
             DamagedError: the receiver's log is damaged.
         """
-        super().__init__(kind, data_dirs)
+        super().__init__(kind, data_dirs, store)
         self._schema = schema_dir
         self._seen: Any = None
         self._engine: Engine | None = None
@@ -271,15 +309,25 @@ class LocalCatalogue(Catalogue):
             noted = NotedDeletions(state.deletion_table, past.commit, self._older_of(state))
             cuts = TransferCuts(state.owner_table.moves, past.commit)
             rows = [*past.visible, *past.quarantined]
-            stored = {row.physical for row in rows if state.uploaded_table.parts(row).file}
+            table = state.uploaded_table
+            stored = {
+                row.physical: table.rows[row.physical] for row in rows if table.parts(row).file
+            }
 
         def found(row: FileRow) -> DataFile:
             deletions = noted.of(row.author, row.physical, row.closed)
             file = self._committed(
                 row.data_dir, row.rank, row.size, row.devices, row.first, row.last
             )
-            is_stored = row.physical in stored
-            return replace(file, cuts=cuts.of(row), deletions=deletions, stored=is_stored)
+            there = stored.get(row.physical)
+            place = self._place(there, row.md5) if there is not None else None
+            return replace(
+                file,
+                cuts=cuts.of(row),
+                deletions=deletions,
+                stored=there is not None,
+                place=place,
+            )
 
         return self._loads(map(found, past.visible), map(found, past.quarantined))
 
@@ -317,12 +365,12 @@ class StoreCatalogue(LocalCatalogue):
     """Reads the copies of a receiver, which need not be there; up to `storage.lag` behind it."""
 
     def __init__(
-        self, store: ObjectStore, kind: str = "all", data_dirs: Sequence[str] = ()
+        self, store: StoreAddress, kind: str = "all", data_dirs: Sequence[str] = ()
     ) -> None:
         """Open it.
 
         Args:
-            store: that has the copies; closed with this.
+            store: that has the copies.
             kind: which of a database's files.
             data_dirs: to look for files in; where each was loaded into, if left out.
 
@@ -331,13 +379,20 @@ class StoreCatalogue(LocalCatalogue):
             DamagedError: nothing there makes a state.
         """
         self._view: StoreView | None = None
-        self._open_store = store
-        super().__init__(Path("/"), kind, data_dirs)
+        self._address = store
+        super().__init__(Path("/"), kind, data_dirs, store=store)
 
     def refresh(self) -> None:
         """Fetch what was copied since."""
         if self._view is None:
-            self._view = StoreView(self._open_store)
+            there = self._address
+            options = StoreOptions(
+                endpoint=there.endpoint,
+                region=there.region,
+                profile=there.profile,
+                path_style=there.path_style,
+            )
+            self._view = StoreView(open_store(there.url, options))
         else:
             self._view.refresh()
         self._engine = engine = self._view.engine
@@ -348,20 +403,6 @@ class StoreCatalogue(LocalCatalogue):
         if at < self.newest and self._view is not None:
             self._view.fetch_older()
         return super().rows(at, since)
-
-    def loads(self, at: int, since: int = 0) -> Loads:
-        """See `Catalogue`."""
-        found = super().loads(at, since)
-        return Loads(*([self._placed(each) for each in several] for several in found))
-
-    def _placed(self, file: DataFile) -> DataFile:
-        """With the place of its object, where the store is a directory."""
-        with self.engine.reading() as state:
-            there = state.uploaded_table.rows.get(file.name)
-        if there is None or not file.stored or self._view is None:
-            return file
-        place = self._view.path_of(there)
-        return file if place is None else replace(file, locations=(*file.locations, place))
 
     def close(self) -> None:
         """See `Catalogue`."""
@@ -383,6 +424,7 @@ class RemoteCatalogue(Catalogue):
         *,
         token: str | None = None,
         ca_cert: str | None = None,
+        store: StoreAddress | None = None,
     ) -> None:
         """Ask it who it is; see `open_catalogue`.
 
@@ -390,7 +432,8 @@ class RemoteCatalogue(Catalogue):
             UsageError: the token would travel where others can read it.
             UnreachableError: it does not answer.
         """
-        super().__init__(kind, data_dirs)
+        super().__init__(kind, data_dirs, store)
+        self._said = store
         parts = urlsplit(url)
         if token and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
             raise UsageError(
@@ -409,6 +452,10 @@ class RemoteCatalogue(Catalogue):
     def refresh(self) -> None:
         """See `Catalogue`."""
         answer = self._ask(limit=1)
+        if (there := answer.store) is not None:
+            self._store = self._said or StoreAddress(
+                there.url, there.endpoint, there.region, path_style=there.path_style
+            )
         self.uuid, self._newest = answer.engine, answer.commit
         self.times = TrueTimes(
             records.TimePiece(each.commit, each.moment, each.pace) for each in answer.times
@@ -470,7 +517,21 @@ class RemoteCatalogue(Catalogue):
         known = (devices, entry.first_time, entry.last_time)
         file = self._committed(entry.data_dir, rank, entry.size, *known)
         cuts = _cuts(entry.devices or ())
-        return replace(file, cuts=cuts, stored=entry.stored) if cuts or entry.stored else file
+        if not cuts and not entry.stored:
+            return file
+        place = None
+        if entry.object is not None:
+            there = UploadedRow(
+                physical=entry.path,
+                incarnation=entry.object.incarnation,
+                size=entry.size,
+                digests=entry.object.digests,
+                again=entry.object.again,
+                created=entry.commit,
+                changed=entry.commit,
+            )
+            place = self._place(there, entry.md5)
+        return replace(file, cuts=cuts, stored=entry.stored, place=place)
 
     def _noted(self, at: int) -> NotedDeletions | None:
         """What was deleted; None if the server is too old to know."""

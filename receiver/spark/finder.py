@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from receiver.metadata.state.ranges import Devices
     from receiver.spark.noted_deletions import FileDeletions
+    from receiver.storage.reading.stored_place import StoredPlace
 
 __all__ = ["DataFile", "database_of", "kind_of", "list_files", "shown"]
 
@@ -56,6 +57,7 @@ class DataFile:
         cuts: where it stands otherwise, in devices that were transferred.
         deletions: what a catalogue knows to be deleted of it; None for what stands beside it.
         stored: the object store of a receiver has it; it need not be at any of its locations.
+        place: where it is there, if it is known which store that is.
     """
 
     locations: tuple[str, ...]
@@ -71,20 +73,26 @@ class DataFile:
     cuts: tuple[TransferCut, ...] = ()
     deletions: FileDeletions | None = None
     stored: bool = False
+    place: StoredPlace | None = None
 
     def for_worker(self) -> DataFile:
         """What of it travels."""
         return DataFile(
             self.locations, self.name, self.size, self.database, self.created,
             rank=self.rank, cuts=self.cuts, deletions=self.deletions, stored=self.stored,
+            place=self.place,
         )  # fmt: skip
 
+    def local(self) -> str | None:
+        """Where it is on this machine; None if it is at none of its locations."""
+        return next((each for each in self.locations if os.path.exists(each)), None)
+
     def why_absent(self) -> str:
-        """What it means that it is at none of its locations."""
+        """What it means that it is at none of its locations, and at no place of a store."""
         if self.stored:
             return (
-                f"{self.name}: it is in the object store only: `tsferry-receiver storage fetch "
-                f"{self.name}` brings it here"
+                f"{self.name}: it is in the object store only, and which store that is was not "
+                "said: expected option store, or the receiver's configuration file as the catalog"
             )
         return f"{self.name}: not there any more: {', '.join(self.locations)}"
 

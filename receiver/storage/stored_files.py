@@ -1,4 +1,4 @@
-"""Files as a store has them: whether one is there as its commit says, and its bytes."""
+"""Files as a store has them: where one is, whether it is there as told, and its bytes."""
 
 from __future__ import annotations
 
@@ -6,15 +6,35 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from common.errors import TsferryError
+from receiver.storage.digest_uploads import BLOCKS
 from receiver.storage.object_content import ContentChangedError
 from receiver.storage.object_store import Fingerprint, ObjectMissingError
+from receiver.storage.reading.stored_place import StoredPlace
 from receiver.storage.uploader import resource_key, stored_key
 
 if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import FileRow, UploadedRow
     from receiver.storage.object_store import ObjectStore
+    from receiver.storage.reading.stored_place import StoreAddress
 
-__all__ = ["StoredContent", "stands_in"]
+__all__ = ["StoredContent", "place_of", "stands_in"]
+
+
+def place_of(store: StoreAddress, engine: str, there: UploadedRow, digest: str) -> StoredPlace:
+    """Where a file is for who reads it from the store.
+
+    Args:
+        store: that it was uploaded to.
+        engine: uuid of the metadata engine.
+        there: what the commit said that told of the upload.
+        digest: MD5 of the file, in hex.
+    """
+    blocks = _digests(there).get(BLOCKS, "")
+    return StoredPlace(store, stored_key(engine, there), there.size, digest, blocks)
+
+
+def _digests(there: UploadedRow) -> dict[str, str]:
+    return {word: digest for word, _, digest in (e.partition("=") for e in there.digests.split())}
 
 
 def stands_in(store: ObjectStore, engine: str, row: FileRow, there: UploadedRow) -> bool | None:
@@ -23,9 +43,8 @@ def stands_in(store: ObjectStore, engine: str, row: FileRow, there: UploadedRow)
     None: as far as it knows, which is its size and no digest. What it took was read back then.
     """
     key = stored_key(engine, there)
-    digests = dict(each.partition("=")[::2] for each in there.digests.split())
     try:
-        agrees = store.head(key).agrees(Fingerprint(row.size, digests))
+        agrees = store.head(key).agrees(Fingerprint(row.size, _digests(there)))
         if agrees is False or row.resource is None:
             return agrees
         if row.resource.md5 != there.resource:

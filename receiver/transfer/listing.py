@@ -22,8 +22,10 @@ from common.wire import (
     NotedAnswer,
     NotedEntry,
     NotedRecords,
+    ObjectEntry,
     OriginEntry,
     ResourceEntry,
+    StoreEntry,
 )
 from receiver.disks import AwayError, whole_in
 from receiver.load.deciding.hidden_files import older_names
@@ -40,12 +42,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from common.durable import Tree
-    from receiver.config import ReceiverConfig
+    from receiver.config import ReceiverConfig, StorageConfig
     from receiver.disks import Disks
     from receiver.metadata.engine import Engine
     from receiver.metadata.model.ranks import TransferCut
     from receiver.metadata.model.records import FileOrigin
-    from receiver.metadata.state.table_rows import DeletionsRow, FileRow
+    from receiver.metadata.state.table_rows import DeletionsRow, FileRow, UploadedRow
     from receiver.metadata.state.tables.uploaded import InStore
     from receiver.principal import Principal
 
@@ -95,6 +97,7 @@ class Listing:
         """
         self._most = config.limits.max_page_items
         self._engine = engine
+        self._store = _store_entry(config.storage)
         self._disks = disks
         self._in_store = in_store
 
@@ -206,6 +209,7 @@ class Listing:
             entries=self._entries(page, commit, devices=devices),
             next=page[-1].physical if len(rows) == limit or len(page) < len(rows) else None,
             times=self._times(),
+            store=self._store,
         )
 
     def deletions(self, who: Principal, after: str | None, limit: int | None) -> NotedAnswer:
@@ -288,6 +292,7 @@ class Listing:
             entries=self._entries(page, past.commit, held, devices=devices),
             next=page[-1].physical if len(rows) > len(page) else None,
             times=self._times(),
+            store=self._store,
         )
 
     def _entries(
@@ -302,7 +307,9 @@ class Listing:
         standing = self._disks.standing() if away else self._disks.trees
         found = [(row, tree_of(standing, row)) for row in rows]
         with self._engine.reading() as state:
-            stored = {row.physical for row in rows if state.uploaded_table.parts(row).file}
+            table = state.uploaded_table
+            uploaded = (row.physical for row in rows if table.parts(row).file)
+            stored = {each: _object(table.rows[each]) for each in uploaded}
         for row, tree in found:
             # Whoever went on without it would answer too little.
             if tree is None and away and row.physical not in stored:
@@ -316,7 +323,7 @@ class Listing:
                 tree,
                 _extents(row, several) if devices else None,
                 quarantined=row.physical in quarantined,
-                stored=row.physical in stored,
+                stored=stored.get(row.physical),
             )
             for (row, tree), several in zip(found, of_rows, strict=True)
         ]
@@ -328,7 +335,7 @@ def _entry(
     devices: list[DeviceExtent] | None,
     *,
     quarantined: bool,
-    stored: bool,
+    stored: ObjectEntry | None,
 ) -> CatalogueEntry:
     rank = row.rank
     return CatalogueEntry(
@@ -349,7 +356,24 @@ def _entry(
         devices=devices,
         origin=None if row.origin is None else _origin(row.origin),
         changed=row.changed,
-        stored=stored,
+        stored=stored is not None,
+        object=stored,
+    )
+
+
+def _object(there: UploadedRow) -> ObjectEntry:
+    return ObjectEntry(incarnation=there.incarnation, again=there.again, digests=there.digests)
+
+
+def _store_entry(config: StorageConfig) -> StoreEntry | None:
+    """Where who reads it finds it; whose credentials these are is known to nobody here."""
+    if config.url is None:
+        return None
+    return StoreEntry(
+        url=config.url,
+        endpoint=config.endpoint,
+        region=config.region,
+        path_style=config.path_style,
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import re
 import threading
+import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -36,13 +38,18 @@ class S3Proxy:
     Attributes:
         fault: what is done with a request: `slow` (503, and the server never hears of it), `lost`
             (it is carried out, and the connection ends without an answer), `cut` (the answer's body
-            ends in the middle), `lie` (another ETag, in a list too), or None.
+            ends in the middle), `lie` (another ETag, in a list too), `other` (the body has another
+            byte in its middle), or None.
         seen: all requests, in order.
+        given: bytes of the bodies that were answered with, by path.
+        delay: seconds before each answer.
     """
 
     def __init__(self, endpoint: str) -> None:
         self.fault: Callable[[Request], str | None] = lambda _: None
         self.seen: list[Request] = []
+        self.given: Counter[str] = Counter()
+        self.delay = 0.0
         target = urlsplit(endpoint).netloc
 
         class Handler(_Handler):
@@ -90,6 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
         request = Request(self.command, self.path, len(body))
         self.proxy.seen.append(request)
         fault = self.proxy.fault(request)
+        time.sleep(self.proxy.delay)
         if fault == "slow":
             self.send_response(503)
             self.send_header("Retry-After", "0")
@@ -110,10 +118,15 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if fault == "lie":
             content = _LISTED_TAG.sub(b"0" * 32, content)
+        if fault == "other" and content:
+            middle = len(content) // 2
+            content = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
         if fault == "cut":
             content = content[: len(content) // 2]
             self.close_connection = True
         if self.command != "HEAD":
+            if self.command == "GET":
+                self.proxy.given[urlsplit(self.path).path] += len(content)
             self.wfile.write(content)
 
     def _ask(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from common.errors import UsageError
+from common.errors import TsferryError, UsageError
 from common.tsfile import Status, Tail, read_tail
 from receiver.metadata.model.ranks import NOW
 from receiver.spark.finder import DataFile, list_files
@@ -17,6 +18,7 @@ from receiver.spark.source.result_columns import ResultColumn, WideSchema, long_
 from receiver.spark.source.selection import Condition, Selection, TimeRange
 from receiver.spark.source.source_options import SourceOptions, bounds
 from receiver.spark.source.value_types import LONG_VALUES
+from receiver.storage.reading.stored_place import StoreAddress
 
 if TYPE_CHECKING:
     from receiver.spark.catalogue import Catalogue
@@ -32,6 +34,11 @@ __all__ = [
     "wanted_of",
     "with_unit",
 ]
+
+
+_TAIL = 2 << 20
+"""Bytes that are read for a tail, about."""
+_log = logging.getLogger(__name__)
 
 
 def list_sources(options: SourceOptions) -> list[DataFile]:
@@ -62,6 +69,18 @@ def catalogue_of(options: SourceOptions) -> Catalogue:
         data_dirs=options.data_dirs,
         token=options.token,
         ca_cert=options.ca_cert,
+        store=_store_of(options),
+    )
+
+
+def _store_of(options: SourceOptions) -> StoreAddress | None:
+    if options.store is None:
+        return None
+    return StoreAddress(
+        options.store,
+        endpoint=options.store_endpoint,
+        region=options.store_region,
+        path_style=options.store_path_style,
     )
 
 
@@ -104,10 +123,8 @@ def columns_of(options: SourceOptions) -> list[ResultColumn]:
     picker = Picker(options, replace(selection, span=TimeRange()))
     schema = WideSchema(options)
     broken: list[str] = []
-    for file in list_sources(options):
-        if not picker.takes_file(file):
-            continue
-        tail = read_tail_of(file)
+    files = [each for each in list_sources(options) if picker.takes_file(each)]
+    for file, tail in _tails_of(files):
         if tail is not None and tail.status is Status.COMPLETE:
             schema.add(file.name, file.database, tail, picker)
         else:
@@ -120,14 +137,43 @@ def columns_of(options: SourceOptions) -> list[ResultColumn]:
 def read_tail_of(file: DataFile) -> Tail | None:
     """The tail of a file, its structure checked: all of its series can be decoded.
 
-    None where it cannot be opened.
+    None where it cannot be read: its task will say why.
     """
+    try:
+        return _tail_of(file)
+    except TsferryError as error:
+        _log.warning("%s is planned without its index: %s", file.name, error)
+        return None
+
+
+def _tail_of(file: DataFile) -> Tail | None:
     for path in file.locations:
         try:
             return read_tail(path)
         except OSError:
             continue
-    return None
+    if file.place is None:
+        return None
+    from receiver.storage.reading.open_stores import of_process
+
+    with of_process.file(file.place) as source:
+        return read_tail(source)
+
+
+def _tails_of(files: Sequence[DataFile]) -> Iterator[tuple[DataFile, Tail | None]]:
+    """Each with its tail; those of the store are fetched ahead.
+
+    Raises:
+        TsferryError: of the store: without one of the files columns might be missing.
+    """
+    if all(each.place is None for each in files):
+        yield from ((each, _tail_of(each)) for each in files)
+        return
+    from receiver.storage.reading.open_stores import of_process
+    from receiver.storage.reading.prefetching import fetched_ahead
+
+    for file, tail in fetched_ahead(files, _tail_of, lambda _: _TAIL, of_process.pool):
+        yield file, tail()
 
 
 def plan_of(options: SourceOptions, columns: Sequence[ResultColumn]) -> ReadPlan:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import socket
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from common import __version__
-from common.errors import Integrity, Permanent, TsferryError, UsageError
-from common.tsfile import read_tail
+from common.errors import TsferryError, UsageError
 from receiver.metadata.model.ranks import Ladder, cut_in, rank_in
+from receiver.spark.source.file_opening import FileOpener, MissingFileError
 from receiver.spark.source.forms import PieceReader, form_of
 from receiver.spark.source.merged_device import DeviceCopy, MergedDevice
 from receiver.spark.source.overlapping import MergeSlice
@@ -26,28 +25,15 @@ if TYPE_CHECKING:
     from common.tsfile import Device
     from receiver.metadata.model.ranks import TransferCut
     from receiver.points import TsFileReader
-    from receiver.spark.finder import DataFile
     from receiver.spark.source.read_plan import ReadPlan
 
-__all__ = ["ChangedFileError", "MissingFileError", "read_slices"]
+__all__ = ["read_slices"]
 
 _SMALL: Final = 8
 """A batch of this part of the rows that it may have is sent as it is, a smaller one with others."""
 _BYTES: Final = 32 << 20
 """Batches that come to so much are not put together."""
 _log = logging.getLogger(__name__)
-
-
-class MissingFileError(Permanent):
-    """A file that was listed is not there."""
-
-    slug = "missing-file"
-
-
-class ChangedFileError(Integrity):
-    """A file is not the one that was listed."""
-
-    slug = "changed-file"
 
 
 def read_slices(slices: Sequence[Slice | MergeSlice], plan: ReadPlan) -> Iterator[pa.RecordBatch]:
@@ -78,31 +64,37 @@ class _Task:
 
     def rows(self, slices: Sequence[Slice | MergeSlice]) -> Iterator[pa.RecordBatch]:
         """The rows of all slices."""
-        for part in slices:
-            with ExitStack() as stack:
-                if isinstance(part, MergeSlice):
-                    yield from self._merged(part, stack)
-                    continue
-                try:
-                    file = _open(part.file, self._plan, stack)
-                    devices = _devices(file, part, self._picker)
-                except (TsferryError, OSError) as error:
-                    yield from self._failed(error, part.file.name, None)
-                    continue
-                for device in devices:
-                    yield from self._alone(file, device, part)
+        with FileOpener(slices, self._plan, self._picker) as opener:
+            for part in slices:
+                with ExitStack() as stack:
+                    if isinstance(part, MergeSlice):
+                        yield from self._merged(part, opener, stack)
+                    else:
+                        yield from self._one(part, opener, stack)
+
+    def _one(self, part: Slice, opener: FileOpener, stack: ExitStack) -> Iterator[pa.RecordBatch]:
+        try:
+            file = opener.open(part.file, part, stack)
+            devices = _devices(file, part, self._picker)
+        except (TsferryError, OSError) as error:
+            yield from self._failed(error, part.file.name, None)
+            return
+        for device in devices:
+            yield from self._alone(file, device, part)
 
     def _alone(self, file: TsFileReader, device: Device, part: Slice) -> Iterator[pa.RecordBatch]:
         name = row_device(device, part.file.database)
         for piece in self._form.pieces(file, device, part, self._picker):
             yield from self._guarded(piece, part.file.name, name)
 
-    def _merged(self, part: MergeSlice, stack: ExitStack) -> Iterator[pa.RecordBatch]:
+    def _merged(
+        self, part: MergeSlice, opener: FileOpener, stack: ExitStack
+    ) -> Iterator[pa.RecordBatch]:
         """The rows of files that overlap; what cannot be read of them hides nothing."""
         copies: dict[str, list[DeviceCopy]] = {}
         for each in part.files:
             try:
-                file = _open(each.file, self._plan, stack)
+                file = opener.open(each.file, part, stack)
             except (TsferryError, OSError) as error:
                 if each.counts:  # of others the bytes may be gone: nobody has to have them
                     yield from self._failed(error, each.file.name, None)
@@ -149,32 +141,6 @@ class _Task:
         _log.warning("not read: %s", said)
         if self._plan.options.on_error == "row":
             yield self._form.error_row(file, device, said)
-
-
-def _open(file: DataFile, plan: ReadPlan, stack: ExitStack) -> TsFileReader:
-    # Only here: the driver, which plans, needs no compiler.
-    from receiver.points import TsFileReader
-    from receiver.points.deletions import Deletions
-
-    path = next((each for each in file.locations if os.path.exists(each)), None)
-    if path is None:
-        raise MissingFileError(file.why_absent())
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    stack.callback(os.close, fd)
-    size = os.fstat(fd).st_size
-    if size != file.size:
-        raise ChangedFileError(f"{file.name}: {size} bytes, it had {file.size} when it was listed")
-    tail, deletions = None, None
-    if plan.options.deletions and file.deletions is None:
-        deletions = Deletions.beside(path)
-    elif plan.options.deletions and file.deletions:
-        tail = read_tail(fd)
-        deletions = Deletions.noted(file.deletions.own, file.deletions.others, tail.devices)
-    for dropped in () if deletions is None else deletions.dropped:
-        _log.warning("%s", dropped)
-    return stack.enter_context(
-        TsFileReader(fd, name=file.name, deletions=deletions, text=plan.options.text, tail=tail)
-    )
 
 
 def _devices(file: TsFileReader, part: Slice, picker: Picker) -> list[Device]:

@@ -26,10 +26,16 @@ __all__ = ["Slice", "plan"]
 
 _LEAST_BYTES: Final = 4 << 20
 """A smaller partition costs more than it saves."""
+_LEAST_STORED: Final = 16 << 20
+"""The same of files that may come from the object store: each task waits for its first one, and has
+others fetched meanwhile if there are some."""
 _WANTED_PARTS: Final = 32
 """Partitions that even a small set is cut into, so that a cluster has something to do."""
 _OPENING: Final = 512 << 10
 """What opening a file and reading its tail counts as."""
+_TOGETHER_STORED: Final = 64 << 20
+"""Of files that overlap, where the object store has some: all of them come into a worker's memory
+(`open_stores`), since each device is read of all of them."""
 _MAX_FILES: Final = 2000
 """In one partition, about."""
 
@@ -74,7 +80,8 @@ def plan(
     """
     wanted = [each for each in files if picker.takes_file(each)]
     total = sum(each.size for each in wanted)
-    limit = min(partition_bytes, max(_LEAST_BYTES, total // _WANTED_PARTS))
+    least = _LEAST_BYTES if all(each.place is None for each in wanted) else _LEAST_STORED
+    limit = min(partition_bytes, max(least, total // _WANTED_PARTS))
     slices: list[Slice | MergeSlice] = []
     if merge:
         wanted, together = _together(wanted, beside, span, limit, picker, read)
@@ -104,6 +111,8 @@ def _together(
     """The files that overlap no other, and slices of those that do."""
     every = [MergedFile(each) for each in wanted]
     every += [each for each in beside if picker.takes_file(each.file)]
+    if any(each.file.place is not None for each in every):
+        limit = min(limit, _TOGETHER_STORED)
     clusters = clusters_of(every, picker, read)
     taken = {number for each in clusters for number in each.members}
     sent = {

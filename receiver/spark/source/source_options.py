@@ -73,6 +73,10 @@ class SourceOptions:
         max_files: of one batch of a stream; None for no limit.
         fail_on_data_loss: of a stream: a batch whose past is gone is an error.
         name_glob: of ``pathGlobFilter``: names of the files below `paths`; None for all.
+        store: URL of the object store that has the files, if another than the receiver says.
+        store_endpoint: of a store that is compatible with S3.
+        store_region: of its bucket.
+        store_path_style: its bucket is in the path.
     """
 
     paths: tuple[str, ...] = ()
@@ -105,6 +109,10 @@ class SourceOptions:
     max_files: int | None = None
     fail_on_data_loss: bool = True
     name_glob: str | None = None
+    store: str | None = None
+    store_endpoint: str | None = None
+    store_region: str | None = None
+    store_path_style: bool = False
 
     def __repr__(self) -> str:
         """Without the token: Spark writes what it fails on into logs."""
@@ -138,6 +146,13 @@ def _boolean(text: str) -> bool:
 def _name(text: str) -> str:
     if not text.strip():
         raise _Wrong("expected a name")
+    return text
+
+
+def _store(text: str) -> str:
+    # What stands here may be read by everybody who sees the plan of a query.
+    if not text.startswith(("s3://", "file:///")) or "@" in text or "?" in text:
+        raise _Wrong("expected s3://bucket/prefix or file:///directory, without credentials")
     return text
 
 
@@ -282,6 +297,10 @@ _KNOWN: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "maxFilesPerTrigger": ("max_files", _positive),
     "failOnDataLoss": ("fail_on_data_loss", _boolean),
     "pathGlobFilter": ("name_glob", _name),
+    "store": ("store", _store),
+    "storeEndpoint": ("store_endpoint", _name),
+    "storeRegion": ("store_region", _name),
+    "storePathStyle": ("store_path_style", _boolean),
 }
 _GENERIC: Final = {
     "recursivefilelookup": "directories are always looked through to their ends",
@@ -403,10 +422,15 @@ def _check_together(options: SourceOptions, given: Mapping[str, str]) -> None:
     if options.catalog is None:
         for name in (
             "asOf", "token", "tokenFile", "caCert", "dataDirs", "startingCommit", "retired",
+            "store",
         ):  # fmt: skip
             if name.lower() in lower:
                 shown = "..." if name == "token" else repr(lower[name.lower()])
                 raise UsageError(f"option {name} = {shown}: expected together with catalog only")
+    if options.store is None:
+        for name in ("storeEndpoint", "storeRegion", "storePathStyle"):
+            if name.lower() in lower:
+                raise UsageError(f"option {name}: expected together with store only")
     if "token" in lower and "tokenfile" in lower:
         raise UsageError("option token, option tokenFile: both are given; expected one of them")
     if options.devices and options.table is not None:

@@ -15,10 +15,11 @@ from receiver.load.deciding.expiry import Expiry
 from receiver.load.folder.manifests import read_table
 from receiver.metadata.state.table_rows import FileState
 from receiver.metadata.state.transfer_cuts import TransferCuts
-from receiver.spark.catalogue import LocalCatalogue
+from receiver.spark.catalogue import LocalCatalogue, store_address
 from receiver.spark.report.results import Finding, Severity
 from receiver.spark.verify.parts import Expected
 from receiver.spark.verify.schemacheck import SchemaCheck
+from receiver.storage.stored_files import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from receiver.metadata.model.true_times import TrueTimes
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
+    from receiver.storage.reading.stored_place import StoredPlace
 
 __all__ = ["CommittedFile", "CommittedFiles", "FileScope", "Neighbour"]
 
@@ -143,6 +145,7 @@ class CommittedFiles(Closing):
         self._names: dict[int | tuple[str, ...], tuple[str, ...]] = {}
         self._alive: dict[str, bool] = {}
         self._later: dict[str, bool] | None = None
+        self._store = store_address(config.storage)
         self._catalogue = LocalCatalogue(config.schema_dir, data_dirs=self._roots)
         self.uuid, self.commit = self._catalogue.uuid, self._catalogue.newest
         visible = self._catalogue.rows(self.commit).visible
@@ -174,20 +177,25 @@ class CommittedFiles(Closing):
 
     def neighbours(self) -> list[Neighbour]:
         """The current files that are not asked for, in the partitions of those that are."""
-        places = {_place(each.row.physical) for each in self.files}
-        return [
-            Neighbour(
-                Expected(row.physical, self._roots, database=sg, kind=row.physical.split("/")[0]),
-                tuple(row.devices.ranges()),
-                row.rank,
-                row.sender,
-                self.cuts_of(row),
-            )
-            for row in self._others
-            if row.state is FileState.LIVE
-            and (sg := _place(row.physical)[0])
-            and _place(row.physical) in places
-        ]
+        places = {_partition_of(each.row.physical) for each in self.files}
+        with self._catalogue.engine.reading() as state:
+            return [
+                Neighbour(
+                    Expected(
+                        row.physical,
+                        self._roots,
+                        database=_partition_of(row.physical)[0],
+                        kind=row.physical.split("/")[0],
+                        place=self._place(state, row),
+                    ),
+                    tuple(row.devices.ranges()),
+                    row.rank,
+                    row.sender,
+                    self.cuts_of(row),
+                )
+                for row in self._others
+                if row.state is FileState.LIVE and _partition_of(row.physical) in places
+            ]
 
     def cuts_of(self, row: FileRow) -> tuple[TransferCut, ...]:
         """Where a file stands otherwise, in devices that were transferred."""
@@ -220,10 +228,9 @@ class CommittedFiles(Closing):
         physical, home = file.row.physical, file.row.data_dir
         where = f" (on {host})" if host else ""
         if self._is_remote(physical):
-            return _unproved(
-                f"it is in the object store only{where}: `tsferry-receiver storage fetch "
-                f"{physical}` brings it here"
-            )
+            # One that was uploaded while this ran has no place: the next run reads it there.
+            why = "since this began" if self._store else "and storage.url names none"
+            return _unproved(f"it is in the object store only{where}, {why}")
         for away in self._away:
             return _unproved(f"not found; {away}")
         for root in self._config.data_dirs:
@@ -298,6 +305,7 @@ class CommittedFiles(Closing):
             manifest_root=(manifest.root or None) if manifest else None,
             database=database,
             kind=kind,
+            place=self._place(state, row),
         )
         return CommittedFile(
             expected=expected,
@@ -308,6 +316,12 @@ class CommittedFiles(Closing):
             findings=(*_ownership(state, row, expected.devices or ()), *_expired(row, expiry)),
         )
 
+    def _place(self, state: State, row: FileRow) -> StoredPlace | None:
+        if self._store is None or not state.uploaded_table.parts(row).file:
+            return None
+        there = state.uploaded_table.rows[row.physical]
+        return place_of(self._store, self.uuid, there, row.md5)
+
     def _devices(self, row: FileRow) -> tuple[str, ...]:
         """Names of a file's devices: one object for all files that have the same ones."""
         shared = id(row.devices.parts()[0])
@@ -317,7 +331,7 @@ class CommittedFiles(Closing):
         return self._names[shared]
 
 
-def _place(physical: str) -> tuple[str, str]:
+def _partition_of(physical: str) -> tuple[str, str]:
     """Storage group and time partition: files of one device that overlap have both in common."""
     _, sg, _, partition, _ = physical.split("/")
     return sg, partition

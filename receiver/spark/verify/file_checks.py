@@ -23,20 +23,25 @@ from typing import TYPE_CHECKING
 
 from common import crash
 from common.beneath import require_regular
-from common.digests import md5_of_fd
+from common.digests import md5
 from common.durable import Tree
-from common.errors import UnsafePathError
+from common.errors import TsferryError, UnsafePathError
 from common.tsfile import Corrupt, Status, Tail, read_tail
+from common.tsfile.byte_source import source_of
 from common.tsfile.proving import series_proofs
 from receiver.metadata.model.paths import IllegalPathError
 from receiver.points.errors import DamagedData, UnsupportedData
 from receiver.spark.finder import shown
 from receiver.spark.report.results import Severity
+from receiver.spark.source.selection import TimeRange
+from receiver.spark.source.wanted_ranges import wanted_ranges
 from receiver.spark.verify.findings import Findings
 from receiver.spark.verify.limits import TimeIsUp, time_limit
 from receiver.spark.verify.packed_outlines import pack_outline
 from receiver.spark.verify.part_decoding import DecodedPart, decode, share
 from receiver.spark.verify.parts import Expected, FilePart, PartResult, PartSpan
+from receiver.storage.reading.open_stores import of_process
+from receiver.storage.reading.ranged_file import RangedFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,8 +49,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from common.tsfile import Device, Series
+    from common.tsfile.byte_source import ByteSource
 
 __all__ = ["STEPS", "CheckedPart", "check_part", "opened"]
+
+_BLOCK = 1 << 20
 
 
 @dataclass(slots=True)
@@ -67,13 +75,29 @@ class CheckedPart:
 class _Open:
     """A file under inspection; the tail is read once and shared by the steps."""
 
-    fd: int
+    source: ByteSource
     part: FilePart
     unit: str
     keep_chunks: bool
     found: Findings
     checked: CheckedPart
     tail: Tail | None = None
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is read from the object store."""
+        return isinstance(self.source, RangedFile)
+
+    def goes_over(self, devices: Sequence[Device] | None = None) -> None:
+        """What comes next reads all of it, or all of some devices, from begin to end."""
+        if isinstance(self.source, RangedFile):
+            whole = ((0, self.source.size),)
+            every = TimeRange()
+            self.source.expect(
+                whole
+                if devices is None
+                else wanted_ranges(self.whole_tail(), devices, every, lambda _: True)
+            )
 
     @property
     def expected(self) -> Expected:
@@ -97,7 +121,7 @@ CheckStep = Callable[[_Open], bool]
 
 
 def _size(file: _Open) -> bool:
-    size, expected = os.fstat(file.fd).st_size, file.expected.size
+    size, expected = file.source.size, file.expected.size
     file.result.size = size
     if expected is not None and size != expected:
         file.found.bad("size", f"{size} bytes, {expected} were loaded")
@@ -110,14 +134,26 @@ def _digest(file: _Open) -> bool:
     expected = file.expected
     if expected.size is not None and file.result.size != expected.size:
         return True  # it cannot be the same
-    file.result.md5 = md5_of_fd(file.fd)
+    file.goes_over()
+    file.result.md5 = _md5_of(file.source)
     if expected.md5 is not None and file.result.md5 != expected.md5:
-        file.found.bad("md5", f"{file.result.md5}, {expected.md5} was loaded")
+        detail = f"{file.result.md5}, {expected.md5} was loaded"
+        if file.is_remote:  # of the store that says something, and nothing of the file
+            file.found.unproved("read", detail)
+            return False
+        file.found.bad("md5", detail)
     return True
 
 
+def _md5_of(source: ByteSource) -> str:
+    digest = md5()
+    for offset in range(0, source.size, _BLOCK):
+        digest.update(source.read(offset, min(_BLOCK, source.size - offset)))
+    return digest.hexdigest()
+
+
 def _structure(file: _Open) -> bool:
-    tail = read_tail(file.fd, structure=True, chunk_headers=file.part.part == 0)
+    tail = read_tail(file.source, structure=True, chunk_headers=file.part.part == 0)
     if tail.status is not Status.COMPLETE:
         _incomplete(file, tail)  # whatever part 0 read, what is left out here is not proved
         return False
@@ -167,7 +203,8 @@ def _manifest(file: _Open) -> bool:
     """Compare with the sender's table of series; the driver names the series that differ."""
     sent = file.expected.manifest_root
     if sent is not None:
-        table = series_proofs(file.fd, file.whole_tail())
+        file.goes_over()
+        table = series_proofs(file.source, file.whole_tail())
         if table.root != sent:
             file.result.table = table.pack()
     return True
@@ -178,7 +215,7 @@ def _outline(file: _Open) -> bool:
     if file.expected.md5 is not None:
         try:
             tail, database = file.whole_tail(), file.expected.database
-            file.result.outline = pack_outline(file.fd, tail, database)
+            file.result.outline = pack_outline(file.source, tail, database)
         except IllegalPathError as error:
             file.found.add(Severity.PROBLEM, "schema", f"a device has no path: {error}")
     return True
@@ -246,9 +283,10 @@ def _pages(file: _Open) -> bool:
     devices = share(tail, part.part, part.parts)
     decoded = DecodedPart(shown(part.expected.physical), file.unit, keep_chunks=file.keep_chunks)
     names = {device.name: _name(device, file.expected) for device in devices}
+    file.goes_over(devices)
     crash.point("verify.decoding")
     try:
-        decode(file.fd, tail, devices, names, file.found, decoded)
+        decode(file.source, tail, devices, names, file.found, decoded)
     finally:  # what was decoded before the time was up counts as decoded
         _take(file, decoded)
     return True
@@ -315,21 +353,26 @@ def check_part(
     found = Findings()
     checked = CheckedPart(PartResult(part.file, part.part))
     try:
-        with opened(part.expected) as fd:
-            file = _Open(fd, part, unit, keep_chunks, found, checked)
+        with opened(part.expected) as here:
+            source = here if isinstance(here, RangedFile) else source_of(here)
+            file = _Open(source, part, unit, keep_chunks, found, checked)
+            before = None if isinstance(here, RangedFile) else os.fstat(here)
             _run(file, (_SHARE if part.part else STEPS) if steps is None else steps, limit)
+            if before is not None and not isinstance(here, RangedFile):
+                _unchanged(file, here, before)
     except FileNotFoundError:
         checked.result.absent, checked.result.host = True, socket.gethostname()
     except UnsafePathError as error:  # an operator's symlink, perhaps: it says nothing of the file
         found.unproved("present", str(error))
     except OSError as error:
         found.unproved("read", f"it cannot be opened: {error}")
+    except TsferryError as error:
+        found.unproved("read", str(error))
     checked.result.findings, checked.result.dropped = found.kept, found.dropped
     return checked
 
 
 def _run(file: _Open, steps: Sequence[CheckStep], limit: float | None) -> None:
-    before = os.fstat(file.fd)
     try:
         with time_limit(limit):
             for step in steps:
@@ -347,12 +390,13 @@ def _run(file: _Open, steps: Sequence[CheckStep], limit: float | None) -> None:
         file.found.unproved("unsupported", error.reason)
     except OSError as error:
         file.found.unproved("read", f"it cannot be read: {error}")
-    _unchanged(file, before)
+    except TsferryError as error:  # of the store, whose bytes were not what it was given
+        file.found.unproved("read", str(error))
 
 
-def _unchanged(file: _Open, before: os.stat_result) -> None:
+def _unchanged(file: _Open, fd: int, before: os.stat_result) -> None:
     """What was found of a file that changed meanwhile is true of neither state of it."""
-    after = os.fstat(file.fd)
+    after = os.fstat(fd)
     if not after.st_nlink:
         file.found.soften()
         file.found.unproved("changed", "it was deleted while it was read")
@@ -362,14 +406,22 @@ def _unchanged(file: _Open, before: os.stat_result) -> None:
 
 
 @contextmanager
-def opened(expected: Expected) -> Iterator[int]:
-    """The file, from the first place that has it.
+def opened(expected: Expected) -> Iterator[int | RangedFile]:
+    """A descriptor of the file, from the first place that has it; else what reads it in the store.
 
     Raises:
-        FileNotFoundError: none has.
+        FileNotFoundError: none has, and neither has a store that is known.
         UnsafePathError: it is no regular file.
+        TsferryError: there is no way to the store.
     """
-    fd = _open_below(expected) if expected.roots else _open_plain(expected.physical)
+    try:
+        fd = _open_below(expected) if expected.roots else _open_plain(expected.physical)
+    except FileNotFoundError:
+        if expected.place is None:
+            raise
+        with of_process.file(expected.place) as source:
+            yield source
+        return
     try:
         yield fd
     finally:

@@ -13,6 +13,7 @@ length (uint32, big-endian) and so many bytes; a pickled part in, an Arrow strea
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import pickle
 import resource
@@ -31,7 +32,7 @@ from receiver.spark.verify.part_rows import Settings, do_part, row_of
 from receiver.spark.verify.parts import FilePart, PartResult, unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from receiver.spark.verify.file_checks import CheckedPart
 
@@ -56,12 +57,27 @@ class Worker:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Numbers of groups in, rows out."""
-        with _doing(self._settings) as do:
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    for part in unpack(self._groups.value[number]):
-                        yield do(part)
+        parts = (
+            part
+            for batch in batches
+            for number in batch.column(0).to_pylist()
+            for part in unpack(self._groups.value[number])
+        )
+        with _doing(self._settings) as (do, is_here):
+            for part in _fetched_ahead(parts) if is_here else parts:
+                yield do(part)
         _keep_modules()
+
+
+def _fetched_ahead(parts: Iterable[FilePart]) -> Iterator[FilePart]:
+    """The same; those that are in the object store only are fetched while others are worked on."""
+    for part in parts:
+        if part.expected.place is None:
+            yield part
+            continue
+        from receiver.spark.verify.reading_ahead import read_ahead
+
+        yield from read_ahead(itertools.chain([part], parts))
 
 
 def _keep_modules() -> None:
@@ -76,18 +92,18 @@ def _keep_modules() -> None:
 
 
 @contextmanager
-def _doing(settings: Settings) -> Iterator[Callable[[FilePart], pa.RecordBatch]]:
-    """How a part is worked off in this attempt."""
+def _doing(settings: Settings) -> Iterator[tuple[Callable[[FilePart], pa.RecordBatch], bool]]:
+    """How a part is worked off in this attempt, and whether that is in this process."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
     again = context is not None and context.attemptNumber() > 0
     if not (again or settings.isolated):
-        yield lambda part: row_of(do_part(part, settings))
+        yield lambda part: row_of(do_part(part, settings)), True
         return
     child = Isolated(settings)
     try:
-        yield child.do
+        yield child.do, False
     finally:
         child.close()
 

@@ -14,6 +14,7 @@ from receiver.load.schema.registering import read_series
 
 if TYPE_CHECKING:
     from common.tsfile import Tail
+    from common.tsfile.byte_source import ByteSource
 
 __all__ = ["DeviceOutline", "pack_outline", "unpack_outline"]
 
@@ -36,7 +37,7 @@ class DeviceOutline(msgspec.Struct, frozen=True, array_like=True):
     compressions: bytes
 
 
-def pack_outline(fd: int, tail: Tail, database: str) -> bytes:
+def pack_outline(source: ByteSource, tail: Tail, database: str) -> bytes:
     """The outline of an open file.
 
     Raises:
@@ -46,7 +47,7 @@ def pack_outline(fd: int, tail: Tail, database: str) -> bytes:
     """
     devices = [
         DeviceOutline(each.device, tuple(each.names), each.types, each.encodings, each.compressions)
-        for each in read_series(fd, tail, database)
+        for each in read_series(source, tail, database)
     ]
     return zlib.compress(msgspec.msgpack.encode(devices), 1)
 

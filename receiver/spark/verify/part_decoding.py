@@ -7,7 +7,6 @@ points a day, and the steps of one series of each device (its time column, or th
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from enum import IntEnum
 
     from common.tsfile import Device, Tail
+    from common.tsfile.byte_source import ByteSource
     from receiver.points.chunks import ChunkSummary, Int64s, PointBlock
     from receiver.spark.verify.findings import Findings
 
@@ -55,7 +55,7 @@ def share(tail: Tail, part: int, parts: int) -> Sequence[Device]:
 
 
 def decode(
-    fd: int,
+    source: ByteSource,
     tail: Tail,
     devices: Sequence[Device],
     names: Mapping[str, str],
@@ -65,7 +65,7 @@ def decode(
     """Decode devices of an open file.
 
     Args:
-        fd: of the file.
+        source: reads the file.
         tail: of it.
         devices: which of its devices.
         names: of the devices in the catalogue, by their names in the file.
@@ -74,8 +74,9 @@ def decode(
 
     Raises:
         OSError: the file cannot be read.
+        Corrupt: it ends before it should.
     """
-    with TsFileReader(fd, name=decoded.physical, tail=tail) as reader:
+    with TsFileReader(source, name=decoded.physical, tail=tail) as reader:
         for device in devices:
             name = names[device.name]
             decoded.begin(name, device)
@@ -87,7 +88,7 @@ def decode(
                     decoded.forget()
                     _report(found, Severity.UNPROVED, "unsupported", name, each)
                 else:
-                    decoded.take(each, fd)
+                    decoded.take(each, source)
             decoded.end()
 
 
@@ -172,7 +173,7 @@ class DecodedPart:
         """The chunk that was decoded just now is not good."""
         self._pending.clear()
 
-    def take(self, chunk: ChunkSummary, fd: int) -> None:
+    def take(self, chunk: ChunkSummary, source: ByteSource) -> None:
         """The chunk that was decoded just now is good."""
         for day, count in self._pending.items():
             self.days[day] = self.days.get(day, 0) + count
@@ -188,7 +189,7 @@ class DecodedPart:
         total[1] += count
         total[2] += chunk.end - chunk.offset
         if self._keeper is not None:
-            self._keeper.add(self.physical, self._device, self._aligned, chunk, fd)
+            self._keeper.add(self.physical, self._device, self._aligned, chunk, source)
 
     def codec_totals(self) -> list[CodecTotal]:
         """What was decoded, by type, encoding and compression."""
@@ -207,7 +208,9 @@ class _Chunks:
         self._columns: list[list[Any]] = [[] for _ in self._schema]
         self._batches: list[pa.RecordBatch] = []
 
-    def add(self, physical: str, device: str, aligned: bool, chunk: ChunkSummary, fd: int) -> None:
+    def add(
+        self, physical: str, device: str, aligned: bool, chunk: ChunkSummary, source: ByteSource
+    ) -> None:
         said = chunk.statistics
         row = (
             physical,
@@ -223,7 +226,7 @@ class _Chunks:
             _double(said.min, said.count),
             _double(said.max, said.count),
             _double(said.sum, said.count),
-            _digest(fd, chunk.offset, chunk.end),
+            _digest(source, chunk.offset, chunk.end),
         )
         for column, value in zip(self._columns, row, strict=True):
             column.append(value)
@@ -318,12 +321,8 @@ def _double(value: object, count: int) -> float | None:
     return float(value)
 
 
-def _digest(fd: int, offset: int, end: int) -> str:
+def _digest(source: ByteSource, offset: int, end: int) -> str:
     state = xxhash.xxh3_64()
-    while offset < end:
-        block = os.pread(fd, min(_BLOCK, end - offset), offset)
-        if not block:
-            break
-        state.update(block)
-        offset += len(block)
+    for at in range(offset, end, _BLOCK):
+        state.update(source.read(at, min(_BLOCK, end - at)))
     return state.hexdigest()

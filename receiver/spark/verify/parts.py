@@ -15,6 +15,7 @@ import msgspec
 
 from receiver.spark.report.results import CodecTotal, Finding
 from receiver.spark.work import deal
+from receiver.storage.reading.stored_place import StoredPlace
 
 __all__ = [
     "PART_BYTES",
@@ -55,6 +56,7 @@ class Expected:
         manifest_root: digest of the table of series in the manifest, likewise.
         database: that its directory names, for the names of table devices; "" for none.
         kind: `sequence`, `unsequence` or "".
+        place: in the object store, where it is there; None where it is not, or nobody says which.
     """
 
     physical: str
@@ -69,6 +71,7 @@ class Expected:
     manifest_root: str | None = None
     database: str = ""
     kind: str = ""
+    place: StoredPlace | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -243,8 +243,9 @@ class FileUploaded(Record, frozen=True, tag=70):
         physical: of the file.
         incarnation: of the owner that put it; its key is made of both.
         size: bytes of the object.
-        digests: of its bytes, by the store's words for them, as ``etag=... sha256=...``; empty
-            where it knows none, and the object was read back.
+        digests: of its bytes, by the store's words for them, as ``etag=... sha256=...``; none of
+            these where it knows none, and the object was read back. ``blocks``: MD5 of the object
+            beside it that has the digests of its blocks.
         resource: MD5 of the `.resource` that is there beside it; empty for none.
         again: how often it was put before, and was damaged there; its key has it too.
     """

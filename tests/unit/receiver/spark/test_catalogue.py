@@ -21,8 +21,10 @@ from receiver.operator.tokens import make_token
 from receiver.spark.catalogue import Catalogue, RemoteCatalogue, _locations, unit_of
 from receiver.spark.source.inferring import catalogue_of, columns_of, list_sources, plan_of
 from receiver.spark.source.source_options import parse_options
+from receiver.storage.reading.stored_place import StoreAddress
 from receiver.web.app import close, create_app, site_of
 from tests.support.spark_world import NORTH, SOUTH, World
+from tests.support.stored_world import StoredWorld, large
 from tests.support.tsfile_bytes import build
 from tests.support.web import running
 
@@ -321,3 +323,31 @@ def test_an_older_server_is_read_by_commits_and_names(
     early, late = (each.standing for each in files)
     assert stands_above(late, early)
     assert (early.first, early.last) == (files[0].created, NOW)
+
+
+def test_directories_and_url_say_the_same_of_where_the_store_has_a_file(tmp_path: Path):
+    (tmp_path / "bucket").mkdir()
+    world = StoredWorld(tmp_path)
+    world.configure((tmp_path / "bucket").as_uri())
+    one, two = (
+        str(world.load(NORTH, PATH.format(n, "sequence"), content).relative_to(world.data))
+        for n, content in ((1, CONTENT), (2, large()[0]))
+    )
+    world.upload(keep=True)
+    three = add(world, 3)
+    newest = world.engine.newest_commit
+    with opened(world) as catalogue:
+        local = {each.name: each.place for each in catalogue.files(newest)}
+    with served(world) as (url, token), opened(world, url, token=token) as catalogue:
+        assert {each.name: each.place for each in catalogue.files(newest)} == local
+    assert local[three] is None
+    assert local[one] is not None
+    assert not local[one].blocks
+    assert local[two] is not None
+    assert local[two].blocks
+    assert local[two].key == world.key(two)
+    given = {"store": "s3://elsewhere/x", "storeEndpoint": "http://127.0.0.1:9", "storeRegion": "r"}
+    with opened(world, **given, storePathStyle="true") as catalogue:
+        place = next(each.place for each in catalogue.files(newest) if each.name == one)
+    assert place is not None
+    assert place.store == StoreAddress("s3://elsewhere/x", "http://127.0.0.1:9", "r", None, True)

@@ -184,7 +184,7 @@ def test_readers_and_operators_are_told_where_it_is(node: Node, edge: Edge, worl
     with LocalCatalogue(world.config.schema_dir) as catalogue:
         files = {each.name: each for each in catalogue.files(catalogue.newest)}
     physical = row_of(node, path_of(1)).physical
-    assert f"tsferry-receiver storage fetch {physical}" in files[physical].for_worker().why_absent()
+    assert "expected option store" in files[physical].for_worker().why_absent()
     other = row_of(node, path_of(2)).physical
     assert "not there any more" in files[other].why_absent()
 
@@ -196,7 +196,7 @@ def test_a_verification_that_does_not_find_it_calls_it_unproved_and_not_bad(
     with CommittedFiles(world.config, FileScope()) as found:
         told = {each.row.path: found.absence(each) for each in found.files}
     assert told[path_of(1)].severity is Severity.UNPROVED
-    assert "storage fetch" in told[path_of(1)].detail
+    assert "it is in the object store only, and storage.url names none" in told[path_of(1)].detail
     assert told[path_of(2)].severity is Severity.BAD
 
 

@@ -13,10 +13,11 @@ from pyspark.sql.datasource import GreaterThan
 from common.errors import TsferryError, UsageError
 from receiver.points import DamagedData
 from receiver.spark.source.datasource import TsFileBatchReader
+from receiver.spark.source.file_opening import ChangedFileError, MissingFileError
 from receiver.spark.source.inferring import columns_of, list_sources, plan_of
 from receiver.spark.source.result_columns import ResultColumn
 from receiver.spark.source.selection import TimeRange
-from receiver.spark.source.slice_reader import ChangedFileError, MissingFileError, read_slices
+from receiver.spark.source.slice_reader import read_slices
 from receiver.spark.source.slicing import Slice
 from receiver.spark.source.source_options import parse_options
 from tests.support.tsfile_bytes import build

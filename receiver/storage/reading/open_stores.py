@@ -1,0 +1,81 @@
+"""The stores that this process reads, each opened once; the memory and threads of its readers.
+
+Credentials are those of the process's own environment. What is opened stays open for the life of
+the process: workers of Spark read one file after the other, of the same store.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from receiver.storage.reading.block_cache import BlockCache
+from receiver.storage.reading.ranged_file import RangedFile
+from receiver.storage.store_opening import StoreOptions, open_store
+
+if TYPE_CHECKING:
+    from receiver.storage.object_store import ObjectStore
+    from receiver.storage.reading.stored_place import StoreAddress, StoredPlace
+
+__all__ = ["OpenStores", "of_process"]
+
+_CACHE = 128 << 20
+"""docs/storage.md, *Reading from the store*, has what it brings."""
+_THREADS = 16
+
+
+class OpenStores:
+    """Stores by their addresses.
+
+    Attributes:
+        cache: the memory of all readers.
+        pool: threads that fetch ahead.
+    """
+
+    def __init__(self, capacity: int = _CACHE) -> None:
+        """Open none yet; `capacity` are the bytes of the memory."""
+        self.cache = BlockCache(capacity)
+        self.pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="ahead")
+        self._stores: dict[StoreAddress, ObjectStore] = {}
+        self._lock = threading.Lock()
+
+    def file(self, place: StoredPlace, *, together: int = 1) -> RangedFile:
+        """A reader of a file.
+
+        Args:
+            place: of the file.
+            together: how many are read at once, of which each has its part of the memory.
+
+        Raises:
+            ConfigError: the address means no store, or what it needs is not installed.
+            StoreRefusedError: there is no such directory, or no region is known.
+        """
+        return RangedFile(self._at(place.store), place, self.cache, self.pool, together=together)
+
+    def _at(self, address: StoreAddress) -> ObjectStore:
+        with self._lock:
+            if address not in self._stores:
+                options = StoreOptions(
+                    endpoint=address.endpoint,
+                    region=address.region,
+                    profile=_known(address.profile),
+                    path_style=address.path_style,
+                )
+                self._stores[address] = open_store(address.url, options)
+            return self._stores[address]
+
+
+def _known(profile: str | None) -> str | None:
+    """A profile, if this machine has one of its name; others have credentials elsewhere."""
+    if profile is None:
+        return None
+    try:
+        from botocore.session import Session
+    except ImportError:
+        return None  # opening the store says what is missing
+    return profile if profile in Session().available_profiles else None
+
+
+of_process = OpenStores()
+"""Those of this process; nothing is opened before it is needed."""
