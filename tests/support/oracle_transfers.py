@@ -385,6 +385,12 @@ class TransferLife:
         row = self._owners().get(series)
         return None if row is None else next(p for p in self.plays if p.world.edge.uuid == row)
 
+    def _last_owner(self, series: str) -> TransferPlay | None:
+        """Whose device it is, or was until it was released."""
+        before, _ = self.released.get(series, (None, 0))
+        last = (each for each in self.plays if each.world.edge.uuid == before)
+        return self.owner(series) or next(last, None)
+
     def _owners(self) -> dict[str, str]:
         shape = self.plays[0].database.shape
         with self.host.reading() as state:
@@ -474,7 +480,7 @@ class TransferLife:
             raise WrongAnswer("what is superseded would be missed", difference(now, whole))
         for key, value in self.before.items():
             given = now.get(key)
-            author, owner = self.authors[value], self.owner(key[0])
+            author, owner = self.authors[value], self._last_owner(key[0])
             if (given or 0) >= value or self.is_deleted(author, key, value):
                 continue
             if mirror and author.database.answer(ttl=False).get(key) != value:
