@@ -122,7 +122,8 @@ class EdgeLook(msgspec.Struct, frozen=True):
     def parts(self, file: LocalDeletions) -> int:
         """In how many parts a deletion file is told from its begin, at most."""
         sight = self.sight(file)
-        return 0 if sight is None else len(sight.marks) + sight.size // LONGEST_PART
+        # Whole records do not fill a part, but two parts behind each other are more than one.
+        return 0 if sight is None else len(sight.marks) + 2 * sight.size // LONGEST_PART
 
     def due(self, *, applies: bool) -> list[LocalDeletions]:
         """Deletion files of which the receiver does not have all, or only keeps what it may apply.

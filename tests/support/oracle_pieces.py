@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from common import crash
+from sender.kept import looks
 from sender.round.round_report import RoundReport
 from sender.send import deletion_parts
 from tests.support.edge_database import DatabaseFile
@@ -129,9 +130,12 @@ class PiecesPlay(Play):
 @contextlib.contextmanager
 def short_parts(most: int = 90) -> Iterator[None]:
     """A part of a deletion file has a record or two."""
-    before: Any = deletion_parts.LONGEST_PART
-    deletion_parts.LONGEST_PART = most  # type: ignore[misc]
+    modules: tuple[Any, ...] = (deletion_parts, looks)  # one cuts, the other counts
+    before = deletion_parts.LONGEST_PART
+    for each in modules:
+        each.LONGEST_PART = most
     try:
         yield
     finally:
-        deletion_parts.LONGEST_PART = before  # type: ignore[misc]
+        for each in modules:
+            each.LONGEST_PART = before

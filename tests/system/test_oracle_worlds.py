@@ -87,6 +87,21 @@ def test_a_task_that_goes_on_with_other_files_is_never_too_much_for_its_receiver
         assert base.answer().items() <= world.read().items()
 
 
+def test_a_deletion_file_whose_records_do_not_fill_a_part_is_never_too_much_for_a_task(tmp_path):
+    with oracle(tmp_path) as world, short_parts():
+        limits, base = world.host.node.config.limits, world.database
+        for time in range(5):
+            base.write("a", time)
+        base.close(*base.opened())
+        assert world.round().error is None
+        for time in range(4):
+            base.delete("a", time, time)
+        for most in (3, 500):
+            msgspec.structs.force_setattr(limits, "max_task_items", most)
+            assert world.round().error is None
+        assert world.read() == base.answer()
+
+
 @pytest.mark.parametrize(("seed", "mode"), tiers.sample(itertools.product(range(60), MODES), 1))
 def test_deletions_and_resources_that_are_told_in_small_tasks_are_as_the_database_has_them(
     seed, mode, tmp_path
