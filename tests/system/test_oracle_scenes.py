@@ -76,6 +76,8 @@ SCENES = {
     "= a 2 -",
     "a product that lives on as a link only": "w a 1, close 0, w a 2, close 0, look, w a 2, "
     "close 1, cross, die, w a 2, close 1, cross, inner 0, look, = a 2 4",
+    "compacted into the very content of the lowest, above what lives on as a link only": "w a 1 7, "
+    "close 0, look, w a 1 8, close 1, die, w a 1 7, close 1, cross, look, = a 1 7",
     "two deletions, of which a round that died had seen the first": "w a 1, w a 2, close 0, look, "
     "del a 1 1, w a 1, close 1, die, del a 2 2, look, = a 1 3, = a 2 -",
     "updated and compacted": BASE + "cross, look, = a 1 3, = a 2 2",

@@ -211,7 +211,8 @@ class _Decision:
         self.change = Change()
         self.anew = record.anew and state.senders[record.sender].restored > 0
         looks = dict.fromkeys(record.deleted, record.look - 1) if self.anew else record.looks
-        self.paths = TakenPaths(state, record.sender, looks, record.look)
+        copies = [each for path, each in candidates.items() if self.manifest[path].last_look]
+        self.paths = TakenPaths(state, record.sender, looks, record.look, copies)
         token = None if record.token is None else state.tokens.get(record.token)
         self.guard = DeleteGuard(
             state,

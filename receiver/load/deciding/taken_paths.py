@@ -16,6 +16,7 @@ from receiver.metadata.state.table_rows import FileState
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from receiver.load.deciding.candidates import Candidate
     from receiver.metadata.model.ranks import NameRank
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow, OwnerRow
@@ -44,7 +45,12 @@ class TakenPaths:
     """Paths of one sender. A file that has lost its last one is retired."""
 
     def __init__(
-        self, state: State, sender: str, last_looks: Mapping[str, int], look: int = 0
+        self,
+        state: State,
+        sender: str,
+        last_looks: Mapping[str, int],
+        look: int = 0,
+        copies: Iterable[Candidate] = (),
     ) -> None:
         """Begin with what is committed.
 
@@ -53,7 +59,9 @@ class TakenPaths:
             sender: whose paths.
             last_looks: of a path that is told as gone, the last look that had it.
             look: that the task follows; 0 of a sender that takes none.
+            copies: files that came from a link, and are gone.
         """
+        self._copies = copies
         self._table = state.file_table
         self._owners = state.owners
         self._sender = sender
@@ -203,12 +211,14 @@ class TakenPaths:
     def _spans_ending(self) -> dict[_Group, dict[str, tuple[int, int]]]:
         """Of the files that end in the task, by partition and device: first and last time."""
         found: dict[_Group, dict[str, tuple[int, int]]] = defaultdict(dict)
+        ending = [(each.path.group, each.ranges) for each in self._copies]
         for path in self._last_looks:
             row = self.held(path) or self._table.held(self._sender, path)
-            if row is None or not self.ends_with(row, self._last_looks):
-                continue
-            spans = found[FilePath.parse(path).group]
-            for device, first, last in row.devices.ranges():
+            if row is not None and self.ends_with(row, self._last_looks):
+                ending.append((FilePath.parse(path).group, row.devices.ranges()))
+        for group, ranges in ending:
+            spans = found[group]
+            for device, first, last in ranges:
                 begin, end = spans.get(device, (first, last))
                 spans[device] = (min(begin, first), max(end, last))
         return found
