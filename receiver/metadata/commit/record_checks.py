@@ -10,8 +10,9 @@ from common.names import FilePath, is_sender_uuid
 from receiver.metadata.model.errors import RefusedCommitError
 
 if TYPE_CHECKING:
-    from receiver.metadata.model import records
+    from collections.abc import Sequence
 
+    from receiver.metadata.model import records
 
 SIGNED_64 = range(-(1 << 63), 1 << 63)
 
@@ -32,18 +33,29 @@ def check_content(op: records.FileLoaded) -> None:
         raise refusal_of(op, f"{op.path}: {op.md5!a} is no MD5")
     if not is_range(op.first, op.last):
         raise refusal_of(op, f"{op.path}: {op.first} to {op.last} is no range of time")
-    names = {each.name for each in op.devices}
-    if len(names) != len(op.devices) or "" in names:
-        raise refusal_of(op, f"{op.path} has a device twice, or one without a name")
-    for each in op.devices:
+    check_devices(op, op.path, op.devices, (op.first, op.last))
+
+
+def check_devices(
+    op: records.Op,
+    path: str,
+    devices: Sequence[records.DeviceRange],
+    span: tuple[int | None, int | None],
+) -> None:
+    """Refuse devices that a file has twice, or that reach beyond its range of time."""
+    names = {each.name for each in devices}
+    if len(names) != len(devices) or "" in names:
+        raise refusal_of(op, f"{path} has a device twice, or one without a name")
+    first, last = span
+    for each in devices:
         inside = is_range(each.first, each.last) and (
-            each.first is None or _within(each.first, each.last, op.first, op.last)
+            each.first is None or _within(each.first, each.last, first, last)
         )
         if not inside:
             raise refusal_of(
                 op,
-                f"{op.path}: device {each.name} has {each.first} to {each.last}, "
-                f"the file {op.first} to {op.last}",
+                f"{path}: device {each.name} has {each.first} to {each.last}, "
+                f"the file {first} to {last}",
             )
 
 

@@ -19,6 +19,7 @@ from common.names import is_sender_uuid, is_task_id
 from receiver.metadata.commit.record_checks import (
     SIGNED_64,
     check_content,
+    check_devices,
     check_names,
     check_origin,
     is_range,
@@ -356,6 +357,8 @@ class Rules:
 
     def _file_undeleted(self, op: records.FileUndeleted) -> None:
         file = self._need_file(op.physical, op, FileState.DELETED)
+        if (row := self._state.files.get(op.physical)) is not None:
+            check_devices(op, op.physical, op.devices, (row.first, row.last))
         self._put(("file", op.physical), replace(file, state=FileState.RETIRED, retired=True))
 
     def _deletions_noted(self, op: records.DeletionsNoted) -> None:

@@ -164,6 +164,14 @@ def test_devices_of_a_file_are_checked(state):
     refuse(state, "device d has 1 to None", msgspec.structs.replace(load(), devices=half))
 
 
+def test_devices_of_a_file_that_comes_back_are_within_it(state):
+    do(state, seen(), load())
+    do(state, GONE)
+    early = [records.DeviceRange("d", load().first - 1, load().last)]
+    refuse(state, "device d has", records.FileUndeleted(PHYS, early))
+    do(state, records.FileUndeleted(PHYS, load().devices))
+
+
 def test_a_file_with_a_device_of_another_owner_is_refused_as_a_whole(state):
     do(state, seen(), seen(B), load())
     theirs = load(path("2-2-0"), 2, sender=B, devices={"root.t.new": (1, 2), "root.t.d1": (1, 2)})
