@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from common import crash
 from common.names import FilePath
 from receiver.metadata.model import records
+from receiver.metadata.state.table_rows import FileState
 from receiver.storage.confirming import put_confirmed
 from receiver.storage.digest_uploads import ReadContent, put_block_digests
 from receiver.storage.file_restore import stands
@@ -46,7 +47,10 @@ __all__ = ["examine_store", "repair_store"]
 _TRIES = 100
 _AGAIN = "put it there once more"
 _WANTED = "quarantine it, so that its sender sends it again: the copy here is bad too"
+_GIVEN = "forget it, since other files give its points: the copy here is bad too"
 _ANEW = "have the tree made anew by the receiver"
+_SEEN_OR_GIVEN = (FileState.LIVE, FileState.RETIRED, FileState.SUPERSEDED)
+"""Files that readers see, or would see again if what gives their points left sight."""
 _OURS = ("checkpoints", "data", "log", "manifests", "owners", "tags", "tree")
 
 
@@ -73,7 +77,11 @@ def examine_store(
     with engine.reading() as state:
         commit = state.newest
         places = dict(state.uploaded_table.rows)
-        rows = [row for row in state.files.values() if row.visible and row.physical in places]
+        rows = [
+            row
+            for row in state.files.values()
+            if row.state in _SEEN_OR_GIVEN and row.physical in places
+        ]
     by_name = {row.physical: row for row in rows}
     found = [
         replace(each, repair=_way_out(each, by_name[each.physical], trees))
@@ -97,7 +105,9 @@ def _way_out(found: ObjectFinding, row: FileRow, trees: Sequence[Tree]) -> str:
         return _AGAIN if _resource_here(row, trees) is not None else ""
     if _file_here(row, trees) is not None:
         return _AGAIN
-    return "" if found.kind == "blocks" else _WANTED  # without them it is read whole
+    if found.kind == "blocks":
+        return ""  # without them it is read whole
+    return _GIVEN if row.state is FileState.SUPERSEDED else _WANTED
 
 
 def _file_here(row: FileRow, trees: Sequence[Tree]) -> Tree | None:
@@ -205,7 +215,11 @@ def repair_store(
         check_owner(store, owner)
         forget_tree(store, owner)
         done[""] = True
-    due = [each for each in report.found if each.repair in (_AGAIN, _WANTED)]
+    # First what is forgotten: it would come back without bytes if what gives its points went first.
+    due = sorted(
+        (each for each in report.found if each.repair in (_AGAIN, _WANTED, _GIVEN)),
+        key=lambda found: found.repair != _GIVEN,
+    )
     counter = StepCounter("repairs", len(due), 0, told)
     for each in due:
         counter.done(0)
@@ -218,7 +232,7 @@ def repair_store(
 
 
 def _is_done(found: ObjectFinding, done: Mapping[str, bool]) -> bool:
-    return found.repair in (_AGAIN, _WANTED, _ANEW) and done.get(found.physical, False)
+    return found.repair in (_AGAIN, _WANTED, _GIVEN, _ANEW) and done.get(found.physical, False)
 
 
 def _repair(
@@ -231,12 +245,15 @@ def _repair(
     with engine.reading() as state:
         row = state.files.get(found.physical)
         there = state.uploaded_table.rows.get(found.physical)
-    if row is None or there is None or not row.visible:
+    if row is None or there is None or row.state not in _SEEN_OR_GIVEN:
         return True
     tree = _file_here(row, trees)
     if tree is None:
-        if found.repair != _WANTED:
+        if found.repair not in (_WANTED, _GIVEN):
             return False  # its resource alone is bad
+        if row.state is FileState.SUPERSEDED:
+            engine.commit([records.FileDeleted(row.physical, "superseded")])
+            return True
         reason = f"its object in the store is {found.kind}, and the copy here is bad too"
         engine.commit([records.FileQuarantined(row.physical, reason)])
         return True

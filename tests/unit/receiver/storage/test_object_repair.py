@@ -133,6 +133,37 @@ def test_where_the_copy_here_is_bad_too_the_file_is_wanted_again(centre: Checked
     assert centre.states() == {one: FileState.QUARANTINED, two: FileState.LIVE}
 
 
+def superseded(centre: Checked) -> tuple[str, str]:
+    """One that was superseded by a file that was loaded before it, and that file."""
+    two, one = centre.load(1), centre.load(2)
+    centre.uploader.run_once()
+    centre.engine.commit([records.FileRetired(one, 1)])
+    centre.engine.commit([records.FileSuperseded(one, [two])])
+    return one, two
+
+
+def test_a_superseded_file_that_is_bad_there_is_put_once_more(centre: Checked) -> None:
+    one, two = superseded(centre)
+    centre.damage(one)
+    assert centre.kinds(deep=True) == [("damaged", one)]
+    assert centre.repair().good
+    assert centre.kinds(deep=True) == []
+    assert centre.states() == {one: FileState.SUPERSEDED, two: FileState.LIVE}
+
+
+@pytest.mark.parametrize("upper_is_bad", [False, True])
+def test_a_superseded_file_that_is_bad_everywhere_never_comes_back_without_its_bytes(
+    centre: Checked, upper_is_bad: bool
+) -> None:
+    one, two = superseded(centre)
+    for each in (two, one) if upper_is_bad else (one,):
+        centre.damage(each)
+        (centre.root / "data" / each).unlink()
+    assert centre.repair().good
+    upper = FileState.QUARANTINED if upper_is_bad else FileState.LIVE
+    assert centre.states() == {one: FileState.DELETED, two: upper}
+
+
 def test_a_resource_that_is_bad_there_is_put_once_more_with_its_file(centre: Checked) -> None:
     one = centre.load(1, resource=b"one")
     centre.uploader.run_once()
