@@ -255,19 +255,20 @@ class LoadService:
             )
         return self.loader.no_space
 
-    def note_shortage(self, uuid: str, *, free: int = 0, quota: int = 0) -> None:
+    def note_shortage(self, uuid: str, *, free: int = 0, room: int = 0, quota: int = 0) -> None:
         """Remember that files of a sender were refused for want of space.
 
         Args:
             uuid: of the sender.
             free: most bytes of one that the disk has no room for.
+            room: what these take there.
             quota: most bytes of one that are more than this sender may have waiting here.
         """
         if free or quota:
             seen = self._shortages.get(uuid, _Shortage(0, 0))
             self._shortages[uuid] = _Shortage(max(free, seen.free), max(quota, seen.quota))
         if free and self.cache is not None:
-            self.cache.make_room(free)
+            self.cache.make_room(max(free, room))
 
     def forget_shortage(self, uuid: str) -> None:
         """A sender asks anew."""

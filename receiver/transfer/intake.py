@@ -134,7 +134,7 @@ class Intake:
         free = self._load.room()
         used = folder.staged.bytes + partial_bytes
         if (room or size) > free:
-            self._load.note_shortage(folder.uuid, free=room or size)
+            self._load.note_shortage(folder.uuid, free=size, room=room or size)
             raise NoSpaceError(
                 f"{size} bytes are to come, {max(0, free)} are free; try later",
                 retry_after=_TRY_AGAIN,

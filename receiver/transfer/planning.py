@@ -12,7 +12,7 @@ from receiver.disks import disk_room
 from receiver.load.deciding.known_content import known_content, somebody_elses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from receiver.load.deciding.expiry import Expiry
     from receiver.load.deciding.outlived_deletions import OutlivedDeletions
@@ -44,6 +44,7 @@ class Room:
         max_file: bytes of the largest file that is taken.
         over_quota: most bytes of a file that were refused for the quota.
         over_free: most bytes of a file that were refused for the file system.
+        over_room: the same as the disk counts them.
     """
 
     quota: int
@@ -51,9 +52,16 @@ class Room:
     max_file: int
     over_quota: int = 0
     over_free: int = 0
+    over_room: int = 0
 
-    def refuse(self, size: int, rest: int) -> str | None:
-        """Why a file of `size` bytes, `rest` of which are to come, is not taken now."""
+    def refuse(self, size: int, coming: Sequence[int]) -> str | None:
+        """Why a file of `size` bytes is not taken now.
+
+        Args:
+            size: bytes of it.
+            coming: bytes that are to come, of it and of what goes with it, each by itself.
+        """
+        rest = sum(coming)
         if size > self.max_file:
             return f"{size} bytes; files of at most {self.max_file} bytes are taken here"
         if rest > self.quota:
@@ -62,15 +70,16 @@ class Room:
                 f"{rest} bytes are to come, and this sender may have {max(0, self.quota)} more "
                 "waiting to be loaded; try later"
             )
-        if disk_room(rest) > self.free:
+        if sum(map(disk_room, coming)) > self.free:
             self.over_free = max(self.over_free, rest)
+            self.over_room = max(self.over_room, sum(map(disk_room, coming)))
             return f"{rest} bytes are to come, and there is too little space left; try later"
         return None
 
-    def promise(self, rest: int) -> None:
+    def promise(self, coming: Sequence[int]) -> None:
         """Count bytes that were asked for."""
-        self.quota -= rest
-        self.free -= disk_room(rest)
+        self.quota -= sum(coming)
+        self.free -= sum(map(disk_room, coming))
 
 
 @dataclass
@@ -227,12 +236,13 @@ def _wanted(entry: PlanEntry, path: FilePath, here: Situation) -> PlanDecision:
     ):
         return PlanDecision(path=entry.path, action=Action.HAVE, md5=staged.md5, resource=resource)
     found = here.resumable(entry)
-    rest = entry.size - (found.offset if found else 0)
-    rest += entry.resource.size if resource and entry.resource else 0
-    why = here.room.refuse(entry.size, rest)
+    coming = [entry.size - (found.offset if found else 0)]
+    if resource and entry.resource is not None:
+        coming.append(entry.resource.size)
+    why = here.room.refuse(entry.size, coming)
     if why is not None:
         return _refused(entry, why)
-    here.room.promise(rest)
+    here.room.promise(coming)
     if found is None:
         return PlanDecision(path=entry.path, action=Action.SEND, resource=resource)
     return PlanDecision(

@@ -313,7 +313,9 @@ class Tasks:
                 expiry=self._load.ttl.expiry(state, moment),
             )
             decisions = [decide(entry, here) for entry in entries]
-        self._load.note_shortage(folder.uuid, free=room.over_free, quota=room.over_quota)
+        self._load.note_shortage(
+            folder.uuid, free=room.over_free, room=room.over_room, quota=room.over_quota
+        )
         return decisions
 
     def deleted(

@@ -21,7 +21,17 @@ from receiver.storage.directory_store import DirectoryStore
 from receiver.storage.file_restore import restore_files
 from receiver.storage.object_store import StoreAwayError
 from receiver.storage.store_opening import open_store
-from tests.support.node_world import A, Clock, Edge, World, fsck_of, path_of, plan_entry, tsfile
+from tests.support.node_world import (
+    A,
+    Clock,
+    Edge,
+    World,
+    fsck_of,
+    path_of,
+    plan_entry,
+    resource_entry,
+    tsfile,
+)
 from tests.support.proving import Site, in_this_process
 from tests.support.web import until
 
@@ -73,8 +83,44 @@ def row_of(node: Node, path: str) -> FileRow:
     return row
 
 
+def is_here_again(node: Node, world: World, path: str, content: bytes) -> bool:
+    """Whether what was fetched is here as it was sent; it may have made room once more."""
+    physical = row_of(node, path).physical
+    try:
+        found = (world.data / physical).read_bytes()
+    except FileNotFoundError:
+        fetch_files(node.operator, [physical])
+        return False
+    assert found == content
+    return True
+
+
 def remote(node: Node) -> set[str]:
     return {each.path for each in list_files(node.operator).files if each.data_dir is None}
+
+
+def test_a_file_and_its_resource_are_two_on_the_disk_for_plan_and_batch(
+    node: Node, world: World
+) -> None:
+    edge = Edge(node)
+    sent, beside = files(1, 6), resource_entry(b"resource")
+    task = edge.start()
+    entries = [plan_entry(path, content, resource=beside) for path, content in sent.items()]
+    asked = [each.path for each in edge.plan(task, entries) if each.action is Action.SEND]
+    assert len(asked) == 5
+    goes = {path: sent[path] for path in asked} | {
+        f"{path}.resource": b"resource" for path in asked
+    }
+    assert [each.problem for each in edge.batch(task, goes)] == [None] * 10
+
+
+def test_what_makes_room_for_a_file_makes_it_for_its_resource(node: Node, world: World) -> None:
+    edge = Edge(node)
+    until(partial(comes_in, edge, files(1, 5)))
+    until(partial(comes_in, edge, files(6, 10)))
+    until(lambda: running_storage(node.operator).uploaded_files == 10)
+    (last,) = files(11, 11).items()
+    until(lambda: edge.round(dict([last]), resources={last[0]: b"resource"}).keys() == {last[0]})
 
 
 def test_what_it_loads_fits_whatever_the_sum(node: Node, world: World) -> None:
@@ -97,7 +143,7 @@ def test_what_it_loads_fits_whatever_the_sum(node: Node, world: World) -> None:
     assert sorted(answer.here) == sorted(wanted)
     assert [each.reason for each in answer.failed] == ["there is no such file"]
     for path in sorted(sent)[:3]:
-        assert (world.data / row_of(node, path).physical).read_bytes() == sent[path]
+        until(partial(is_here_again, node, world, path, sent[path]))
 
 
 def test_full_of_what_could_not_be_uploaded_it_turns_edges_away_and_heals(
