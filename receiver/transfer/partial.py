@@ -214,12 +214,23 @@ class PartialUpload:
 
     def write(self, file: WriteFile, data: bytes | memoryview) -> Pending:
         """Write bytes behind those that were written; they count after `flush` and `count`."""
-        begin = self._written
+        return self.digest(self.put(file, data, self._written), data)
+
+    def put(self, file: WriteFile, data: bytes | memoryview, begin: int) -> UploadBlock:
+        """Write bytes where they belong, perhaps ahead of some before them; `digest` comes next.
+
+        Nobody finds them before they count, whatever becomes of those before them.
+        """
         file.write(data, at=begin)
+        file.begin_sync()
+        return UploadBlock(begin, len(data), xxh3_64(data))
+
+    def digest(self, block: UploadBlock, data: bytes | memoryview) -> Pending:
+        """Take bytes into the MD5 of the file, behind those that were taken."""
         whole = self._md5_written.copy()
         whole.update(data)
-        self._written, self._md5_written = begin + len(data), whole
-        return Pending(UploadBlock(begin, len(data), xxh3_64(data)), whole)
+        self._written, self._md5_written = block.end, whole
+        return Pending(block, whole)
 
     def flush(self, file: WriteFile) -> None:
         """Flush what was written."""
@@ -228,8 +239,13 @@ class PartialUpload:
 
     def count(self, pending: Pending) -> None:
         """Make a block count that is flushed, and behind which all counts: flush its line."""
-        with self._tree.append_file(self.log) as log:
-            log.append(pending.block.line())
+        try:
+            # `create` or `open` has flushed it: once more would be two flushes of three a block.
+            with self._tree.append_file(self.log, settled=True) as log:
+                log.append(pending.block.line())
+        except BaseException:
+            self._md5 = None  # half a line may be left, which `prepare` cuts off
+            raise
         crash.point("upload.block_logged")
         self.offset, self._md5 = pending.block.end, pending.md5
 

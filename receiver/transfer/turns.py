@@ -1,7 +1,8 @@
-"""Blocks of one upload that come at the same time: written and counted in order, flushed together.
+"""Blocks of one upload that come at the same time: placed at once, digested and counted in order.
 
 A block joins only where the one before it ends, so there is no order to be found out. While one is
-flushed the next is written; what fails takes those behind it along, never those before it.
+digested the next is written, and the one before it flushed; what fails takes those behind it along,
+never those before it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Turns:
         self._calls = 0
         self._coming = 0
         """Where the last block that joined ends."""
-        self._written = 0
+        self._digested = 0
         self._counted = 0
         self._failed_at: int | None = None
 
@@ -67,7 +68,7 @@ class Turns:
         with self._changed:
             self._changed.wait_for(lambda: offset <= self._next(here), _OVERTAKING_S)
             if self._calls == 0:
-                self._coming = self._written = self._counted = here()
+                self._coming = self._digested = self._counted = here()
                 self._failed_at = None
             elif offset != self._coming or self._failed_at is not None:
                 raise _busy()
@@ -94,10 +95,10 @@ class Turns:
     def _next(self, here: Callable[[], int]) -> int:
         return self._coming if self._calls else here()
 
-    def await_write(self, turn: Turn) -> None:
-        """Wait until all before a block is written; `OffsetError` if that failed."""
+    def await_digest(self, turn: Turn) -> None:
+        """Wait until all before a block is in the digest; `OffsetError` if that failed."""
         with self._changed:
-            self._changed.wait_for(lambda: self._written == turn.begin or self._is_lost(turn))
+            self._changed.wait_for(lambda: self._digested == turn.begin or self._is_lost(turn))
             self._check(turn)
 
     def await_count(self, turn: Turn) -> None:
@@ -106,10 +107,10 @@ class Turns:
             self._changed.wait_for(lambda: self._counted == turn.begin or self._is_lost(turn))
             self._check(turn)
 
-    def written(self, turn: Turn) -> None:
-        """A block is written."""
+    def digested(self, turn: Turn) -> None:
+        """A block is in the digest."""
         with self._changed:
-            self._written = turn.end
+            self._digested = turn.end
             self._changed.notify_all()
 
     def counted(self, turn: Turn) -> None:
@@ -143,15 +144,15 @@ class Turn:
     first: bool
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Once all before it is written.
+    def digesting(self) -> Iterator[None]:
+        """Once all before it is in the digest.
 
         Raises:
             OffsetError: what was before it failed.
         """
-        self.turns.await_write(self)
+        self.turns.await_digest(self)
         yield
-        self.turns.written(self)
+        self.turns.digested(self)
 
     @contextmanager
     def counting(self) -> Iterator[None]:

@@ -289,10 +289,11 @@ class Uploads:
             self._intake.check_room(upload.folder, len(block), self.numbers(upload.meta.sender)[1])
             is_last = turn.end == upload.meta.length
             try:
-                with turn.writing():
-                    if turn.first:
-                        partial.prepare()
-                    pending = partial.write(file, block)
+                if turn.first:
+                    partial.prepare()
+                written = partial.put(file, block, turn.begin)
+                with turn.digesting():
+                    pending = partial.digest(written, block)
                 upload.touched = self._clock()
                 if not is_last:
                     partial.flush(file)

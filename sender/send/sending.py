@@ -123,7 +123,8 @@ class Sending:
         most = min(self.limits.blocks_ahead, MOST_AHEAD)
         self._most_ahead = max(min(AHEAD, most), most // workers)
         with (
-            ThreadPoolExecutor(self._most_ahead * workers, "block") as blocks,
+            # One more than there are blocks on their way: it digests the one that goes next.
+            ThreadPoolExecutor((self._most_ahead + 1) * workers, "block") as blocks,
             ThreadPoolExecutor(workers, "send") as pool,
         ):
             self._pool = blocks if self._most_ahead > 1 else None

@@ -9,7 +9,7 @@ file of any size gets through a bad line, and a receiver that lies gets to an en
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -74,24 +74,42 @@ class ReceivedFile:
 
 
 class RunningMd5:
-    """MD5 of a file that is read out of order: what was passed over is read, nothing twice."""
+    """MD5 of a file that is read out of order: what was passed over is read, nothing twice.
 
-    def __init__(self, content: Content) -> None:
+    Where there is a pool, one of its threads digests a block while the next is read.
+    """
+
+    def __init__(self, content: Content, pool: Executor | None = None) -> None:
         self._content = content
+        self._pool = pool
         self._digest = md5()
         self._at = 0
+        self._under_way: Future[None] | None = None
 
     def take(self, offset: int, block: bytes) -> None:
-        """Take in the bytes up to the end of `block`, which begins at `offset`."""
+        """Take in the bytes up to the end of `block`, which begins at `offset`.
+
+        Returns once the block before it is taken in; so two are in memory for it at most.
+        """
+        self._await()
         self._up_to(offset)
         if offset + len(block) > self._at:
-            self._digest.update(memoryview(block)[self._at - offset :])
+            fresh = memoryview(block)[self._at - offset :]
             self._at = offset + len(block)
+            if self._pool is None:
+                self._digest.update(fresh)
+            else:
+                self._under_way = self._pool.submit(self._digest.update, fresh)
 
     def hexdigest(self) -> str:
         """Of the whole file; reads what was not taken in."""
+        self._await()
         self._up_to(self._content.size)
         return self._digest.hexdigest()
+
+    def _await(self) -> None:
+        if self._under_way is not None:
+            self._under_way.result()
 
     def _up_to(self, end: int) -> None:
         while self._at < end:
@@ -160,7 +178,9 @@ class TusUpload:
             StoppedError: told to stop; what was acknowledged stays at the receiver.
             TsferryError: it failed for good, or once too often.
         """
-        self._digest = RunningMd5(self.content) if self.md5 is None else _KnownMd5(self.md5)
+        self._digest = (
+            RunningMd5(self.content, self.pool) if self.md5 is None else _KnownMd5(self.md5)
+        )
         self._block_bytes = min(self.block_bytes, _FIRST_BLOCK)
         self._take_up()
         while True:

@@ -17,14 +17,14 @@ class Upload:
     def __init__(self) -> None:
         self.turns = Turns()
         self.counts = 0
-        self.written = ""
+        self.digested = ""
 
-    def take(self, offset: int, text: str, *, before_write=None, before_count=None) -> int:
+    def take(self, offset: int, text: str, *, before_digest=None, before_count=None) -> int:
         with self.turns.joined(lambda: self.counts, offset, len(text)) as turn:
-            if before_write:
-                before_write()
-            with turn.writing():
-                self.written += text
+            if before_digest:
+                before_digest()
+            with turn.digesting():
+                self.digested += text
             if before_count:
                 before_count()
             with turn.counting():
@@ -52,15 +52,15 @@ class Gate:
             raise self.error
 
 
-def test_a_block_is_written_while_the_one_before_it_is_flushed_and_counts_behind_it(pool):
+def test_a_block_is_digested_while_the_one_before_it_is_flushed_and_counts_behind_it(pool):
     upload, flush = Upload(), Gate()
     first = pool.submit(upload.take, 0, "abc", before_count=flush)
     assert flush.reached.wait(20)
-    written = Gate()
-    second = pool.submit(upload.take, 3, "de", before_count=written)
-    assert written.reached.wait(20)
-    assert (upload.written, upload.counts) == ("abcde", 0)
-    written.open.set()
+    digested = Gate()
+    second = pool.submit(upload.take, 3, "de", before_count=digested)
+    assert digested.reached.wait(20)
+    assert (upload.digested, upload.counts) == ("abcde", 0)
+    digested.open.set()
     assert wait([second], timeout=0.2).not_done
     flush.open.set()
     assert (first.result(20), second.result(20)) == (3, 5)
@@ -68,15 +68,15 @@ def test_a_block_is_written_while_the_one_before_it_is_flushed_and_counts_behind
 
 def test_a_block_that_came_first_to_its_thread_waits_for_the_one_before_it(pool):
     upload, write = Upload(), Gate()
-    first = pool.submit(upload.take, 0, "abc", before_write=write)
+    first = pool.submit(upload.take, 0, "abc", before_digest=write)
     assert write.reached.wait(20)
     second = pool.submit(upload.take, 3, "de")
     write.open.set()
     assert (first.result(20), second.result(20)) == (3, 5)
-    assert upload.written == "abcde"
+    assert upload.digested == "abcde"
 
 
-@pytest.mark.parametrize("where", ["before_write", "before_count"])
+@pytest.mark.parametrize("where", ["before_digest", "before_count"])
 def test_what_fails_takes_those_behind_it_along(pool, where):
     upload, gate = Upload(), Gate(OSError("no"))
     first = pool.submit(upload.take, 0, "abc", **{where: gate})
@@ -100,7 +100,7 @@ def test_what_fails_leaves_those_before_it_alone(pool):
         raise OSError("no")
 
     with pytest.raises(OSError, match="no"):
-        upload.take(3, "de", before_write=fail)
+        upload.take(3, "de", before_digest=fail)
     with pytest.raises(BusyError):
         upload.take(5, "f")  # behind what failed, and others are there
     flush.open.set()
@@ -131,7 +131,7 @@ def test_a_first_block_that_failed_takes_the_second_along_though_the_third_heard
     texts = ((0, "ab", first), (2, "cd", second), (4, "ef", third))
     calls = []
     for offset, text, gate in texts:
-        calls.append(pool.submit(upload.take, offset, text, before_write=gate))
+        calls.append(pool.submit(upload.take, offset, text, before_digest=gate))
         assert gate.reached.wait(20)
     for gate, call in ((first, calls[0]), (third, calls[2])):
         gate.open.set()
