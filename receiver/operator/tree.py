@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -68,7 +69,9 @@ def list_tree(
     """
     engine = there.engine
     look = Look(engine, engine.at(moment(at)))
-    found = (each for each in seen_files(look, after) if path is None or _is_below(each, path))
+    may_be_in = None if path is None else partial(_may_be_in, path)
+    seen = seen_files(look, after, may_be_in)
+    found = (each for each in seen if path is None or _is_below(each, path))
     if files:
         limit = page_limit(limit, there.config.limits.max_page_items)
         some = list(islice(found, limit + 1))
@@ -81,6 +84,12 @@ def list_tree(
     return TreePage(
         commit=look.ts, commit_at=engine.times.seconds(look.ts), nodes=nodes, next=following
     )
+
+
+def _may_be_in(path: str, directory: str) -> bool:
+    """Whether what is at a path, a directory of any kind or a file, may be in one of a file."""
+    inside = f"{directory}/"
+    return path.startswith(inside) or any(each.path == path for each in directories_of(inside))
 
 
 def _is_below(each: SeenFile, path: str) -> bool:

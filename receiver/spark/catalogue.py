@@ -15,6 +15,7 @@ from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 from urllib.parse import urlsplit
@@ -304,12 +305,12 @@ class LocalCatalogue(Catalogue):
 
     def loads(self, at: int, since: int = 0) -> Loads:
         """See `Catalogue`."""
-        past = self.rows(at, since)
+        past = self._past(at, since, None if self._kind == "all" else self._is_wanted)
         with self.engine.reading() as state:
             noted = NotedDeletions(state.deletion_table, past.commit, self._older_of(state))
             cuts = TransferCuts(state.owner_table.moves, past.commit)
-            rows = [*past.visible, *past.quarantined]
             table = state.uploaded_table
+            rows = chain(past.visible, past.quarantined) if table.rows else ()
             stored = {
                 row.physical: table.rows[row.physical] for row in rows if table.parts(row).file
             }
@@ -349,7 +350,13 @@ class LocalCatalogue(Catalogue):
         Raises:
             HistoryGoneError: `at` is before the kept history.
         """
-        return files_at(self.engine, at, since=since)
+        return self._past(at, since)
+
+    def _past(self, at: int, since: int, within: Callable[[str], bool] | None = None) -> PastFiles:
+        return files_at(self.engine, at, since=since, within=within)
+
+    def _is_wanted(self, directory: str) -> bool:
+        return directory.split("/", 1)[0] == self._kind
 
     def close(self) -> None:
         """See `Catalogue`."""
@@ -398,11 +405,10 @@ class StoreCatalogue(LocalCatalogue):
         self._engine = engine = self._view.engine
         self.uuid, self.times = engine.uuid, engine.times
 
-    def rows(self, at: int, since: int = 0) -> PastFiles:
-        """See `LocalCatalogue`."""
+    def _past(self, at: int, since: int, within: Callable[[str], bool] | None = None) -> PastFiles:
         if at < self.newest and self._view is not None:
             self._view.fetch_older()
-        return super().rows(at, since)
+        return super()._past(at, since, within)
 
     def close(self) -> None:
         """See `Catalogue`."""

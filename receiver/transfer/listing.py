@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from common.errors import TooLargeError, UsageError
@@ -31,7 +33,7 @@ from receiver.disks import AwayError, whole_in
 from receiver.load.deciding.hidden_files import older_names
 from receiver.load.placing import tree_of
 from receiver.metadata.model.ranks import NOW
-from receiver.metadata.query.past_files import files_at
+from receiver.metadata.query.kept_past import KeptPast
 from receiver.metadata.state.table_rows import FileState
 from receiver.metadata.state.tables.uploaded import NOT_STORED
 from receiver.metadata.state.transfer_cuts import TransferCuts
@@ -100,6 +102,7 @@ class Listing:
         self._store = _store_entry(config.storage)
         self._disks = disks
         self._in_store = in_store
+        self._kept = KeptPast(engine)
 
     def inventory(
         self,
@@ -280,11 +283,12 @@ class Listing:
         quarantined: bool,
         devices: bool,
     ) -> CatalogueAnswer:
-        past = files_at(self._engine, self._engine.newest_commit if at is None else at, since=since)
+        past = self._kept.files_at(self._engine.newest_commit if at is None else at, since)
         held = frozenset(row.physical for row in past.quarantined)
-        rows = past.visible + past.quarantined if quarantined else past.visible
-        rows = [row for row in rows if after is None or row.physical > after]
-        rows.sort(key=lambda row: row.physical)
+        rows = list(islice(past.visible.behind(after), limit + 1))
+        if quarantined:
+            rows += (row for row in past.quarantined if after is None or row.physical > after)
+            rows.sort(key=attrgetter("physical"))
         page = _with_few_devices(rows[:limit]) if devices else rows[:limit]
         return CatalogueAnswer(
             engine=self._engine.uuid,

@@ -25,8 +25,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 # Where the engine is taken from, if not from beside this: `centre_versions.py`.
@@ -37,7 +39,7 @@ from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.query.past_files import files_at
-from receiver.metadata.state.table_rows import FileState
+from receiver.metadata.state.table_rows import FileRow, FileState
 
 QUIET = EngineOptions(checkpoint_entries=1 << 40, checkpoint_rest=1e9)
 """No checkpoint comes in between by itself."""
@@ -149,8 +151,38 @@ def start(home: Path, files: int) -> Figures:
         ones = iter(range(files, files + 500))
         found["commit_of_1_us"] = cpu_us(lambda: engine.commit([loaded(next(ones))]), 300)
         found["retire_of_1000_us_a_file"] = retire(engine, files)
-        found["history_ms"] = median_ms(lambda: files_at(engine, then), 3)
+        found["history_ms"] = median_ms(lambda: [*islice(past_of(engine, then), AT_ONCE)], 3)
+        found["history_of_all_ms"] = median_ms(
+            lambda: [None for row in past_of(engine, then) if not row.md5], 3
+        )
+        found["history_hold_ms"] = longest_wait_ms(engine, lambda: past_of(engine, then))
     return found
+
+
+def past_of(engine: Engine, then: int) -> Iterator[FileRow]:
+    """The files at a time; versions before pages made a list of them."""
+    return iter(files_at(engine, then).visible)
+
+
+def longest_wait_ms(engine: Engine, ask: Callable[[], object]) -> float:
+    """The longest that somebody who wants the lock waits while a question is answered, by time."""
+    waits, done = [0.0], threading.Event()
+
+    def wait() -> None:
+        while not done.wait(0.001):
+            began = time.perf_counter()
+            with engine.reading():
+                waits.append((time.perf_counter() - began) * 1000)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    try:
+        for _ in range(3):
+            ask()
+    finally:
+        done.set()
+        thread.join()
+    return max(waits)
 
 
 def questions(engine: Engine, files: int) -> Iterator[tuple[str, Callable[[], object]]]:

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import HistoryGoneError
+from receiver.metadata.query.past_rows import PastRows, RowsBetween
 from receiver.metadata.query.past_standing import PastStanding
 from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from receiver.metadata.model.records import Commit, Op
     from receiver.metadata.query.row_source import Answering
+    from receiver.metadata.state.file_rows import FrozenFileRows
     from receiver.metadata.state.table_rows import FileRow
 
 __all__ = ["PastFiles", "files_at"]
@@ -36,13 +38,15 @@ class PastFiles(NamedTuple):
     """
 
     commit: int
-    visible: list[FileRow]
+    visible: PastRows
     quarantined: list[FileRow]
     ended: Mapping[str, int]
 
 
-def files_at(engine: Answering, at: int, *, since: int = 0) -> PastFiles:
-    """The files at a time.
+def files_at(
+    engine: Answering, at: int, *, since: int = 0, within: Callable[[str], bool] | None = None
+) -> PastFiles:
+    """The files at a time. Commits wait for as long as a reference to each young row is taken.
 
     A file that was in quarantine from before the kept history on, and was deleted after `at`, is
     counted as visible: nothing is left that could tell.
@@ -51,6 +55,7 @@ def files_at(engine: Answering, at: int, *, since: int = 0) -> PastFiles:
         engine: that knows them.
         at: a commit timestamp; one to come means the newest commit.
         since: only files that were loaded after this commit.
+        within: only those in these directories, such as ``sequence/root.wind/0/0``; None for all.
 
     Raises:
         HistoryGoneError: `at` is before the kept history, or a file has left the disk since.
@@ -59,33 +64,30 @@ def files_at(engine: Answering, at: int, *, since: int = 0) -> PastFiles:
         newest = state.newest
         commit = min(at, newest)
         engine.check_answerable(commit)
-        rows = [row for row in state.files.values() if since < row.created <= commit]
-        changed = [row for row in rows if row.changed > commit]
-        known = set(state.files) if commit < newest else set()
-    then: dict[str, FileState] = {}
-    ended: dict[str, int] = {}
+        frozen = state.file_table.rows.freeze()
+    rows = RowsBetween(frozen, since=since, until=commit, within=within)
     standing = PastStanding(engine, commit)
+    told: dict[str, tuple[Op, int]] = {}
     if commit < newest:
         told = _first_since(engine, commit, newest, standing)
-        for physical, (op, ts) in told.items():
-            _check_there(op, physical, known, commit, engine.oldest_answerable)
-            if isinstance(op, _Ending):
-                ended[physical] = ts
-        first = {physical: op for physical, (op, _) in told.items()}
-        doubtful = {row.physical for row in changed if _is_deletion(first.get(row.physical))}
-        held = _hidden_before(engine, commit, doubtful) if doubtful else {}
-        then = {row.physical: _state(first.get(row.physical), row, held) for row in changed}
+        _check_there(told, frozen, commit, engine.oldest_answerable)
+        numbers = map(frozen.number, told.keys() | standing.moved)
+        rows.take_out([number for number in numbers if number is not None])
+        rows.take_out(rows.seen_first(standing.begun))
+    ended = {physical: ts for physical, (op, ts) in told.items() if isinstance(op, _Ending)}
+    then = _states(engine, commit, {each: op for each, (op, _) in told.items()}, rows.others)
     visible, quarantined = [], []
-    for physical, row in sorted((row.physical, row) for row in rows):  # no two have the same
+    for physical, row in sorted((row.physical, row) for row in rows.others):  # no two are the same
         state_then = then.get(physical, row.state)
         if state_then is FileState.QUARANTINED:
             quarantined.append(standing.of(row))
         elif state_then in (FileState.LIVE, FileState.RETIRED):
             visible.append(standing.of(row))
-    return PastFiles(commit, visible, quarantined, ended)
+    return PastFiles(commit, rows.in_order(visible), quarantined, ended)
 
 
-_Ending = records.FileDeleted | records.FileQuarantined | records.FileSuperseded
+_Leaving = records.FileDeleted | records.FileSuperseded
+_Ending = _Leaving | records.FileQuarantined
 _Telling = (
     records.FileDeleted,
     records.FileQuarantined,
@@ -138,22 +140,35 @@ def _follow(commit: Commit, wanted: set[str], hidden: dict[str, FileState]) -> N
             hidden.pop(op.physical, None)
 
 
-def _state(op: Op | None, row: FileRow, hidden: Mapping[str, FileState]) -> FileState:
-    if op is None:
-        return row.state  # what changed since neither shows nor hides it
+def _states(
+    engine: Answering, at: int, first: Mapping[str, Op], rows: Iterable[FileRow]
+) -> dict[str, FileState]:
+    """How those of some files stood that something was told of since."""
+    doubtful = {row.physical for row in rows if _is_deletion(first.get(row.physical))}
+    hidden = _hidden_before(engine, at, doubtful) if doubtful else {}
+    return {each: _state(op, hidden.get(each, FileState.LIVE)) for each, op in first.items()}
+
+
+def _state(op: Op, before: FileState) -> FileState:
+    """How a file stood before an operation; `before` is what holds where that does not tell."""
     if isinstance(op, records.FileRestored):
         return FileState.QUARANTINED
     if isinstance(op, records.FileRevived):
         return FileState.SUPERSEDED
     if isinstance(op, records.FileUndeleted):
         return FileState.DELETED
-    return hidden.get(row.physical, FileState.LIVE)
+    return before
 
 
-def _check_there(op: Op, physical: str, known: set[str], at: int, oldest: int) -> None:
-    if isinstance(op, records.FileDeleted | records.FileSuperseded) and physical not in known:
-        raise HistoryGoneError(
-            f"files that were there at {at} have left the disk since, {physical} among them; ask "
-            "for a later time",
-            extra={"oldest": oldest},
-        )
+def _check_there(
+    told: Mapping[str, tuple[Op, int]], rows: FrozenFileRows, at: int, oldest: int
+) -> None:
+    gone = [physical for physical, (op, _) in told.items() if isinstance(op, _Leaving)]
+    young = {row.physical for row in rows.young} if gone else frozenset()
+    for physical in gone:
+        if physical not in young and rows.number(physical) is None:
+            raise HistoryGoneError(
+                f"files that were there at {at} have left the disk since, {physical} among them; "
+                "ask for a later time",
+                extra={"oldest": oldest},
+            )

@@ -15,7 +15,7 @@ from receiver.metadata.model import records
 from receiver.metadata.state.packed_file import whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from receiver.metadata.model.records import Commit, Op
     from receiver.metadata.query.row_source import Answering
@@ -32,18 +32,28 @@ class PastStanding:
         self._engine, self._at = engine, at
         self._first: dict[str, tuple[Op, int]] = {}
         self._renamed: set[str] = set()
-        self._begun: dict[str, int] = {}
+        self._begun: dict[str, set[int]] = {}
         self._known: dict[str, _Standing] | None = None
 
     def follow(self, commit: Commit) -> None:
         """Take in a commit that came after the time; the log's order."""
         for op in commit.ops:
             if isinstance(op, records.ListBegun):
-                self._begun.setdefault(op.sender, op.look)
+                self._begun.setdefault(op.sender, set()).add(op.look)
             if isinstance(op, _Moving) or (isinstance(op, records.FileNamed) and op.first_look):
                 self._first.setdefault(op.physical, (op, commit.ts))
                 if isinstance(op, _Renaming) and op.first_look:
                     self._renamed.add(op.physical)
+
+    @property
+    def moved(self) -> Collection[str]:
+        """The files that it tells something of by their physical paths."""
+        return self._first.keys()
+
+    @property
+    def begun(self) -> Mapping[str, Collection[int]]:
+        """Of each sender whose list has begun anew since: the looks that its files count from."""
+        return self._begun
 
     def of(self, row: FileRow) -> FileRow:
         """A file's row with its names, looks and end as they were.
@@ -51,7 +61,7 @@ class PastStanding:
         Of what changed before the kept history, and was changed once more since, the commit that
         loaded the file stands for its first look, and the begin of the history for its last.
         """
-        if row.first_look and row.first_look == self._begun.get(row.sender):
+        if row.first_look and row.first_look in self._begun.get(row.sender, ()):
             known = self._history.get(row.physical, _Standing())
             row = msgspec.structs.replace(
                 whole(row), first_look=known.first, closed_look=known.closed
@@ -93,10 +103,19 @@ class PastStanding:
             self._known = {}
             for commit in self._until() if wanted or self._begun else ():
                 for op in commit.ops:
-                    if isinstance(op, _Told) and (self._begun or op.physical in wanted):
+                    if isinstance(op, records.ListBegun):
+                        self._begin(op)
+                    elif isinstance(op, _Told) and (self._begun or op.physical in wanted):
                         known = self._known.get(op.physical, _Standing())
                         self._known[op.physical] = known.behind(op, commit.ts)
         return self._known
+
+    def _begin(self, op: records.ListBegun) -> None:
+        assert self._known is not None
+        for physical, known in self._known.items():
+            if known.sender == op.sender and not known.last:
+                anew = msgspec.structs.replace(known, first=op.look, closed=op.look)
+                self._known[physical] = anew
 
     def _until(self) -> Iterator[Commit]:
         for commit in self._engine.log_since(self._oldest):
@@ -112,17 +131,18 @@ _Told = _Renaming | records.FileLoaded | records.FileRetired
 
 
 class _Standing(msgspec.Struct, frozen=True):
-    """What is known of a file's standing: its paths, looks (0 for unknown), and last look."""
+    """What is known of a file's standing: its paths, looks (0 for unknown), last look, sender."""
 
     paths: tuple[str, ...] = ()
     first: int = 0
     closed: int = 0
     last: int = 0
+    sender: str = ""
 
     def behind(self, op: Op, ts: int) -> _Standing:
         """What is known behind an operation."""
         if isinstance(op, records.FileLoaded):
-            return _Standing((op.path,), op.first_look, op.closed_look)
+            return _Standing((op.path,), op.first_look, op.closed_look, sender=op.sender)
         if isinstance(op, records.FileNamed):
             return self._seen(op.first_look, op.among(self.paths))
         if isinstance(op, records.FileRetired):
@@ -150,4 +170,4 @@ class _Standing(msgspec.Struct, frozen=True):
 
     def _seen(self, look: int, paths: tuple[str, ...]) -> _Standing:
         first, closed = (look, look) if look else (self.first, self.closed)
-        return _Standing(paths, first, closed)
+        return _Standing(paths, first, closed, sender=self.sender)

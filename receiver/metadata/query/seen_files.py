@@ -8,6 +8,7 @@ path, so an answer may change from one to the other between two pages.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from receiver.metadata.model.paths import ROOT, Nodes, Pattern, device_nodes
@@ -54,77 +55,88 @@ class _Place(NamedTuple):
     more: bool = True
 
 
-def seen_files(look: Look, after: str | None = None) -> Iterator[SeenFile]:
+def seen_files(
+    look: Look, after: str | None = None, within: Callable[[str], bool] | None = None
+) -> Iterator[SeenFile]:
     """Files that readers see, in order of their physical paths; commits go on meanwhile.
 
     Args:
         look: at the state.
         after: only those behind this path.
+        within: only those in these directories; see `past_files.files_at`.
 
     Raises:
         HistoryGoneError: history does not reach back to the commit (any more).
     """
-    place = _Place(after)
-    while place.ahead or place.more:
-        found, place = _next(look, place, lambda _: True, STEP)
-        yield from found
+    while within is None:
+        with look as (state, at):
+            rows = state.file_table.catalogue(after, STEP) if at is None else []
+        if at is not None:
+            break
+        yield from map(SeenFile, rows)
+        if len(rows) < STEP:
+            return
+        after = rows[-1].physical
+    past = files_at(look.engine, look.ts, within=within)
+    for row in past.visible.behind(after):
+        yield SeenFile(row, past.ended.get(row.physical, 0))
 
 
-def _next(
-    look: Look, place: _Place, wanted: Callable[[FileRow], bool], count: int
-) -> tuple[list[SeenFile], _Place]:
+def _next(look: Look, place: _Place, meant: _Meant, count: int) -> tuple[list[SeenFile], _Place]:
     """At most `count` files behind a place, and the place behind them; perhaps fewer."""
     if not place.ahead:
         with look as (state, at):
             rows = state.file_table.catalogue(place.after, count) if at is None else []
         if at is None:
-            found = [SeenFile(row) for row in rows if wanted(row)]
+            found = [SeenFile(row) for row in rows if meant.has(row)]
             more = len(rows) == count
             return found, _Place(rows[-1].physical if rows else place.after, (), more)
-        place = _past(look, place.after, wanted)
+        place = _past(look, place.after, meant)
     taken, ahead = place.ahead[:count], place.ahead[count:]
     after = taken[-1].row.physical if taken else place.after
     return list(taken), _Place(after, ahead, place.more)
 
 
-def _past(look: Look, after: str | None, wanted: Callable[[FileRow], bool]) -> _Place:
-    past = files_at(look.engine, look.ts)
-    ahead: list[SeenFile] = []
-    for row in past.visible:
-        if (after is None or row.physical > after) and wanted(row):
-            if len(ahead) == _AHEAD:
-                return _Place(after, tuple(ahead), True)
-            ahead.append(SeenFile(row, past.ended.get(row.physical, 0)))
-    return _Place(after, tuple(ahead), False)
+def _past(look: Look, after: str | None, meant: _Meant) -> _Place:
+    past = files_at(look.engine, look.ts, within=meant.may_be_in)
+    wanted = filter(meant.has, past.visible.behind(after))
+    ahead = [SeenFile(row, past.ended.get(row.physical, 0)) for row in islice(wanted, _AHEAD)]
+    return _Place(after, tuple(ahead), next(wanted, None) is not None)
 
 
 # -- which are meant -------------------------------------------------------------------------------
 
 
-def _meant(pattern: Pattern) -> Callable[[FileRow], bool]:
-    """Whether a file is of a storage group that is meant, or has a device that is."""
-    if pattern == ask.ALL:
-        return lambda _: True
-    patterns = (pattern, pattern.below()) if pattern.is_path else (pattern,)
-    groups: dict[str, tuple[bool, bool]] = {}
+class _Meant:
+    """Which files are: of a storage group that is meant, or with a device that is."""
 
-    def fits(nodes: Nodes) -> bool:
-        return any(each.matches(nodes) for each in patterns)
+    def __init__(self, pattern: Pattern) -> None:
+        self._pattern = pattern
+        self._all = pattern == ask.ALL
+        self._patterns = (pattern, pattern.below()) if pattern.is_path else (pattern,)
+        self._groups: dict[str, tuple[bool, bool]] = {}
 
-    def of_group(group: str) -> tuple[bool, bool]:
+    def has(self, row: FileRow) -> bool:
+        """Whether a file is meant."""
+        if self._all:
+            return True
+        whole, some = self._of_group(GroupKey.of(row.physical).sg)
+        return whole or (some and any(self._fits(device_nodes(each)) for each in row.devices))
+
+    def may_be_in(self, directory: str) -> bool:
+        """Whether a file of a directory may be."""
+        return self._all or any(self._of_group(directory.split("/", 2)[1]))
+
+    def _of_group(self, group: str) -> tuple[bool, bool]:
         """Whether it is meant, and whether a device in it may be."""
-        nodes = _group_nodes(group)
-        shared = min(len(nodes), len(pattern.prefix))
-        return fits(nodes), nodes[:shared] == pattern.prefix[:shared]
+        if group not in self._groups:
+            nodes, prefix = _group_nodes(group), self._pattern.prefix
+            shared = min(len(nodes), len(prefix))
+            self._groups[group] = self._fits(nodes), nodes[:shared] == prefix[:shared]
+        return self._groups[group]
 
-    def is_meant(row: FileRow) -> bool:
-        group = GroupKey.of(row.physical).sg
-        if group not in groups:
-            groups[group] = of_group(group)
-        whole, some = groups[group]
-        return whole or (some and any(fits(device_nodes(each)) for each in row.devices))
-
-    return is_meant
+    def _fits(self, nodes: Nodes) -> bool:
+        return any(each.matches(nodes) for each in self._patterns)
 
 
 def _group_nodes(group: str) -> Nodes:
@@ -136,7 +148,7 @@ def _group_nodes(group: str) -> Nodes:
 
 
 def _take_files(look: Look, asked: ask.ShowFiles, position: _Place | None, count: int) -> TakenRows:
-    taken, place = _next(look, position or _Place(), _meant(asked.pattern), count)
+    taken, place = _next(look, position or _Place(), _Meant(asked.pattern), count)
     return TakenRows(taken, place, bool(place.ahead) or place.more)
 
 
@@ -160,9 +172,10 @@ def _show_file(each: SeenFile, _: LabelsAt) -> Row:
 
 def _partitions(look: Look, asked: ask.ShowPartitions) -> list[Row]:
     found: dict[tuple[str, str, int], list[int]] = {}
-    is_meant = _meant(asked.pattern)
-    for each in seen_files(look):
-        if not is_meant(each.row):
+    meant = _Meant(asked.pattern)
+    within = None if asked.pattern == ask.ALL else meant.may_be_in
+    for each in seen_files(look, within=within):
+        if not meant.has(each.row):
             continue
         key = GroupKey.of(each.row.physical)
         sums = found.setdefault((key.sg, key.vsg, int(key.partition)), [0, 0, each.row.created])

@@ -46,6 +46,11 @@ class FrozenFileRows(NamedTuple):
         """All of them packed that can be."""
         return pack(self.packed, self.left, self.young)
 
+    def number(self, physical: str) -> int | None:
+        """The number of a packed file."""
+        number = self.packed.number(physical)
+        return None if number is None or self.left[number] else number
+
 
 class FileRows(Mapping[str, FileRow]):
     """Rows by physical path.

@@ -256,7 +256,8 @@ class PackedFiles:
 
     def behind(self, physical: str) -> int:
         """The first number whose physical path sorts behind a text."""
-        return bisect_right(range(len(self)), physical, key=self.physical)
+        within = self.of_directory(physical.rpartition("/")[0]) or range(len(self))
+        return within.start + bisect_right(within, physical, key=self.physical)
 
     def held_behind(self, sender: str, path: str | None) -> Sequence[int]:
         """Numbers of what a sender has whose paths sort behind one, in order."""

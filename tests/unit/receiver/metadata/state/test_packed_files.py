@@ -1,6 +1,5 @@
 """Packed files answer as their rows do, and nobody sees which of them are packed."""
 
-import random
 import weakref
 
 import msgspec
@@ -13,6 +12,7 @@ from receiver.metadata.state.packed_files import COLUMNS
 from receiver.metadata.state.table_rows import FileRow, FileState
 from tests.support.checkpointing import frozen_sections, pack, thawed
 from tests.support.committing import do, fresh
+from tests.support.file_life import FileLife
 from tests.support.metadata import A, B, digest, load, path, physical, plain, seen
 
 WIDE = 1 << 40
@@ -79,62 +79,20 @@ def test_a_file_with_what_few_have_stays_a_row(op):
     assert plain(thawed(frozen_sections(state))) == plain(state)
 
 
-class Life:
+class Life(FileLife):
     """Random commits for two states, of which one has its files packed now and then."""
 
     def __init__(self, seed):
-        self.chance = random.Random(seed)
         self.states = [fresh(), fresh()]
-        self.tags = 0
-        self.do(seen(), seen(B, "other"))
+        super().__init__(seed)
+
+    @property
+    def state(self):
+        return self.states[0]
 
     def do(self, *ops):
         for state in self.states:
             do(state, *ops)
-
-    def commit(self):
-        rows = sorted(self.states[0].files.values(), key=lambda row: row.physical)
-        row = self.chance.choice(rows) if rows else None
-        if row is None or self.chance.random() < 0.4:
-            self.load()
-        else:
-            self.change(row)
-
-    def load(self):
-        self.tags += 1
-        sender, stem = self.chance.choice((A, B)), f"{self.chance.randrange(30)}-1-0"
-        logical = path(stem, part=self.chance.randrange(3))
-        if self.states[0].file_table.held(sender, logical) is None:
-            devices = {
-                f"root.t.{sender}{each}": (each, 99) for each in range(self.chance.randrange(1, 6))
-            }
-            content = f"{self.chance.randrange(20)}"
-            self.do(load(logical, self.tags, sender=sender, devices=devices, content=content))
-
-    def change(self, row):
-        at, state = row.physical, row.state
-        fresh_path = path(f"{100 + self.tags}-1-0")
-        self.tags += 1
-        there = state in (FileState.LIVE, FileState.RETIRED)
-        able = [records.FileVerified([at]), records.SeriesLoaded(at, [])] if there else []
-        if state is FileState.LIVE:
-            able += [
-                records.FileRetired(at, self.tags),
-                records.FileRetired(at),
-                records.FileNamed(at, fresh_path),
-                records.ListBegun(row.sender, self.tags),
-            ]
-            able += [records.FileUnnamed(at, row.path)] if row.names else []
-        if state is FileState.RETIRED:
-            able += [records.FileReturned(at, fresh_path)]
-        if state is FileState.QUARANTINED and not row.retired:
-            able += [records.FileRestored(at)]
-        if there:
-            able += [records.FileQuarantined(at, "bad"), records.FileDeleted(at, "operator")]
-        if state is FileState.DELETED:
-            able += [records.FileForgotten(at)]
-        if able:
-            self.do(self.chance.choice(able))
 
 
 def found(state):
