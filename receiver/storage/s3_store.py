@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -61,6 +62,7 @@ logging.getLogger("botocore").setLevel(logging.WARNING)  # it tells where creden
 _CONNECT, _READ = 10.0, 60.0
 _PLAIN = "/ !#$&'*()+,:;<=>?@[]^`{|}"
 """What stays as it is in what is said of an object, beside letters, digits and ``-._~``."""
+_IS_PLAIN = re.compile(f"[A-Za-z0-9_.~{re.escape(_PLAIN)}-]*").fullmatch
 _MOST_SAID = 1500
 _KINDS = {"Get": "get", "Head": "head", "List": "list", "Delete": "delete", "Abort": "delete"}
 """What a store asks a price for, by the first word of the operation; all else puts something."""
@@ -198,7 +200,7 @@ class S3Store:
 
     def agrees(self, key: str, expected: Fingerprint) -> bool | None:
         """See `ObjectStore.agrees`; asks the quick way first, which knows the ETag alone."""
-        self._count("head.Head")
+        self._add("head")
         with contextlib.suppress(BaseError, OSError):
             found = head(self._once, key)
             etag = (found["e_tag"] or "").strip('"')
@@ -228,7 +230,7 @@ class S3Store:
         last, left = keys[-1].encode(), _LISTED * (1 + len(keys) // _FEW)
         pages = list_objects(self._once, folder, offset=keys[0][:-1], chunk_size=_LISTED)
         for page in pages:
-            self._count("list.List")
+            self._add("list")
             for each in page:
                 known = expected.get(each["path"])
                 etag = (each["e_tag"] or "").strip('"')
@@ -246,7 +248,7 @@ class S3Store:
         if not length:
             return b""
         with _reading(self.url, key):
-            self._count("get.Get")
+            self._add("get")
             try:
                 return bytes(get_range(self._reads, key, start=offset, length=length))
             except GenericError as error:
@@ -309,7 +311,7 @@ class S3Store:
         Raises:
             ObjectExistsError: the key is taken.
         """
-        self._count("put.Put")
+        self._add("put")
         try:
             done = put(
                 self._once, key, data, attributes=dict(about), use_multipart=False, mode="create"
@@ -323,7 +325,9 @@ class S3Store:
     def _count(self, event_name: str, **_: Any) -> None:
         """Hear of a request, as botocore sends it."""
         operation = event_name.rpartition(".")[2]
-        kind = next((_KINDS[each] for each in _KINDS if operation.startswith(each)), "put")
+        self._add(next((_KINDS[each] for each in _KINDS if operation.startswith(each)), "put"))
+
+    def _add(self, kind: str) -> None:
         with self._counting:
             self._requests[kind] += 1
 
@@ -346,7 +350,9 @@ class S3Store:
 
 def _in_ascii(about: Mapping[str, str]) -> dict[str, str]:
     """As S3 takes it: in headers, and no more than 2,048 bytes; what is too long is left out."""
-    said = {name: quote(text, safe=_PLAIN) for name, text in about.items()}
+    said = {
+        name: text if _IS_PLAIN(text) else quote(text, safe=_PLAIN) for name, text in about.items()
+    }
     return {name: text for name, text in said.items() if len(text) <= _MOST_SAID}
 
 

@@ -1,10 +1,12 @@
 """The attempts at large objects, remembered on the disk before their first byte goes.
 
-Who was cut off goes on with its own attempt, and drops no other.
+Who was cut off goes on with its own attempt, and drops no other. Which ones there are is read once:
+most objects are small, and none of these has to look at the disk.
 """
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -26,13 +28,26 @@ class _Attempt(msgspec.Struct, frozen=True):
 
 
 class UploadAttempts:
-    """One file for each, in the schema directory."""
+    """One file for each, in the schema directory, where nobody else writes; any thread may call."""
 
     def __init__(self, home: Tree) -> None:
         self._home = home
+        self._looking = threading.Lock()
+        self._there: set[str] | None = None
+
+    def _files(self) -> set[str]:
+        """The files that there are, or may be."""
+        if self._there is None:
+            with self._looking:
+                if self._there is None:
+                    self._there = {rel for rel, _ in self._home.files(_FOLDER)}
+        return self._there
 
     def of(self, key: str) -> str | None:
         """The store's name of the attempt at an object; None without one."""
+        files = self._files()
+        if not files or _file(key) not in files:
+            return None
         try:
             found = from_json(self._home.read(_file(key)), _Attempt)
         except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
@@ -41,13 +56,17 @@ class UploadAttempts:
 
     def note(self, key: str, ident: str) -> None:
         """Remember an attempt; it is on the disk when this returns."""
+        self._files().add(_file(key))
         self._home.make_dirs(_FOLDER)
         self._home.write_atomic(_file(key), msgspec.json.encode(_Attempt(key, ident)))
 
     def forget(self, *keys: str) -> None:
         """These objects have come."""
-        for key in keys:
-            self._home.unlink(_file(key), sync=False)
+        files = self._files()
+        for rel in map(_file, keys) if files else ():
+            if rel in files:
+                self._home.unlink(rel, sync=False)
+                files.discard(rel)
 
 
 def _file(key: str) -> str:

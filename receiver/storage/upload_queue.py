@@ -70,7 +70,7 @@ class _Entry(NamedTuple):
 
 
 class UploadQueue:
-    """What is missing; one thread takes from it, any may look."""
+    """What is missing; any thread may look, and take from it."""
 
     def __init__(
         self, engine: Engine, rules: UploadRules | None, clock: Callable[[], float]
@@ -117,6 +117,11 @@ class UploadQueue:
                 self._seen = commit.ts
         except HistoryGoneError:
             self._look_at_all()
+
+    def is_due(self) -> bool:
+        """Whether one may be due now."""
+        with self._lock:
+            return bool(self._entries) and self._entries[0].due <= self._clock()
 
     def take(self) -> DueFile | None:
         """The next one that is due, which is under way from then on."""

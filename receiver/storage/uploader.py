@@ -10,8 +10,7 @@ A `.resource` that the sender's database wrote anew is an object of its own besi
 it; its file is told of once more. So are the digests of a large file's blocks, which who reads it
 from the store goes by.
 
-Several files are on their way at once. One thread takes them from the queue and tells of those that
-came, many in one commit.
+Several files are on their way at once. One thread tells of those that came, many in one commit.
 """
 
 from __future__ import annotations
@@ -21,7 +20,9 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from common import crash
@@ -36,6 +37,7 @@ from receiver.storage.incarnation import check_owner
 from receiver.storage.object_content import ContentChangedError, FileContent
 from receiver.storage.object_store import StoreRefusedError
 from receiver.storage.upload_attempts import UploadAttempts
+from receiver.storage.upload_hands import UploadHands
 from receiver.storage.upload_queue import UploadQueue
 
 if TYPE_CHECKING:
@@ -161,6 +163,7 @@ class Uploader:
         self._queue = UploadQueue(engine, rules, clock)
         self._unreadable: set[str] = set()
         self._refused = 0
+        self._trouble: TsferryError | None = None
         self._may_be_there = parallel + _BATCH
         self._stop = threading.Event()
 
@@ -198,62 +201,58 @@ class Uploader:
             StoppedError: told to stop.
         """
         self._queue.look()
+        done = 0
         try:
-            with ThreadPoolExecutor(self._parallel, thread_name_prefix="upload") as pool:
-                return self._run(pool)
+            # Twice as many threads as bring files: others ask the store for what came meanwhile.
+            with ThreadPoolExecutor(2 * self._parallel, thread_name_prefix="upload") as pool:
+                while self._queue.is_due():
+                    check_owner(self._store, self._owner)  # and again before each commit
+                    done += self._run(pool)
         finally:
             self._queue.put_back_all()
-
-    def _run(self, pool: ThreadPoolExecutor) -> int:
-        done, under_way, come = 0, dict[Future[_Brought], str](), list[_Brought]()
-        self._refused = 0
-        trouble: TsferryError | None = None
-        told, is_owner = self._clock(), False  # asked once, and again before each commit
-        while True:
-            while trouble is None and len(under_way) < self._parallel:
-                due = self._queue.take()
-                if due is None:
-                    break
-                if not is_owner:
-                    check_owner(self._store, self._owner)
-                    is_owner = True
-                under_way[pool.submit(self._bring, due)] = due.row.physical
-            if not under_way:
-                break
-            for each in wait(under_way, return_when=FIRST_COMPLETED).done:
-                trouble = self._take_in(each, under_way.pop(each), come) or trouble
-            if len(come) >= _BATCH or self._clock() - told >= _TELL:
-                done += self._tell(pool, come)
-                told = self._clock()
-        done += self._tell(pool, come)
-        if trouble is not None:
-            raise trouble
         return done
 
-    def _take_in(
-        self, each: Future[_Brought], physical: str, come: list[_Brought]
-    ) -> TsferryError | None:
-        """Note what came of one file; what is in the way of all others is returned."""
+    def _run(self, pool: ThreadPoolExecutor) -> int:
+        self._refused, self._trouble = 0, None
+        done, hands = 0, UploadHands[_Brought]()
+        bring = partial(self._bring_next, hands)
+        batches = hands.batches(pool, self._parallel, bring, most=_BATCH, seconds=_TELL)
+        with closing(batches):  # at once, if nothing can be told of
+            for come in batches:
+                done += self._tell(pool, come)
+        if self._trouble is not None:
+            raise self._trouble
+        return done
+
+    def _bring_next(self, hands: UploadHands[_Brought]) -> bool:
+        """Bring the next file; whether there was one. Any thread."""
+        due = self._queue.take()
+        if due is None:
+            return False
+        physical = due.row.physical
         try:
-            brought = each.result()
+            brought = self._bring(due)
         except ContentChangedError as error:
             self._put_off(physical, error)
         except StoreRefusedError as error:
             # Of one file, such as a name that is too long there, no other has to suffer.
             self._put_off(physical, error)
             self._refused += 1
-            return error if self._refused >= 2 * self._parallel else None
+            if self._refused >= 2 * self._parallel:
+                self._trouble = error
+                hands.halt()
         except TsferryError as error:
-            return error  # it is put back with all that was not told of
+            self._trouble = error  # the file is put back with all that was not told of
+            hands.halt()
         else:
             self._refused = 0
             if brought.told is not None:
-                come.append(brought)
+                hands.add(brought)
             elif brought.is_whole:
                 self._queue.done(physical)
             else:
                 self._queue.put_off(physical)
-        return None
+        return True
 
     def _put_off(self, physical: str, error: TsferryError) -> None:
         if physical not in self._unreadable:
@@ -299,7 +298,6 @@ class Uploader:
                 self._queue.done(each.told.physical)
             else:
                 self._queue.put_off(each.told.physical)
-        come.clear()
         return len(told)
 
     def _tell_one(self, told: records.FileUploaded) -> bool:

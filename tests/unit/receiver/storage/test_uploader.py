@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from receiver.metadata.model.errors import FencedError
 from receiver.storage.directory_store import DirectoryStore
 from receiver.storage.incarnation import next_incarnation, own_incarnation
 from receiver.storage.object_store import Fingerprint, StoreAwayError, StoreRefusedError
+from receiver.storage.upload_attempts import UploadAttempts
 from receiver.storage.uploader import resource_key
 from tests.support.uploading import SENDER, Centre
 
@@ -308,6 +310,55 @@ def test_an_error_of_one_run_leaves_nothing_out(
     assert centre.uploader.progress().waiting_files == 5
     assert centre.uploader.run_once() == 5
     assert centre.uploaded() == names
+
+
+def test_while_nothing_can_be_told_of_nothing_more_goes(
+    centre: Centre, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(400):
+        centre.load(number, size=10)
+    puts, committing = [], threading.Event()
+    upload = centre.store.upload
+
+    def put(key: str, *rest: Any, **more: Any) -> Fingerprint:
+        puts.append(key)
+        if len(puts) > 220:
+            committing.wait(10)
+        return upload(key, *rest, **more)
+
+    def fail(*_: object, **__: object) -> None:
+        committing.set()
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(centre.store, "upload", put)
+    monkeypatch.setattr(centre.engine, "commit", fail)
+    with pytest.raises(OSError, match="Input"):
+        centre.uploader.run_once()
+    assert len(puts) < 400
+
+
+def test_an_attempt_of_an_earlier_life_is_gone_on_with_and_small_files_ask_for_none(
+    centre: Centre, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = centre.load(1), centre.load(2)
+    UploadAttempts(centre.home).note(centre.key(one), "attempt-7")
+    resumed: dict[str, object] = {}
+    upload = centre.store.upload
+
+    def put(key: str, *rest: Any, **more: Any) -> Fingerprint:
+        resumed[key] = more["resume"]
+        return upload(key, *rest, **more)
+
+    monkeypatch.setattr(centre.store, "upload", put)
+    centre.restart()
+    assert centre.uploader.run_once() == 2
+    assert resumed == {centre.key(one): "attempt-7", centre.key(two): None}
+    assert not centre.home.listing("storage/attempts")
+    reads = []
+    monkeypatch.setattr(centre.home, "read", reads.append)
+    centre.load(3)
+    assert centre.uploader.run_once() == 1
+    assert not reads
 
 
 def test_a_store_with_other_bytes_does_not_count(centre: Centre) -> None:
