@@ -118,6 +118,18 @@ class Tree(Closing):
         """Whether anything is at `rel`."""
         return self.stat(rel) is not None
 
+    def seems_there(self, rel: str) -> bool:
+        """Whether anything is at `rel`, as a checked name; by one call of the system.
+
+        A symlink on the way is followed: only who opens it by another call, which refuses that,
+        goes by this.
+        """
+        try:
+            os.stat(rel, dir_fd=self._fd, follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
     def files(self, rel: str = "") -> Iterator[tuple[str, os.stat_result]]:
         """Every regular file beneath `rel`, depth first in name order, with its lstat."""
         pending = [rel]

@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -278,8 +278,9 @@ class StorageService(Closing):
             return frozenset()
         return frozenset(row.physical for (row, _), stands in pairs if stands is not False)
 
-    @contextmanager
-    def pinned(self, rows: Sequence[FileRow], *, used: bool = False) -> Iterator[None]:
+    def pinned(
+        self, rows: Sequence[FileRow], *, used: bool = False
+    ) -> AbstractContextManager[None]:
         """Have files in the data directories, while it is entered; see `FileFetcher.pinned`.
 
         Where all of them are here, and nothing is ever evicted, the store is not needed.
@@ -289,9 +290,11 @@ class StorageService(Closing):
         """
         fetcher = self._fetcher
         if fetcher is not None:
-            with fetcher.pinned(rows, used=used):
-                yield
-            return
+            return fetcher.pinned(rows, used=used)
+        return self._here(rows)
+
+    @contextmanager
+    def _here(self, rows: Sequence[FileRow]) -> Iterator[None]:
         trees = self._trees()
         with self._engine.reading() as state:
             stored = [row for row in rows if state.uploaded_table.parts(row).file]

@@ -16,7 +16,7 @@ from collections import Counter, OrderedDict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 __all__ = ["DiskCache"]
 
@@ -40,7 +40,9 @@ class DiskCache:
         self.capacity = capacity
         self._above = evict_above
         self._to = evict_to
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._waiting = 0
         self._probation: OrderedDict[str, int] = OrderedDict()
         self._protected: OrderedDict[str, int] = OrderedDict()
         self._protected_bytes = 0
@@ -49,7 +51,7 @@ class DiskCache:
         self._demand = 0
         self._coming: Counter[str] = Counter()
         self._sizes: dict[str, int] = {}
-        self._pins: Counter[str] = Counter()
+        self._pins: dict[str, int] = {}
         self._evicting: set[str] = set()
 
     # -- what is here ------------------------------------------------------------------------
@@ -57,25 +59,25 @@ class DiskCache:
     @property
     def usage(self) -> int:
         """Allocated bytes of all that lies here, and of what is about to come."""
-        with self._changed:
+        with self._lock:
             return self._usage + self._reserved
 
     @property
     def files(self) -> int:
         """How many files are here."""
-        with self._changed:
+        with self._lock:
             return len(self._probation) + len(self._protected)
 
     def room(self) -> int | None:
         """Bytes that may come; None for any number."""
         if self.capacity is None:
             return None
-        with self._changed:
+        with self._lock:
             return max(0, self.capacity - self._usage - self._reserved)
 
     def came(self, physical: str, size: int) -> None:
         """A file lies here with so many bytes, or has others than before."""
-        with self._changed:
+        with self._lock:
             for part in (self._protected, self._probation):
                 if physical in part:
                     self._usage += size - part[physical]
@@ -88,7 +90,7 @@ class DiskCache:
 
     def went(self, physical: str) -> None:
         """A file is not here any more."""
-        with self._changed:
+        with self._lock:
             size = self._protected.pop(physical, None)
             if size is not None:
                 self._protected_bytes -= size
@@ -100,7 +102,7 @@ class DiskCache:
 
     def used(self, physical: str) -> None:
         """A file was asked for by name; a walk over many says nothing."""
-        with self._changed:
+        with self._lock:
             if physical in self._protected:
                 self._protected.move_to_end(physical)
                 return
@@ -117,28 +119,34 @@ class DiskCache:
 
     # -- pins and room -----------------------------------------------------------------------
 
-    def pin(self, physicals: Iterable[str]) -> None:
+    def pin(self, physicals: Sequence[str]) -> None:
         """Have files stay, if they are here; what is just being evicted is waited for."""
-        wanted = set(physicals)
-        with self._changed:
-            self._changed.wait_for(lambda: not wanted & self._evicting)
-            self._pins.update(wanted)
+        pins = self._pins
+        with self._lock:
+            if self._evicting:
+                self._changed.wait_for(lambda: self._evicting.isdisjoint(physicals))
+            for each in physicals:
+                pins[each] = pins.get(each, 0) + 1
 
-    def unpin(self, physicals: Iterable[str]) -> None:
-        """The opposite of `pin`."""
-        with self._changed:
-            for each in set(physicals):
-                self._pins[each] -= 1
-                if not self._pins[each]:
-                    del self._pins[each]
-            self._changed.notify_all()
+    def unpin(self, physicals: Sequence[str]) -> None:
+        """The opposite of `pin`, with the same names."""
+        pins = self._pins
+        with self._lock:
+            for each in physicals:
+                left = pins[each] - 1
+                if left:
+                    pins[each] = left
+                else:
+                    del pins[each]
+            if self._waiting:
+                self._changed.notify_all()
 
     def reserve(self, coming: Mapping[str, int]) -> bool:
         """Take room for files that are to come; False if there is none, which is noted.
 
         What comes for somebody else already takes none once more.
         """
-        with self._changed:
+        with self._lock:
             size = sum(its for each, its in coming.items() if each not in self._coming)
             total = self._usage + self._reserved + size
             if size and self.capacity is not None and total > self.capacity:
@@ -153,7 +161,7 @@ class DiskCache:
 
     def release(self, coming: Iterable[str]) -> None:
         """What was to come has come, and counts as such, or does not come."""
-        with self._changed:
+        with self._lock:
             for each in coming:
                 self._coming[each] -= 1
                 if not self._coming[each]:
@@ -163,20 +171,24 @@ class DiskCache:
 
     def want(self, size: int) -> None:
         """So many bytes were turned away: room is to be made for them."""
-        with self._changed:
+        with self._lock:
             if self.capacity is not None:
                 self._demand = max(self._demand, min(size, self.capacity))
 
     def wait(self, timeout: float) -> None:
         """Wait until something has gone or was let go."""
-        with self._changed:
-            self._changed.wait(timeout)
+        with self._lock:
+            self._waiting += 1
+            try:
+                self._changed.wait(timeout)
+            finally:
+                self._waiting -= 1
 
     # -- eviction ----------------------------------------------------------------------------
 
     def excess(self) -> int:
         """Bytes that have to go now; a demand is asked for once."""
-        with self._changed:
+        with self._lock:
             if self.capacity is None:
                 return 0
             usage, demand = self._usage + self._reserved, self._demand
@@ -202,7 +214,7 @@ class DiskCache:
         return found
 
     def _in_order(self) -> Iterator[tuple[str, int]]:
-        with self._changed:
+        with self._lock:
             every = [*self._probation.items(), *self._protected.items()]
         for physical, size in every:
             if physical not in self._pins:
@@ -210,7 +222,7 @@ class DiskCache:
 
     def begin_evicting(self, physical: str) -> bool:
         """Whether a file may be taken away now; `went` or `kept` has to follow."""
-        with self._changed:
+        with self._lock:
             if physical in self._pins:
                 return False
             self._evicting.add(physical)
@@ -218,6 +230,6 @@ class DiskCache:
 
     def kept(self, physical: str) -> None:
         """It was not evicted after all."""
-        with self._changed:
+        with self._lock:
             self._evicting.discard(physical)
             self._changed.notify_all()

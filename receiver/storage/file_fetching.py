@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple
 
 from common import crash
@@ -24,7 +24,7 @@ from receiver.storage.object_fetching import fetch_beside, settle_fetched
 from receiver.storage.uploader import resource_key, stored_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from common.durable import Tree
     from receiver.metadata.engine import Engine
@@ -49,6 +49,35 @@ class _Due(NamedTuple):
         if self.row.resource is not None:
             sizes.append(self.row.resource.size)
         return sum(map(disk_room, sizes))
+
+
+class _Pinned(AbstractContextManager[None]):
+    """See `FileFetcher.pinned`; not a generator, as that takes as long as all else of a pin."""
+
+    __slots__ = ("_cache", "_have", "_names", "_rows", "_used")
+
+    def __init__(
+        self,
+        have: Callable[[Sequence[FileRow], Sequence[str]], None],
+        cache: DiskCache,
+        rows: Sequence[FileRow],
+        *,
+        used: bool,
+    ) -> None:
+        self._have = have
+        self._cache = cache
+        self._rows = rows
+        self._names = [row.physical for row in rows]
+        self._used = used
+
+    def __enter__(self) -> None:
+        self._have(self._rows, self._names)
+        if self._used:
+            for each in self._names:
+                self._cache.used(each)
+
+    def __exit__(self, *_: object) -> None:
+        self._cache.unpin(self._names)
 
 
 class FileFetcher:
@@ -96,8 +125,9 @@ class FileFetcher:
             self._is_closed = True
         self._pool.shutdown(wait=True, cancel_futures=False)
 
-    @contextmanager
-    def pinned(self, rows: Sequence[FileRow], *, used: bool = False) -> Iterator[None]:
+    def pinned(
+        self, rows: Sequence[FileRow], *, used: bool = False
+    ) -> AbstractContextManager[None]:
         """While it is entered, files lie in the data directories and stay there.
 
         What is in neither place is left to whoever looks for it there.
@@ -112,25 +142,19 @@ class FileFetcher:
             ContentChangedError: the store has other bytes.
             StoreAwayError, StoreRefusedError: of the store.
         """
-        names = [row.physical for row in rows]
-        self._have(rows)
-        try:
-            if used:
-                for each in names:
-                    self._cache.used(each)
-            yield
-        finally:
-            self._cache.unpin(names)
+        return _Pinned(self._have, self._cache, rows, used=used)
 
-    def _have(self, rows: Sequence[FileRow]) -> None:
-        names = [row.physical for row in rows]
-        until = self._monotonic() + self._pin_wait
+    def _have(self, rows: Sequence[FileRow], names: Sequence[str]) -> None:
+        """Pin files, and bring those that are not here."""
+        until: float | None = None
         while True:
             self._cache.pin(names)
             try:
                 due = self._absent(rows)
                 if not due:
                     return
+                if until is None:
+                    until = self._monotonic() + self._pin_wait
                 coming = {each.row.physical: each.size for each in due}
                 size = sum(coming.values())
                 capacity = self._cache.capacity
@@ -160,10 +184,11 @@ class FileFetcher:
             self._cache.wait(min(left, _LOOK))
 
     def _absent(self, rows: Sequence[FileRow]) -> list[_Due]:
-        trees = self._trees()
-        away = [row for row in rows if not any(tree.exists(row.physical) for tree in trees)]
-        if not away:  # as mostly: nobody is waited for
-            return []
+        away = rows
+        for tree in self._trees():
+            away = [row for row in away if not tree.seems_there(row.physical)]
+            if not away:  # as mostly: nobody is waited for
+                return []
         with self._engine.reading() as state:
             table = state.uploaded_table
             return [_Due(row, table.rows[row.physical]) for row in away if table.parts(row).file]

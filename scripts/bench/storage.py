@@ -13,8 +13,10 @@ tells the median of the ratios:
 * read: the time until a file that is in the store only is here, whole, compared and flushed, by
   that of a bare request for its bytes; and the first 64 KiB of a large object by a bare ranged one,
   which may take 1.3 times as long;
-* local: opening a file that is here, reading it and comparing its MD5, as whoever reads one does,
-  with what pins it, by the same without; 1.05 at most;
+* local: a file that is here, with a store by the same without, 1.05 at most, at each level: opening
+  it, reading it and comparing its MD5, with what pins it and without; reading its points so; and
+  all points of many files, as Spark reads them by a catalogue, where a store is configured and
+  where none is;
 * round: a round of a real sender to a real receiver with the uploader at work, by one without.
 
 `--write` puts the table into docs/performance.md.
@@ -45,15 +47,19 @@ sys.path.insert(0, str(ROOT))
 
 from common.digests import md5_of_fd  # noqa: E402
 from receiver.metadata.state.table_rows import FileRow  # noqa: E402
+from receiver.points import TsFileReader  # noqa: E402
 from receiver.storage.disk_cache import DiskCache  # noqa: E402
 from receiver.storage.file_fetching import FileFetcher  # noqa: E402
 from receiver.storage.object_store import ObjectStore  # noqa: E402
 from receiver.storage.store_opening import StoreOptions, open_store  # noqa: E402
+from scripts.bench.cold_reads import read as read_rows  # noqa: E402
 from scripts.bench.marked_page import fill  # noqa: E402
 from tests.support.centre import Centre as Receiver  # noqa: E402
 from tests.support.edge import Edge  # noqa: E402
 from tests.support.procs import children  # noqa: E402
 from tests.support.s3_server import KEY, REGION, SECRET, S3Server, s3_server  # noqa: E402
+from tests.support.spark_world import NORTH  # noqa: E402
+from tests.support.stored_world import StoredWorld  # noqa: E402
 from tests.support.tsfile_bytes import build  # noqa: E402
 from tests.support.uploading import Centre  # noqa: E402
 
@@ -65,6 +71,30 @@ _ROUNDS = 6
 _numbers = itertools.count(1)
 
 
+class Took(NamedTuple):
+    """What a run took.
+
+    Attributes:
+        figure: by the clock, in the unit of its row.
+        cpu: of this process, seconds; 0 where others do the work.
+    """
+
+    figure: float
+    cpu: float
+
+
+class Timer:
+    """Clock and processor time since it was made."""
+
+    def __init__(self) -> None:
+        self._begin, self._cpu = time.perf_counter(), time.process_time()
+
+    def took(self, figure: Callable[[float], float]) -> Took:
+        """What it comes to, by the seconds."""
+        cpu, seconds = time.process_time() - self._cpu, time.perf_counter() - self._begin
+        return Took(figure(seconds), cpu)
+
+
 class Row(NamedTuple):
     """One comparison.
 
@@ -74,6 +104,7 @@ class Row(NamedTuple):
         ours: median.
         other: median of the other way.
         ratios: ours by the other's, of each run.
+        cpu: the same of the time of the processor, turned as the ratio is; empty where others work.
         wanted: of the ratio.
     """
 
@@ -82,6 +113,7 @@ class Row(NamedTuple):
     ours: float
     other: float
     ratios: Sequence[float]
+    cpu: Sequence[float]
     wanted: str
 
 
@@ -131,20 +163,25 @@ def compared(
     unit: str,
     wanted: str,
     runs: int,
-    ours: Callable[[], float],
-    other: Callable[[], float],
+    ours: Callable[[], Took],
+    other: Callable[[], Took],
 ) -> Row:
     """Alternate two ways, each the first one every other time."""
-    found: list[tuple[float, float]] = []
+    found: list[tuple[Took, Took]] = []
     for number in range(runs):
         if number % 2:
             theirs = other()
             found.append((ours(), theirs))
         else:
             found.append((ours(), other()))
-    ratios = [mine / theirs for mine, theirs in found]
-    mine, theirs = (statistics.median(each) for each in zip(*found, strict=True))
-    row = Row(what, unit, mine, theirs, ratios, wanted)
+    ratios = [mine.figure / theirs.figure for mine, theirs in found]
+    cpu = [mine.cpu / theirs.cpu for mine, theirs in found if mine.cpu and theirs.cpu]
+    if unit == "MB/s":
+        cpu = [1 / each for each in cpu]
+    mine, theirs = (
+        statistics.median(each.figure for each in way) for way in zip(*found, strict=True)
+    )
+    row = Row(what, unit, mine, theirs, ratios, cpu, wanted)
     print(line_of(row), flush=True)
     return row
 
@@ -172,7 +209,7 @@ def upload(bench: Bench) -> Iterator[Row]:
             )
 
 
-def _by_uploader(bench: Bench, centre: Centre, size: int) -> float:
+def _by_uploader(bench: Bench, centre: Centre, size: int) -> Took:
     """The same engine and files, into another prefix each time: as at a start."""
     with tempfile.TemporaryDirectory(dir=bench.base) as copy:
         store, _ = bench.store()
@@ -190,15 +227,15 @@ def _by_uploader(bench: Bench, centre: Centre, size: int) -> float:
         made.start()
         made.uploader_of(bench.given.parallel)
         try:
-            begin = time.perf_counter()
+            timer = Timer()
             made.uploader.run_once()
-            seconds = time.perf_counter() - begin
+            took = timer.took(lambda seconds: size / seconds / 1e6)
             assert made.uploader.progress().waiting_files == 0
         finally:
             made.stop()
             store.close()
             centre.start()
-    return size / seconds / 1e6
+    return took
 
 
 def _copy_tree(source: Path, target: Path) -> None:
@@ -211,7 +248,7 @@ def _copy_tree(source: Path, target: Path) -> None:
             place.write_bytes(each.read_bytes())
 
 
-def _by_obstore(bare: BareStore, paths: Sequence[Path], parallel: int, size: int) -> float:
+def _by_obstore(bare: BareStore, paths: Sequence[Path], parallel: int, size: int) -> Took:
     prefix = str(next(_numbers))
     large = size // len(paths) >= _LARGE
 
@@ -225,10 +262,10 @@ def _by_obstore(bare: BareStore, paths: Sequence[Path], parallel: int, size: int
             max_concurrency=parallel,
         )
 
-    begin = time.perf_counter()
+    timer = Timer()
     with ThreadPoolExecutor(1 if large else parallel) as pool:  # parts of one are on their way
         list(pool.map(put, paths))
-    return size / (time.perf_counter() - begin) / 1e6
+    return timer.took(lambda seconds: size / seconds / 1e6)
 
 
 # -- reading -------------------------------------------------------------------------------------
@@ -288,17 +325,17 @@ def _rows(centre: Centre, physicals: Sequence[str]) -> list[FileRow]:
         return [state.files[each] for each in physicals]
 
 
-def _each(do: Callable[[int], object], count: int) -> float:
+def _each(do: Callable[[int], object], count: int) -> Took:
     """Milliseconds of one, the median of so many."""
-    spent = []
+    spent, timer = [], Timer()
     for number in range(count):
         begin = time.perf_counter()
         do(number)
         spent.append(time.perf_counter() - begin)
-    return statistics.median(spent) * 1000
+    return timer.took(lambda _: statistics.median(spent) * 1000)
 
 
-def _fetched(centre: Centre, fetcher: FileFetcher, rows: Sequence[FileRow]) -> float:
+def _fetched(centre: Centre, fetcher: FileFetcher, rows: Sequence[FileRow]) -> Took:
     for row in rows:
         (centre.root / "data" / row.physical).unlink(missing_ok=True)
 
@@ -331,6 +368,67 @@ def local(bench: Bench) -> Iterator[Row]:
                 )
             finally:
                 reading.fetcher.close()
+    yield from _points(bench)
+    yield _catalogue(bench)
+
+
+def _points(bench: Bench) -> Iterator[Row]:
+    count = 200
+    with bench.centre() as (centre, _):
+        loaded = [centre.load(number, content=_measured(number)) for number in range(count)]
+        rows = _rows(centre, loaded)
+        centre.uploader.run_once()
+        reading = _Reading(centre, [[row] for row in rows])
+        try:
+            yield compared(
+                f"all points of a file of {rows[0].size // 1000} KB that is here",
+                "ms",
+                "<= 1.05",
+                bench.given.runs,
+                partial(_each, reading.points_pinned, count),
+                partial(_each, reading.points, count),
+            )
+        finally:
+            reading.fetcher.close()
+
+
+def _measured(number: int) -> bytes:
+    """20 KB: ten series, 130 points of each."""
+    walk = random.Random(number)
+    times = [number * 3_600_000 + at * 1500 for at in range(130)]
+    return build(
+        {"root.a.d1": {f"s{n}": [(at, walk.randrange(1 << 20)) for at in times] for n in range(10)}}
+    )
+
+
+def _catalogue(bench: Bench) -> Row:
+    """Files that are in the store and here, read by a configuration with it, and without."""
+    count = 100
+    with tempfile.TemporaryDirectory(dir=bench.base) as place:
+        world = StoredWorld(Path(place))
+        more = {"endpoint": bench.server.endpoint, "region": REGION, "path_style": True}
+        world.configure(f"s3://bench/{next(_numbers)}", more)
+        for number in range(count):
+            name = f"sequence/root.a/0/0/{number}-{number}-0-0.tsfile"
+            world.load(NORTH, name, _measured(number))
+        world.upload(keep=True)
+        without = world.root / "without.toml"
+        without.write_text('schema_dir = "schema"\ndata_dirs = ["data"]\n')
+
+        def read(config: Path) -> Took:
+            timer = Timer()
+            assert read_rows(world, catalog=str(config)) == count * 1300
+            return timer.took(lambda seconds: seconds * 1e3)
+
+        read(without)  # what a process loads and compiles once
+        return compared(
+            f"{count} of these as Spark reads them",
+            "ms",
+            "<= 1.05",
+            bench.given.runs,
+            partial(read, world.config),
+            partial(read, without),
+        )
 
 
 class _Reading:
@@ -354,6 +452,18 @@ class _Reading:
     def pinned(self, at: int) -> None:
         with self.fetcher.pinned(self._steps[at]):
             self.plain(at)
+
+    def points(self, at: int) -> None:
+        for row in self._steps[at]:
+            fd = self._tree.open_read(row.physical)
+            with TsFileReader(fd) as file:
+                for device in file.tail.devices:
+                    assert sum(batch.num_rows for batch in file.read_device(device))
+            os.close(fd)
+
+    def points_pinned(self, at: int) -> None:
+        with self.fetcher.pinned(self._steps[at]):
+            self.points(at)
 
 
 # -- rounds --------------------------------------------------------------------------------------
@@ -384,7 +494,7 @@ def rounds(bench: Bench) -> Iterator[Row]:
         )
 
 
-def _round(edge: Edge) -> float:
+def _round(edge: Edge) -> Took:
     begin = next(_numbers) * _ROUND_FILES
     for number in range(begin, begin + _ROUND_FILES):
         points = [(number * 1000 + each, each) for each in range(50)]
@@ -394,7 +504,7 @@ def _round(edge: Edge) -> float:
     report = edge.round()
     seconds = time.perf_counter() - start
     assert report.sent == _ROUND_FILES, report
-    return seconds
+    return Took(seconds, 0.0)
 
 
 # -- all -----------------------------------------------------------------------------------------
@@ -404,12 +514,16 @@ _PARTS = {"upload": upload, "read": read, "local": local, "round": rounds}
 
 def line_of(row: Row) -> str:
     """A row of the table."""
-    ratio = statistics.median(row.ratios)
-    low, high = min(row.ratios), max(row.ratios)
     return (
         f"| {row.what} | {row.ours:.2f} {row.unit} | {row.other:.2f} {row.unit} | "
-        f"{ratio:.2f} ({low:.2f} to {high:.2f}) | {row.wanted} |"
+        f"{_spread(row.ratios)} | {_spread(row.cpu)} | {row.wanted} |"
     )
+
+
+def _spread(ratios: Sequence[float]) -> str:
+    if not ratios:
+        return "-"
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
 
 
 def main() -> None:
@@ -433,8 +547,8 @@ def main() -> None:
     load = os.getloadavg()[0]
     text = "\n".join(
         [
-            "| work | tsferry | beside | ratio | wanted |",
-            "|---|---|---|---|---|",
+            "| work | tsferry | beside | ratio | of the processor | wanted |",
+            "|---|---|---|---|---|---|",
             *map(line_of, found),
             "",
             f"Medians of {given.runs} alternating runs (of rounds: {given.runs * _ROUNDS}), "

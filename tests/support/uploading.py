@@ -76,9 +76,15 @@ class Centre:
         self.start()
 
     def load(
-        self, number: int, *, size: int = 1500, resource: bytes | None = None, stem: str = ""
+        self,
+        number: int,
+        *,
+        size: int = 1500,
+        resource: bytes | None = None,
+        stem: str = "",
+        content: bytes | None = None,
     ) -> str:
-        content = random.Random(number).randbytes(size)
+        content = random.Random(number).randbytes(size) if content is None else content
         stem = stem or f"sequence/root.sg/0/0/{number}-{number}-0-0"
         physical = f"{stem}.{number:016x}.tsfile"
         place = self.root / "data" / physical
