@@ -20,6 +20,7 @@ from common.errors import DamagedError, NotFoundError, StoppedError, TsferryErro
 from common.threads import join_begun
 from receiver.metadata.model.errors import FencedError, HistoryGoneError
 from receiver.storage.cache_books import CacheBooks
+from receiver.storage.digest_backlog import DigestBacklog
 from receiver.storage.disk_cache import DiskCache
 from receiver.storage.evicting import Evictor
 from receiver.storage.file_fetching import FileFetcher
@@ -57,6 +58,8 @@ _SOONEST, _LATEST = 0.5, 30.0
 """Seconds that a store which failed is left alone, doubled each time, if it does not say more."""
 _LOOK = 1.0
 """Seconds between two looks for files that are to be uploaded."""
+_BACKLOG = 0.2
+"""Seconds of these in which digests are made of what was uploaded without."""
 _REMOVE = 600.0
 """Seconds between two looks for objects that are to go."""
 _REFUSED = 3600.0
@@ -159,6 +162,7 @@ class StorageService(Closing):
         self._stop = threading.Event()
         self._store: ObjectStore | None = None
         self._uploader: Uploader | None = None
+        self._backlog: DigestBacklog | None = None
         self._fetcher: FileFetcher | None = None
         self._evictor: Evictor | None = None
         self.cache = DiskCache(
@@ -411,6 +415,8 @@ class StorageService(Closing):
     def _upload(self) -> float:
         if self._uploader is not None and self._uploader.run_once() and self._config.before_ack:
             self._wakes[_LOG].set()
+        if self._backlog is not None:
+            self._backlog.work(_BACKLOG)
         return min(_LOOK, self._config.lag)
 
     def _remove(self) -> float:
@@ -491,6 +497,7 @@ class StorageService(Closing):
             self._books,
             parallel=self._config.parallel,
         )
+        self._backlog = DigestBacklog(self._engine, self._store, owner, self._trees)
         self._uploader = Uploader(
             self._engine,
             self._store,

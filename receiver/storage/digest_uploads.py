@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from common.digests import md5, xxh3_128
 from receiver.storage.confirming import put_confirmed
-from receiver.storage.object_content import ContentChangedError
+from receiver.storage.object_content import ContentChangedError, checked_blocks
 from receiver.storage.reading.block_digests import (
     BLOCK_BYTES,
     WHOLE_BYTES,
@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from receiver.storage.object_content import ObjectContent
     from receiver.storage.object_store import ObjectStore
 
-__all__ = ["BLOCKS", "ReadContent", "put_block_digests"]
+__all__ = ["BLOCKS", "ReadContent", "digest_object", "put_block_digests"]
 
 log = logging.getLogger(__name__)
 
+_RUN = 8 << 20
+"""Bytes of one request."""
 BLOCKS = "blocks"
 """The word for them in `FileUploaded.digests`."""
 
@@ -93,6 +95,45 @@ class ReadContent:
         if self._end != self.size:
             return BlockDigests.of(self.content)
         return BlockDigests(self.size, self.md5, BLOCK_BYTES, b"".join(self._found))
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """An object in the store, as `ObjectContent`."""
+
+    store: ObjectStore
+    key: str
+    size: int
+    md5: str
+
+    def read(self, offset: int, length: int) -> bytes:
+        data = self.store.read(self.key, offset, length)
+        if len(data) != length:
+            raise ContentChangedError(f"{self.store.url}: {self.key}: it ends early")
+        return data
+
+
+def digest_object(store: ObjectStore, key: str, size: int, digest: str) -> dict[str, str]:
+    """Read all of an object, and have the digests of its blocks beside it.
+
+    Args:
+        store: has the object.
+        key: of the object.
+        size: bytes that it should have.
+        digest: MD5 that it should have, in hex.
+
+    Returns:
+        as `put_block_digests`.
+
+    Raises:
+        ContentChangedError: it has other bytes; nothing was put.
+        ObjectMissingError: it is not there.
+        StoreAwayError, StoreRefusedError: of the store.
+    """
+    content = ReadContent(_Stored(store, key, size, digest))
+    for _ in checked_blocks(content, block=_RUN):
+        pass
+    return put_block_digests(store, key, content)
 
 
 def put_block_digests(store: ObjectStore, key: str, content: ReadContent) -> dict[str, str]:

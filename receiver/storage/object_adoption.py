@@ -3,7 +3,8 @@
 A schema directory that was turned back to a copy of before an upload lacks its commit. Where the
 bytes here have made room since, the file is in the store only, and nothing here says so. Its object
 is known by its key, which only an owner of this engine could put, and by what it says of itself;
-all of its bytes are compared with the catalogue before a commit says that it is there.
+all of its bytes are compared with the catalogue before a commit says that it is there, and the
+digests of its blocks are made of the same reading.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from msgspec.structs import replace
 from common import crash
 from receiver.metadata.model import records
 from receiver.storage.confirming import read_through
+from receiver.storage.digest_uploads import digest_object
 from receiver.storage.incarnation import check_owner
 from receiver.storage.object_check import ObjectFinding
+from receiver.storage.object_content import ContentChangedError
 from receiver.storage.object_places import place_objects
 from receiver.storage.object_store import ObjectMissingError
 from receiver.storage.step_progress import StepCounter
@@ -105,11 +108,9 @@ def _adopt(
     engine: Engine, store: ObjectStore, found: ObjectFinding, row: FileRow, place: UploadedRow
 ) -> ObjectFinding:
     try:
-        digests = store.head(found.key).digests
-        is_whole = read_through(store, found.key, row.size, row.md5)
-    except ObjectMissingError:
-        is_whole = False
-    if not is_whole:
+        digests = dict(store.head(found.key).digests)
+        digests |= digest_object(store, found.key, row.size, row.md5)
+    except (ObjectMissingError, ContentChangedError):
         return replace(found, detail="it has other bytes than were loaded", repair="")
     resource = place.resource if _has_resource(store, found.key, row, place) else ""
     engine.commit(

@@ -500,7 +500,7 @@ class Rules:
             if told < known or (told != known and not op.again):
                 text = f"{op.physical} is in the store already, of incarnation {there.incarnation}"
                 raise refusal_of(op, text)
-            if told == known and there.resource == op.resource:
+            if (*told, op.resource, op.digests) == (*known, there.resource, there.digests):
                 raise refusal_of(op, f"{op.physical} is in the store already, with that resource")
         self._put(("uploaded", op.physical), op)
 

@@ -20,8 +20,10 @@ from receiver.storage import copying
 from receiver.storage.file_restore import restore_files
 from receiver.storage.incarnation import next_incarnation
 from receiver.storage.metadata_restore import restore_metadata
+from receiver.storage.reading.block_digests import WHOLE_BYTES
 from receiver.storage.store_opening import open_store
 from tests.support.node_world import A, Clock, Edge, World, epoch_of, path_of, tsfile
+from tests.support.tsfile_bytes import build
 from tests.support.web import until
 
 
@@ -232,3 +234,23 @@ def test_what_an_operator_said_of_a_storage_group_is_shown_and_done(world: World
         execute(node.engine, "set upload to root.sg at once")
         until(lambda: running_storage(node.operator).uploaded_files == 1)
         assert storage_in_catalogue(node.operator).upload == {"root.sg": 0}
+
+
+def test_what_came_without_digests_of_its_blocks_gets_them_by_itself(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = build({"root.sg.d1": {"s1": [(1, 1)]}}, pad_to=WHOLE_BYTES + 1)
+    monkeypatch.setattr("receiver.storage.uploader.put_block_digests", lambda *_: {})
+    with world.node() as node:
+        Edge(node).round({path_of(1): large})
+        until(lambda: running_storage(node.operator).uploaded_files == 1)
+
+        def has_digests() -> bool:
+            with node.engine.reading() as state:
+                (row,) = state.uploaded_table.rows.values()
+            return "blocks=" in row.digests
+
+        assert not has_digests()
+    with world.node() as node:
+        until(has_digests)
+        assert node.concerns() == []

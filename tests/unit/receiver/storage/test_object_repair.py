@@ -17,6 +17,7 @@ from receiver.storage.directory_store import DirectoryStore
 from receiver.storage.object_adoption import adopt_objects
 from receiver.storage.object_check import CopiesReport
 from receiver.storage.object_repair import examine_store, repair_store
+from receiver.storage.reading.block_digests import WHOLE_BYTES, blocks_key
 from receiver.storage.step_progress import untold
 from receiver.storage.uploader import data_key
 from tests.support.uploading import Centre
@@ -253,3 +254,25 @@ def test_what_has_other_bytes_is_not_taken_back(centre: Checked) -> None:
     )
     assert not report.good
     assert centre.uploaded() == {two}
+
+
+@pytest.mark.parametrize("are_there", [True, False])
+def test_a_large_object_that_is_taken_back_has_digests_of_its_blocks(
+    centre: Checked, *, are_there: bool
+) -> None:
+    one = centre.load(1, size=WHOLE_BYTES + 1)
+    centre.stop()
+    shutil.copytree(centre.root / "schema", centre.root / "copy")
+    centre.start()
+    centre.uploader.run_once()
+    centre.stop()
+    shutil.rmtree(centre.root / "schema")
+    (centre.root / "copy").rename(centre.root / "schema")
+    (centre.root / "data" / one).unlink()
+    centre.start()
+    if not are_there:
+        centre.store.remove(blocks_key(centre.key(one)))
+    assert adopted(centre).good
+    with centre.engine.reading() as state:
+        assert "blocks=" in state.uploaded_table.rows[one].digests
+    assert centre.examine(deep=True).found == []

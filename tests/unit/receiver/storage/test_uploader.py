@@ -361,6 +361,16 @@ def test_an_attempt_of_an_earlier_life_is_gone_on_with_and_small_files_ask_for_n
     assert not reads
 
 
+def test_an_attempt_of_this_life_is_gone_on_with_until_it_is_forgotten(centre: Centre) -> None:
+    attempts = UploadAttempts(centre.home)
+    assert attempts.of("a") is None
+    attempts.note("a", "attempt-1")
+    assert (attempts.of("a"), attempts.of("b")) == ("attempt-1", None)
+    attempts.forget("a", "b")
+    assert attempts.of("a") is None
+    assert not centre.home.listing("storage/attempts")
+
+
 def test_a_store_with_other_bytes_does_not_count(centre: Centre) -> None:
     one = centre.load(1)
     whole = (centre.root / "data" / one).read_bytes()
