@@ -120,9 +120,9 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
 def takeover(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     """Make this receiver the owner of its copies again, whoever is it now.
 
-    For a machine that was turned back to an earlier state, a copy that is to go on in its place, or
-    a schema directory that was made anew from etcd. What it has is copied from then on; the one
-    before copies nothing any more. A server that runs has to be started again.
+    For a machine that was turned back to an earlier state, or a copy that is to go on in its place.
+    What it has is copied from then on; the one before copies nothing any more. A server that runs
+    has to be started again.
     """
     from receiver.storage.copying import store_of
     from receiver.storage.incarnation import next_incarnation
@@ -247,6 +247,7 @@ def restore(
     from receiver.storage.copying import store_of
     from receiver.storage.file_restore import restore_files
     from receiver.storage.incarnation import forget_store, next_incarnation
+    from receiver.storage.log_succession import put_fork
     from receiver.storage.metadata_restore import restore_metadata
     from receiver.storage.owned_prefix import engine_in
     from receiver.storage.store_manifests import newest_manifest
@@ -274,14 +275,15 @@ def restore(
         else:
             try:
                 with showing_progress(as_json) as told:
-                    restore_metadata(
+                    here = restore_metadata(
                         store, uuid, config.schema_dir, at=at, take_over=True, told=told
-                    )
+                    ).lsn
             except ConflictError as error:
                 raise UsageError(error.message) from error
-        with open_engine(config) as engine:
+        with open_engine(config) as engine, Tree(config.schema_dir) as home:
             if engine.uuid != uuid:
                 raise ConflictError(f"etcd has another engine by now, {engine.uuid}")
+            put_fork(engine, store, home, restored=here)
             adopt_directories(config, uuid)
             with ExitStack() as stack:
                 trees = [stack.enter_context(Tree(each)) for each in config.data_dirs]
@@ -290,9 +292,9 @@ def restore(
                 most = None if capacity is None else int(capacity * config.storage.evict_to)
                 told = stack.enter_context(showing_progress(as_json))
                 found = restore_files(store, engine, trees, keep=keep, most=most, told=told)
-        if url is not None:
-            with Tree(config.schema_dir) as home:
-                forget_store(home)
+            put_fork(engine, store, home, restored=here)  # what was asked for again, too
+            if url is not None:
+                forget_store(home, uuid, engine.notes)
     finally:
         store.close()
     if as_json:
@@ -376,7 +378,7 @@ def check_copies(
                 for away in disks.away():  # what is not mounted is not bad
                     raise AwayError(str(away))
                 own_prefix(store, engine.uuid)
-                owner = own_incarnation(store, home, engine.uuid)
+                owner = own_incarnation(store, home, engine.uuid, notes=engine.notes)
                 if adopt:
                     report = adopt_objects(engine, store, owner, report, told)
                 if repair:

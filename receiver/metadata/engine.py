@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from common.durable import Lock
-    from receiver.metadata.model.remote_log import RemoteLog
+    from receiver.metadata.model.remote_log import RemoteLog, RemoteNotes
     from receiver.metadata.model.true_times import TrueTimes
     from receiver.metadata.state.state import State
 
@@ -288,6 +288,11 @@ class Engine(Operations, Closing):
     def newest_commit(self) -> int:
         """Timestamp of the newest commit."""
         return self._newest
+
+    @property
+    def notes(self) -> RemoteNotes | None:
+        """What outlives this machine beside the commits; None where they are kept here alone."""
+        return self._remote
 
     @property
     def failed(self) -> str | None:

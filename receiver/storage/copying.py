@@ -24,9 +24,9 @@ from receiver.storage.digest_backlog import DigestBacklog
 from receiver.storage.disk_cache import DiskCache
 from receiver.storage.evicting import Evictor
 from receiver.storage.file_fetching import FileFetcher
-from receiver.storage.incarnation import has_been_put, own_incarnation
+from receiver.storage.incarnation import has_been_put
 from receiver.storage.log_removal import LogRemover
-from receiver.storage.log_shipping import LogShipper
+from receiver.storage.log_succession import claim_log
 from receiver.storage.object_fetching import sweep_fetched
 from receiver.storage.object_removal import ObjectRemover
 from receiver.storage.object_store import StoreAwayError, StoreRefusedError
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
     from receiver.storage.incarnation import Incarnation
+    from receiver.storage.log_shipping import LogShipper
     from receiver.storage.object_store import ObjectStore
     from receiver.storage.tree.tree_removal import TreeRemover
     from receiver.storage.tree.tree_shipping import TreeShipper
@@ -474,10 +475,9 @@ class StorageService(Closing):
         if self._store is None:
             self._store = store_of(self._config)
         uuid = self._engine.uuid
-        claim = check_prefix if has_been_put(self._home, uuid) else own_prefix
-        claim(self._store, uuid)
-        owner = own_incarnation(self._store, self._home, uuid)
-        self._shipper = LogShipper(self._engine.published, self._home, self._store, owner)
+        is_known = has_been_put(self._home, uuid, self._engine.notes)
+        (check_prefix if is_known else own_prefix)(self._store, uuid)
+        owner, self._shipper = claim_log(self._engine, self._store, self._home)
         self._incarnation = owner.number
         self._fetcher = FileFetcher(
             self._engine,

@@ -55,7 +55,11 @@ if TYPE_CHECKING:
     from receiver.storage.incarnation import Incarnation
     from receiver.storage.object_store import ObjectStore
 
-__all__ = ["LogShipper"]
+__all__ = ["ForkedLogError", "LogShipper"]
+
+
+class ForkedLogError(FencedError):
+    """This incarnation has put what is not in the files here."""
 
 
 class LogShipper:
@@ -72,6 +76,8 @@ class LogShipper:
         home: Tree,
         store: ObjectStore,
         owner: Incarnation,
+        *,
+        shared: int = 0,
     ) -> None:
         """Find out what is in the store.
 
@@ -80,18 +86,20 @@ class LogShipper:
             home: the schema directory.
             store: where the copies go.
             owner: as whom they are put.
+            shared: LSN of the last commit that is the one of the incarnation before; 0: not known.
 
         Raises:
-            FencedError: this incarnation has put what is not in the files here.
+            ForkedLogError: this incarnation has put what is not in the files here.
         """
         self._published = published
         self._home = home
         self._store = store
         self._owner = owner
+        self._shared = shared
         self._tried: dict[str, StoreManifest] = {}
         self.newest = newest_manifest(store, owner.engine)
         if self.newest is not None and self._is_forked(self.newest):
-            raise FencedError(
+            raise ForkedLogError(
                 f"{store.url}: the log in the store is not the one here: this machine was turned "
                 "back to an earlier state, or is there twice. If it is to go on: "
                 "`tsferry-receiver storage takeover`, and start it again"
@@ -118,6 +126,7 @@ class LogShipper:
             number=1 if before is None else before.number + 1,
             ident=uuid.uuid4().hex,
             parent="" if self.newest is None else self.newest.key,
+            parent_lsn=self._shared if before is None else before.lsn,
             lsn=now.lsn,
             ts=now.ts,
             checkpoints=kept,
@@ -154,6 +163,12 @@ class LogShipper:
         is_own = newest.incarnation == self._owner.number
         if last is None or not is_own or newest.lsn > self._published().lsn:
             return False
+        copied = {each.first_lsn for each in newest.segments}
+        if any(
+            min(copied) < each.first_lsn <= newest.lsn and each.first_lsn not in copied
+            for each in segments(self._home)
+        ):
+            return True  # cut elsewhere: made anew from etcd
         piece = last.pieces[-1]
         try:
             fd = self._home.open_read(segment_name(last.first_lsn))

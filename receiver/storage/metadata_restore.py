@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from common import crash
 from common.digests import md5
 from common.durable import Tree
 from common.errors import ConflictError, DamagedError, NotFoundError
@@ -88,6 +89,7 @@ def restore_metadata(
                 found = _Restore(store, manifest, tree, told).run(at)
                 if take_over:
                     next_incarnation(store, tree, engine)
+                    crash.point("storage.restore.taken")
                 tree.sync_dir()
             # What the old owner put until it was fenced off is its word, too.
             newest = _newest(store, engine)
@@ -96,6 +98,7 @@ def restore_metadata(
             manifest = newest
         parent.remove_empty(directory.name)
         parent.rename(beside, directory.name, replace=False)
+        crash.point("storage.restore.placed")
     return found
 
 

@@ -93,7 +93,10 @@ class StoreManifest(msgspec.Struct, frozen=True, kw_only=True):
         incarnation: that put it.
         number: from 1 up, within the incarnation.
         ident: random; tells a put whose answer was lost from another's.
-        parent: key of the manifest before it; empty for the first of all.
+        parent: key of the manifest before it, which has the incarnation that put that; empty for
+            the first of all.
+        parent_lsn: up to here the commits are the parent's; 0 where that is not known, as when an
+            operator has a machine that was turned back go on.
         lsn: of the newest commit that is in the store.
         ts: its timestamp.
         checkpoints: the newest last; the first serves the begin of the history.
@@ -112,6 +115,7 @@ class StoreManifest(msgspec.Struct, frozen=True, kw_only=True):
     checkpoints: list[CheckpointCopy]
     segments: list[SegmentCopy]
     tags: list[FilePiece]
+    parent_lsn: int = 0
     version: int = _VERSION
 
     @property

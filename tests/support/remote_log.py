@@ -43,6 +43,7 @@ class MemoryPlace:
         self.kept: MemoryCheckpoint | None = None
         self.owner: object = None
         self.fault: str | None = None
+        self.notes: dict[str, bytes] = {}
         self.away = False
 
 
@@ -114,6 +115,14 @@ class MemoryRemote:
 
     def trim(self, lsn: int) -> None:
         self.place.log = [each for each in self.place.log if each[0] + each[1] - 1 > lsn]
+
+    def note(self, name: str) -> bytes | None:
+        return self.place.notes.get(name)
+
+    def put_note(self, name: str, content: bytes) -> None:
+        if self.place.owner is not self:
+            raise FencedError("another receiver has taken over")
+        self.place.notes[name] = content
 
     def close(self) -> None:
         if self.place.owner is self:

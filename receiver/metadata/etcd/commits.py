@@ -7,6 +7,7 @@ Beneath the prefix stand
     head                   LSN of the next commit, and which frame was the last
     log/, parts/           the frames, see `receiver.metadata.etcd.stored_frames`
     checkpoint, pieces/    see `receiver.metadata.etcd.stored_checkpoints`
+    notes/                 see `RemoteNotes`; who wrote them says in them of which engine they are
 
 A frame is one transaction: its key and the head, on the conditions that this process is the owner
 and the head is as it left it. The parts of a large one are staged before; nobody looks at them
@@ -129,6 +130,7 @@ class EtcdLog(RemoteLog):
         self._prefix = prefix.rstrip("/").encode() + b"/"
         self._head_key = self._prefix + b"head"
         self._engine_key = self._prefix + b"engine"
+        self._notes = self._prefix + b"notes/"
         self._frames = Frames(client, self._prefix)
         self._patience = patience
         self._lease = lease
@@ -370,6 +372,17 @@ class EtcdLog(RemoteLog):
         self._change([Delete(self._frames.log, self._frames.key(keep))])
         crash.point("etcd.trim.frames")
         self._change([Delete(self._frames.parts, self._frames.first_part(keep))])
+
+    # -- notes -------------------------------------------------------------------------------
+
+    def note(self, name: str) -> bytes | None:
+        """See `RemoteNotes.note`."""
+        found = self._client.get(Get(self._notes + name.encode())).keys
+        return found[0].value if found else None
+
+    def put_note(self, name: str, content: bytes) -> None:
+        """See `RemoteNotes.put_note`."""
+        self._change([Put(self._notes + name.encode(), content)])
 
     def _sweep(self) -> None:
         """Remove what an owner before this one has staged and did not live to use."""

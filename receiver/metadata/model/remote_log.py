@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
-__all__ = ["RemoteCheckpoint", "RemoteLog"]
+__all__ = ["RemoteCheckpoint", "RemoteLog", "RemoteNotes"]
 
 
 class RemoteCheckpoint(Protocol):
@@ -33,7 +33,24 @@ class RemoteCheckpoint(Protocol):
         """
 
 
-class RemoteLog(Protocol):
+class RemoteNotes(Protocol):
+    """Small things that have to outlive the machine and are no commits; for several threads.
+
+    Both may raise `UnreachableError`: it may be written then, or not. It may be written again.
+    """
+
+    def note(self, name: str) -> bytes | None:
+        """What was noted under a name, None for nothing."""
+
+    def put_note(self, name: str, content: bytes) -> None:
+        """Note something in the place of what was noted under this name.
+
+        Raises:
+            FencedError: another receiver has taken over; nothing was written.
+        """
+
+
+class RemoteLog(RemoteNotes, Protocol):
     """The log in a remote place. LSNs count from 1; a frame covers one or more of them.
 
     Not for several threads at once, but for `put_checkpoint` and `trim`, which may run beside
