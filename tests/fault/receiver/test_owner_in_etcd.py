@@ -117,6 +117,17 @@ def test_the_one_before_is_fenced_off_and_may_come_back_as_the_next(centre: Cent
     assert centre.restored("again") == set(centre.made)
 
 
+def test_one_that_has_copied_nothing_yet_is_fenced_off_too(centre: Centre) -> None:
+    place = centre.root / "one"
+    with (
+        Engine.open(place, background=False, remote=MemoryRemote(centre.place)) as engine,
+        Tree(place) as home,
+    ):
+        engine.commit(step(88))
+        assert claim_log(engine, centre.store, home)[0].number == 1
+    assert centre.serve("two") == 2
+
+
 def test_a_directory_that_was_made_anew_beside_what_it_remembers_goes_on(centre: Centre) -> None:
     centre.serve("one", 2)
     for each in (centre.root / "one").glob("*log*"):
