@@ -18,6 +18,7 @@ from receiver.load.upkeep.verdicts import Verdict, record_verdicts
 from receiver.metadata.clock.machine_clock import MachineClock
 from receiver.open_engine import open_engine
 from receiver.operator.directories import RunningReceiver
+from receiver.operator.log_files import log_files
 from receiver.operator.storage import files_out_of_reach
 from receiver.superseding.prover import Prover
 from receiver.transfer.acknowledging import Acknowledging
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from receiver.config import ReceiverConfig
     from receiver.metadata.engine import Engine
+    from receiver.operator.views import LogFilesView
     from receiver.storage.copying import StorageService
 
 __all__ = ["Node"]
@@ -166,6 +168,10 @@ class Node(Closing):
 
     def follows(self) -> None:
         """Nobody."""
+
+    def log_files(self, lsn: int, ts: int) -> LogFilesView:
+        """The files of the engine, for nodes that follow; see `receiver.operator.log_files`."""
+        return log_files(self.operator, lsn, ts)
 
     def reach(self, ts: int | None) -> None:
         """See that a time can be asked about: all of it can, for what is to come is no more."""

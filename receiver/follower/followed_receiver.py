@@ -1,4 +1,4 @@
-"""A running receiver as a source to follow: its log over HTTP, with an operator's token."""
+"""A running receiver, or a node, as a source to follow: its log, with an operator's token."""
 
 from __future__ import annotations
 
@@ -79,6 +79,7 @@ class FollowedReceiver(LogSource):
             tags_end=view.tags_end,
             goes_on=view.goes_on,
             taken_by=view.incarnation,
+            origin=view.origin,
         )
 
     def read(self, found: SourceLog, name: str, begin: int, end: int) -> Iterator[FetchedBlock]:

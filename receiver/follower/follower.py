@@ -16,9 +16,10 @@ from common.durable import Closing
 from common.errors import DamagedError, ReadOnlyError, TsferryError
 from common.threads import join_begun
 from receiver.follower.log_copy import LogCopy
-from receiver.follower.log_source import NotContinuedError, ReplacedSourceError
+from receiver.follower.log_source import CircleError, NotContinuedError, ReplacedSourceError
 from receiver.metadata.following_engine import FollowingEngine
 from receiver.metadata.model.timestamps import from_seconds
+from receiver.operator.views import LogOrigin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,12 +60,19 @@ class FollowProgress(NamedTuple):
     problem: str | None
 
 
-def check_source(found: SourceLog, engine: str, incarnation: int, url: str) -> None:
+def check_source(found: SourceLog, directory: NodeDirectory, url: str) -> None:
     """See that a source is the one that was followed before, or goes on from it.
 
     Raises:
+        CircleError: it follows this node.
         ReplacedSourceError: it is another engine, or an owner that was replaced.
     """
+    if found.origin is not None and directory.ident in found.origin.through:
+        raise CircleError(
+            f"{url} follows this node, by {len(found.origin.through) - 1} others; one of them has "
+            "to follow the receiver or its object store (follow.url)"
+        )
+    engine, incarnation = directory.engine, directory.incarnation
     if engine and found.engine != engine:
         raise ReplacedSourceError(
             f"{url} is the engine {found.engine}, and {engine} was followed here; a node that is "
@@ -159,6 +167,7 @@ class Follower(Closing):
         self._monotonic = monotonic
         self._problem: str | None = None
         self._source_commit = engine.newest_commit
+        self._origin: LogOrigin | None = None
         self._level: tuple[float, float] | None = None
         self._heard = threading.Condition()
         self._wake = threading.Event()
@@ -193,6 +202,21 @@ class Follower(Closing):
             problem=self._problem,
         )
 
+    @property
+    def is_live(self) -> bool:
+        """Whether what is known of the source tells of all commits, and not of copies of them."""
+        return self._source.waits and (self._origin is None or self._origin.is_live)
+
+    def origin(self) -> LogOrigin:
+        """Where this node has its copy from, for those that follow it."""
+        before = self._origin
+        return LogOrigin(
+            through=[self._directory.ident, *(before.through if before is not None else ())],
+            behind=self.progress().behind,
+            is_live=self.is_live,
+            writer=None if before is None else before.writer,
+        )
+
     def reach(self, ts: int, seconds: float) -> bool:
         """Wait until everything up to a time is here; whether it is.
 
@@ -213,7 +237,7 @@ class Follower(Closing):
         if ts <= self._engine.newest_commit:
             return True
         level = self._level
-        return self._source.waits and level is not None and from_seconds(level[0]) > ts
+        return self.is_live and level is not None and from_seconds(level[0]) > ts
 
     # -- the thread --------------------------------------------------------------------------
 
@@ -264,8 +288,8 @@ class Follower(Closing):
         found = self._source.look(lsn=lsn, ts=engine.newest_commit, wait=wait)
         if self._source.waits:
             now = (self._clock(), self._monotonic())
-        check_source(found, self._directory.engine, self._directory.incarnation, self._source.url)
-        self._source_commit = found.ts
+        check_source(found, self._directory, self._source.url)
+        self._origin, self._source_commit = found.origin, found.ts
         problem = None
         try:
             if found.taken_by > found.incarnation:
@@ -305,7 +329,10 @@ class Follower(Closing):
             engine.advance()
         reached = engine.published().lsn
         if reached >= found.lsn:
-            self._level = now
+            age = 0.0 if found.origin is None else found.origin.behind
+            if age is None:
+                return f"{self._source.url} itself does not follow; its status says why"
+            self._level = (now[0] - age, now[1] - age)
             return None
         problem = f"the log ends here with commit {reached}: {self._copy.cut}"
         newest = max((each.lsn for each in found.checkpoints), default=0)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from common.errors import Permanent, Transient
 from receiver.metadata.log.checkpoints import checkpoint_name
 from receiver.metadata.log.segments import segment_name
+
+if TYPE_CHECKING:
+    from receiver.operator.views import LogOrigin
 
 __all__ = [
     "FetchedBlock",
@@ -30,6 +33,13 @@ class ReplacedSourceError(Permanent):
     """What is there is older than what was followed before, or another engine's."""
 
     slug = "replaced-source"
+    http_status = 409
+
+
+class CircleError(Permanent):
+    """A node that is followed follows this one, itself or by others: nobody in it gets anything."""
+
+    slug = "following-circle"
     http_status = 409
 
 
@@ -83,6 +93,7 @@ class SourceLog(NamedTuple):
         goes_on: whether the commit that was asked about is in this log; None: not known.
         taken_by: the highest incarnation that is known; above `incarnation`, its owner has put
             nothing yet, and what is here may be no part of what it goes on from.
+        origin: where a node that is followed has it from; None where it follows nobody.
     """
 
     engine: str
@@ -94,6 +105,7 @@ class SourceLog(NamedTuple):
     tags_end: int
     goes_on: bool | None = None
     taken_by: int = 0
+    origin: LogOrigin | None = None
 
 
 class FetchedBlock(NamedTuple):

@@ -11,6 +11,7 @@ copies are removed at a start.
 from __future__ import annotations
 
 import re
+import uuid
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
@@ -41,9 +42,11 @@ class NodeDirectory(Closing):
     Attributes:
         engine: uuid of the engine that is followed; empty before the first contact.
         incarnation: the highest of its owners that was ever seen.
+        ident: random; who follows a node that follows this one meets it again.
     """
 
     def __init__(self, tree: Tree, mark: FollowerMark) -> None:
+        self.ident = uuid.uuid4().hex
         self._tree = tree
         self._mark = mark
         self._resources = ExitStack()

@@ -27,7 +27,8 @@ from receiver.follower.source_opening import open_source
 from receiver.metadata.following_engine import FollowingEngine
 from receiver.open_engine import options_of
 from receiver.operator.directories import ReceiverDirectories
-from receiver.operator.views import FollowView
+from receiver.operator.log_files import log_files
+from receiver.operator.views import FollowView, LogFilesView
 from receiver.transfer.listing import Listing
 from receiver.transfer.schemachanges import SchemaReader
 
@@ -77,7 +78,7 @@ class ReadNode(Closing):
         self.clock = clock
         self.listing = Listing(config, engine, disks)
         self.schema_reader = SchemaReader(engine)
-        url = None if config.follow.url == self.writer else config.follow.url
+        url = None if _is_address(config.follow.url) else config.follow.url
         there = msgspec.structs.replace(
             config,
             schema_dir=engine.directory,
@@ -140,10 +141,12 @@ class ReadNode(Closing):
     @property
     def writer(self) -> str | None:
         """Where files and changes go, None if that is not known here."""
-        url = self.config.follow.url or ""
+        url, told = self.config.follow.url, self.follower.origin()
         if self.config.follow.writer is not None:
             return self.config.follow.writer
-        return url if url.startswith(("http://", "https://")) else None
+        if len(told.through) > 1:
+            return told.writer  # what is followed is a node itself
+        return url if _is_address(url) else None
 
     def not_the_writer(self) -> NotTheWriterError:
         """What whoever comes to write is told."""
@@ -154,6 +157,12 @@ class ReadNode(Closing):
                 "(follow.writer)"
             )
         return NotTheWriterError(f"this node only reads; the writer is at {where}")
+
+    def log_files(self, lsn: int, ts: int) -> LogFilesView:
+        """The files of the engine, for nodes that follow this one."""
+        incarnation = self.follower.progress().incarnation
+        origin = msgspec.structs.replace(self.follower.origin(), writer=self.writer)
+        return log_files(self.operator, lsn, ts, incarnation, origin)
 
     def reach(self, ts: int | None) -> None:
         """Wait a moment for what a question is about.
@@ -202,6 +211,11 @@ class ReadNode(Closing):
         )
 
 
+def _is_address(url: str | None) -> bool:
+    """Whether a URL is a receiver's or a node's, and no store's."""
+    return url is not None and url.startswith(("http://", "https://"))
+
+
 def _engine(
     directory: NodeDirectory,
     source: LogSource,
@@ -216,5 +230,5 @@ def _engine(
         except (DamagedError, NotFoundError, ReadOnlyError):
             pass  # it is a copy: there is another where it came from
     found = source.look()
-    check_source(found, directory.engine, directory.incarnation, source.url)
+    check_source(found, directory, source.url)
     return begin_copy(directory, source, found, options, clock=clock)

@@ -15,7 +15,7 @@ from common.errors import NotFoundError, UsageError
 from receiver.metadata.log.checkpoints import checkpoints
 from receiver.metadata.log.segments import Segment, segment_name, segments
 from receiver.metadata.log.tlog import TLOG_NAME
-from receiver.operator.views import CheckpointFile, LogFilesView, SegmentFile
+from receiver.operator.views import CheckpointFile, LogFilesView, LogOrigin, SegmentFile
 
 if TYPE_CHECKING:
     from receiver.metadata.engine import Engine, Published
@@ -27,20 +27,29 @@ _NAME = re.compile(r"(mlog|mtree\.snapshot)-[1-9][0-9]{0,18}\.tsf\Z")
 _MOST = 8 << 20
 
 
-def log_files(there: ReceiverDirectories, lsn: int, ts: int) -> LogFilesView:
+def log_files(
+    there: ReceiverDirectories,
+    lsn: int,
+    ts: int,
+    incarnation: int | None = None,
+    origin: LogOrigin | None = None,
+) -> LogFilesView:
     """What is there.
 
     Args:
-        there: a receiver that commits.
+        there: a receiver that commits, or a node with its copy.
         lsn: of a commit that is known; 0 for none.
         ts: its timestamp.
+        incarnation: of the owner whose log a node has.
+        origin: of a node's copy.
     """
     from receiver.storage.incarnation import known_incarnation
 
     engine = there.engine
     with Tree(there.config.schema_dir) as tree:
         now = engine.published()
-        incarnation = known_incarnation(tree, engine.uuid)
+        if incarnation is None:
+            incarnation = known_incarnation(tree, engine.uuid)
         found = [each for each in segments(tree) if each.first_lsn <= now.segment]
         several = [each for each in checkpoints(tree) if each.lsn <= now.lsn]
         return LogFilesView(
@@ -54,6 +63,7 @@ def log_files(there: ReceiverDirectories, lsn: int, ts: int) -> LogFilesView:
             segments=_segments(tree, found, now),
             tags_end=now.tags_end,
             goes_on=_goes_on(engine, now, lsn, ts),
+            origin=origin,
         )
 
 

@@ -585,6 +585,23 @@ class SegmentFile(Struct, frozen=True):
     size: int
 
 
+class LogOrigin(Struct, frozen=True, kw_only=True):
+    """Where a node that serves its copy of a log has that from.
+
+    Attributes:
+        through: the node and those that it follows, the nearest first: a random name of each.
+        behind: seconds since it had all that the last of them is behind; None if never since its
+            start.
+        is_live: whether `behind` is of commits; of an object store it is of the copies there.
+        writer: where files and changes go, None if that is not known.
+    """
+
+    through: list[str]
+    behind: float | None
+    is_live: bool
+    writer: str | None
+
+
 class LogFilesView(Struct, frozen=True, kw_only=True):
     """The files of the engine, for a node that follows it.
 
@@ -597,6 +614,7 @@ class LogFilesView(Struct, frozen=True, kw_only=True):
         segments: in order, without a gap.
         tags_end: bytes of the tlog that are committed.
         goes_on: whether the commit that was asked about is in this log; None: too old to tell.
+        origin: of a node's copy; None of the receiver that commits.
     """
 
     engine: str
@@ -607,6 +625,7 @@ class LogFilesView(Struct, frozen=True, kw_only=True):
     segments: list[SegmentFile]
     tags_end: int
     goes_on: bool | None = None
+    origin: LogOrigin | None = None
 
 
 class FollowView(Struct, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.query.cursors import Cursors
     from receiver.operator.directories import ReceiverDirectories, RunningReceiver
-    from receiver.operator.views import FollowView
+    from receiver.operator.views import FollowView, LogFilesView
     from receiver.principal import Principal
     from receiver.transfer.listing import Listing
     from receiver.transfer.schemachanges import SchemaReader
@@ -78,6 +78,9 @@ class ReadingSide(Protocol):
 
     def follows(self) -> FollowView | None:
         """Where a node that follows stands; None of a receiver."""
+
+    def log_files(self, lsn: int, ts: int) -> LogFilesView:
+        """The files of the engine, for nodes that follow; see `receiver.operator.log_files`."""
 
     def reach(self, ts: int | None) -> None:
         """Wait a moment until a question about this time can be answered.
