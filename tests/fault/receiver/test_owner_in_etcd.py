@@ -123,7 +123,8 @@ def test_one_that_has_copied_nothing_yet_is_fenced_off_too(centre: Centre) -> No
         Engine.open(place, background=False, remote=MemoryRemote(centre.place)) as engine,
         Tree(place) as home,
     ):
-        engine.commit(step(88))
+        engine.commit(step(0))
+        centre.made.append(0)
         assert claim_log(engine, centre.store, home)[0].number == 1
     assert centre.serve("two") == 2
 
