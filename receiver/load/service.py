@@ -50,9 +50,13 @@ class RoomKeeper(Protocol):
 
 
 class _Shortage(NamedTuple):
-    """Most bytes of a file that a sender was refused, for the disk and for its quota."""
+    """Most bytes that a sender was refused together, for the disk and for its quota.
+
+    `room` is what those for the disk take there.
+    """
 
     free: int
+    room: int
     quota: int
 
 
@@ -241,17 +245,17 @@ class LoadService:
                 "loaded files take all of storage.capacity, and those that are not in the object "
                 "store have to stay here"
             )
-        short = max((each.free for each in list(self._shortages.values())), default=0)
-        if short > free - keep:
+        short = max(list(self._shortages.values()), default=_Shortage(0, 0, 0))
+        if short.room > free - keep:
             return (
-                f"a file is refused: {short} bytes of it are to come, {free} are free on the disk "
-                f"and {keep} have to stay free"
+                f"a file is refused: {short.free} bytes, of it and of what goes with it, are to "
+                f"come, {free} are free on the disk and {keep} have to stay free"
             )
         room = self.room()
-        if short > room:
+        if short.room > room:
             return (
-                f"a file is refused: {short} bytes of it are to come, and storage.capacity leaves "
-                f"room for {room}"
+                f"a file is refused: {short.free} bytes, of it and of what goes with it, are to "
+                f"come, and storage.capacity leaves room for {room}"
             )
         return self.loader.no_space
 
@@ -260,15 +264,18 @@ class LoadService:
 
         Args:
             uuid: of the sender.
-            free: most bytes of one that the disk has no room for.
+            free: most bytes, of one or of those that go together, that the disk has no room for.
             room: what these take there.
             quota: most bytes of one that are more than this sender may have waiting here.
         """
+        room = max(free, room)
         if free or quota:
-            seen = self._shortages.get(uuid, _Shortage(0, 0))
-            self._shortages[uuid] = _Shortage(max(free, seen.free), max(quota, seen.quota))
+            seen = self._shortages.get(uuid, _Shortage(0, 0, 0))
+            self._shortages[uuid] = _Shortage(
+                max(free, seen.free), max(room, seen.room), max(quota, seen.quota)
+            )
         if free and self.cache is not None:
-            self.cache.make_room(max(free, room))
+            self.cache.make_room(room + self._staged_room())
 
     def forget_shortage(self, uuid: str) -> None:
         """A sender asks anew."""
@@ -277,7 +284,7 @@ class LoadService:
     def room_for(self, uuid: str, size: int) -> None:
         """A file of a sender was let in: what was refused before for less is past."""
         seen = self._shortages.get(uuid)
-        if seen is not None and size >= max(seen):
+        if seen is not None and size >= max(seen.free, seen.quota):
             self.forget_shortage(uuid)
 
     def hindered(self) -> list[str]:
@@ -360,7 +367,11 @@ class LoadService:
         room = None if self.cache is None else self.cache.room()
         if room is None:
             return None
-        return max(0, room - sum(folder.staged.allocated for folder in self.folders.all()))
+        return max(0, room - self._staged_room())
+
+    def _staged_room(self) -> int:
+        """What waits to be loaded takes of it, and is not counted with what is."""
+        return sum(folder.staged.allocated for folder in self.folders.all())
 
     def free_bytes(self) -> int:
         """Bytes that are free for new files.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
 
 from common.errors import NameRefusedError
 from common.names import FilePath
@@ -25,6 +26,9 @@ __all__ = ["Resumable", "Room", "Situation", "decide", "same_content"]
 
 _MD5_DIGITS = 32
 
+_Partition: TypeAlias = tuple[str, str, int]
+"""As `FilePath.group` has it."""
+
 
 @dataclass(frozen=True)
 class Resumable:
@@ -38,26 +42,40 @@ class Resumable:
 class Room:
     """Space that is left for this sender while a page is decided; what is promised is taken off.
 
+    Files of one partition may have to come together (what a compaction made of others, at a
+    mirror all), and their sender sends none of them then while one is refused: so it is all of
+    them that room has to be made for.
+
     Attributes:
         quota: bytes that it may have unloaded here, on top of what it has.
         free: bytes of the file system above what has to stay free.
         max_file: bytes of the largest file that is taken.
         over_quota: most bytes of a file that were refused for the quota.
-        over_free: most bytes of a file that were refused for the file system.
-        over_room: the same as the disk counts them.
     """
 
     quota: int
     free: int
     max_file: int
     over_quota: int = 0
-    over_free: int = 0
-    over_room: int = 0
+    _asked: Counter[_Partition] = field(default_factory=Counter)
+    _asked_room: Counter[_Partition] = field(default_factory=Counter)
+    _short: set[_Partition] = field(default_factory=set)
 
-    def refuse(self, size: int, coming: Sequence[int]) -> str | None:
+    @property
+    def over_free(self) -> int:
+        """Most bytes of a partition that were to come, and not all had room."""
+        return max((self._asked[each] for each in self._short), default=0)
+
+    @property
+    def over_room(self) -> int:
+        """The same as the disk counts them."""
+        return max((self._asked_room[each] for each in self._short), default=0)
+
+    def refuse(self, group: _Partition, size: int, coming: Sequence[int]) -> str | None:
         """Why a file of `size` bytes is not taken now.
 
         Args:
+            group: the partition that it is of.
             size: bytes of it.
             coming: bytes that are to come, of it and of what goes with it, each by itself.
         """
@@ -70,9 +88,11 @@ class Room:
                 f"{rest} bytes are to come, and this sender may have {max(0, self.quota)} more "
                 "waiting to be loaded; try later"
             )
-        if sum(map(disk_room, coming)) > self.free:
-            self.over_free = max(self.over_free, rest)
-            self.over_room = max(self.over_room, sum(map(disk_room, coming)))
+        room = sum(map(disk_room, coming))
+        self._asked[group] += rest
+        self._asked_room[group] += room
+        if room > self.free:
+            self._short.add(group)
             return f"{rest} bytes are to come, and there is too little space left; try later"
         return None
 
@@ -239,7 +259,7 @@ def _wanted(entry: PlanEntry, path: FilePath, here: Situation) -> PlanDecision:
     coming = [entry.size - (found.offset if found else 0)]
     if resource and entry.resource is not None:
         coming.append(entry.resource.size)
-    why = here.room.refuse(entry.size, coming)
+    why = here.room.refuse(path.group, entry.size, coming)
     if why is not None:
         return _refused(entry, why)
     here.room.promise(coming)

@@ -83,6 +83,14 @@ def row_of(node: Node, path: str) -> FileRow:
     return row
 
 
+def is_taken(edge: Edge, batch: dict[str, bytes]) -> bool:
+    """Whether all of it is received, and waits to be loaded."""
+    try:
+        return all(each.problem is None for each in edge.batch(edge.start(), batch))
+    except NoSpaceError:
+        return False
+
+
 def is_here_again(node: Node, world: World, path: str, content: bytes) -> bool:
     """Whether what was fetched is here as it was sent; it may have made room once more."""
     physical = row_of(node, path).physical
@@ -121,6 +129,35 @@ def test_what_makes_room_for_a_file_makes_it_for_its_resource(node: Node, world:
     until(lambda: running_storage(node.operator).uploaded_files == 10)
     (last,) = files(11, 11).items()
     until(lambda: edge.round(dict([last]), resources={last[0]: b"resource"}).keys() == {last[0]})
+
+
+@pytest.mark.parametrize("waiting", [0, 2])
+def test_room_is_made_for_all_of_a_partition_that_comes_together(node: Node, waiting: int) -> None:
+    """A sender that compacted sends none of it while one is refused."""
+    edge = Edge(node)
+    until(partial(comes_in, edge, files(1, 5)))
+    until(partial(comes_in, edge, files(6, 9)))
+    until(lambda: running_storage(node.operator).uploaded_files == 9)
+    until(lambda: running_storage(node.operator).cached_bytes == 9 * BLOCK)
+    merged = files(11, 16)
+    entries = [plan_entry(path, content) for path, content in merged.items()]
+    for path in [*merged][:waiting]:
+        until(partial(is_taken, edge, {path: merged[path]}))
+
+    def all_may_come() -> bool:
+        actions = [each.action for each in edge.plan(edge.start(), entries)]
+        assert actions.count(Action.HAVE) == waiting
+        return Action.REFUSED not in actions
+
+    until(all_may_come)
+
+
+def test_what_goes_together_and_has_no_room_is_told_of(node: Node) -> None:
+    edge, many = Edge(node), files(1, 11)
+    edge.plan(edge.start(), [plan_entry(path, content) for path, content in many.items()])
+    assert "storage.capacity" in str(node.problem())
+    edge.plan(edge.start(), [plan_entry(path, content) for path, content in files(1, 2).items()])
+    assert node.problem() is None
 
 
 def test_what_it_loads_fits_whatever_the_sum(node: Node, world: World) -> None:
