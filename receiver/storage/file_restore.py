@@ -67,6 +67,7 @@ class _Due(NamedTuple):
     keys: list[str]
     """Of its object; one of them, where no commit tells."""
     is_told: bool
+    """Whether a commit tells of all of it, its resource too."""
 
 
 class _Brought(NamedTuple):
@@ -180,7 +181,8 @@ def _due(row: FileRow, told: UploadedRow | None, engine: str, numbers: list[int]
     keys = [data_key(engine, number, row.physical) for number in numbers]
     if told is not None:
         keys.insert(0, stored_key(engine, told))
-    return _Due(row, list(dict.fromkeys(keys)), told is not None)
+    is_told = told is not None and (row.resource is None or row.resource.md5 == told.resource)
+    return _Due(row, list(dict.fromkeys(keys)), is_told)
 
 
 def _bring(store: ObjectStore, trees: Sequence[Tree], keep: int, due: _Due) -> _Brought | None:

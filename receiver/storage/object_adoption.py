@@ -1,10 +1,11 @@
 """Objects of files that the catalogue knows and does not know to be in the store.
 
 A schema directory that was turned back to a copy of before an upload lacks its commit. Where the
-bytes here have made room since, the file is in the store only, and nothing here says so. Its object
-is known by its key, which only an owner of this engine could put, and by what it says of itself;
-all of its bytes are compared with the catalogue before a commit says that it is there, and the
-digests of its blocks are made of the same reading.
+bytes here have made room since, the file is in the store only, and nothing here says so; or it is a
+newer `.resource` of it that nothing tells of. Its object is known by its key, which only an owner
+of this engine could put, and by what it says of itself; all of its bytes are compared with the
+catalogue before a commit says that it is there, and the digests of its blocks are made of the same
+reading.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from receiver.storage.digest_uploads import digest_object
 from receiver.storage.incarnation import check_owner
 from receiver.storage.object_check import ObjectFinding
 from receiver.storage.object_content import ContentChangedError
-from receiver.storage.object_places import place_objects
+from receiver.storage.object_places import is_beside, list_objects, place_objects
 from receiver.storage.object_store import ObjectMissingError
 from receiver.storage.step_progress import StepCounter
 from receiver.storage.uploader import digests_text, resource_key, stored_key
@@ -64,6 +65,38 @@ def untold_objects(
                 path=row.path,
                 repair=_ADOPT,
             )
+    yield from _untold_resources(engine, store, trees)
+
+
+def _untold_resources(
+    engine: Engine, store: ObjectStore, trees: Sequence[Tree]
+) -> Iterator[ObjectFinding]:
+    """Those of files that a commit tells of with the resource that they had before."""
+    with engine.reading() as state:
+        due = [
+            (row, resource_key(stored_key(engine.uuid, told), row.resource.md5))
+            for name, told in state.uploaded_table.rows.items()
+            if (row := state.files.get(name)) is not None
+            and state.uploaded_table.lacks(row)
+            and row.resource is not None
+        ]
+    away = [
+        (row, key)
+        for row, key in due
+        if not any(tree.exists(row.parsed.resource.text) for tree in trees)
+    ]
+    listed = list_objects(store, engine.uuid) if away else {}
+    for row, key in away:
+        if key in listed:
+            yield ObjectFinding(
+                kind=_UNTOLD,
+                key=key,
+                detail="its file's resource is not here, and no commit says that it is there",
+                physical=row.physical,
+                sender=row.sender,
+                path=row.path,
+                repair=_ADOPT,
+            )
 
 
 def adopt_objects(
@@ -74,6 +107,8 @@ def adopt_objects(
     told: ToldProgress,
 ) -> CopiesReport:
     """Have a commit say of each untold object that it is there, if all of its bytes are.
+
+    Of a file that is told of, and its resource is not, this one is read.
 
     Args:
         engine: open for writing.
@@ -99,7 +134,8 @@ def adopt_objects(
             found.append(each)
             continue
         check_owner(store, owner)
-        found.append(_adopt(engine, store, each, row, place))
+        adopt = _adopt_resource if is_beside(each.key) else _adopt
+        found.append(adopt(engine, store, each, row, place))
         counter.done(row.size)
     return replace(report, found=found)
 
@@ -125,6 +161,24 @@ def _adopt(
             )
         ]
     )
+    crash.point("storage.adopted")
+    return replace(found, repaired=True)
+
+
+def _adopt_resource(
+    engine: Engine, store: ObjectStore, found: ObjectFinding, row: FileRow, place: UploadedRow
+) -> ObjectFinding:
+    known = row.resource
+    try:
+        is_whole = known is not None and read_through(store, found.key, known.size, known.md5)
+    except ObjectMissingError:
+        is_whole = False
+    if known is None or not is_whole:
+        return replace(found, detail="it has other bytes than were told of", repair="")
+    told = records.FileUploaded(
+        row.physical, place.incarnation, row.size, place.digests, known.md5, place.again
+    )
+    engine.commit([told])
     crash.point("storage.adopted")
     return replace(found, repaired=True)
 

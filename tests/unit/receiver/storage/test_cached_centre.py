@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from common.digests import md5
 from common.durable import Tree
 from common.errors import NoSpaceError
 from common.wire import Action
@@ -313,3 +314,24 @@ def test_a_restore_fetches_no_more_than_fits_and_the_rest_is_remote(
     store.close()
     assert (found.fetched, found.left, found.lacking) == (2, 1, [])
     assert sorted(there) == sorted(newest)
+
+
+def test_a_restore_fetches_what_no_commit_tells_of_whatever_fits(
+    node: Node, world: World, tmp_path: Path
+) -> None:
+    """The resource of a file that it tells of, too: nothing would ever look for it otherwise."""
+    edge, path = Edge(node), path_of(1)
+    edge.round(files(1, 1), resources={path: b"before"})
+    until(lambda: running_storage(node.operator).uploaded_files == 1)
+    new = b"anew"
+    row = row_of(node, path)
+    meta = records.ResourceMeta(len(new), md5(new).hexdigest())
+    (first,) = (tmp_path / "bucket").glob(f"*/data/*/{row.physical}")
+    Path(f"{first}.{meta.md5}").write_bytes(new)
+    node.engine.commit([records.ResourceNoted(row.physical, meta)])
+    store = open_store(str(world.storage["url"]))
+    with Tree(tmp_path / "restored", create=True) as data:
+        found = restore_files(store, node.engine, [data], most=0)
+        assert data.read(f"{row.physical}.resource") == new
+    store.close()
+    assert (found.fetched, found.left, found.lacking) == (1, 0, [])

@@ -245,6 +245,46 @@ def test_what_no_commit_tells_of_and_is_not_here_is_taken_back(centre: Checked) 
     assert (centre.uploaded(), centre.objects()) == ({one, two, three}, before)
 
 
+def turned_back_from_a_resource(centre: Checked) -> tuple[str, str]:
+    """A file that was uploaded with two resources, and the schema knows of the first upload."""
+    one = centre.load(1, resource=b"one")
+    centre.uploader.run_once()
+    digest = centre.note_resource(one, b"new")
+    schema = centre.root / "schema"
+    centre.stop()
+    shutil.copytree(schema, centre.root / "copy")
+    centre.start()
+    centre.write_resource(one, b"new")
+    centre.uploader.run_once()
+    centre.stop()
+    shutil.rmtree(schema)
+    (centre.root / "copy").rename(schema)
+    for each in (one, f"{one}.resource"):
+        (centre.root / "data" / each).unlink()
+    centre.start()
+    return one, digest
+
+
+def test_a_resource_that_no_commit_tells_of_and_is_not_here_is_taken_back(
+    centre: Checked,
+) -> None:
+    one, digest = turned_back_from_a_resource(centre)
+    assert centre.kinds() == [("untold", one)]
+    assert centre.resources()[one] == md5(b"one").hexdigest()
+    assert adopted(centre).good
+    assert centre.resources()[one] == digest == md5(b"new").hexdigest()
+    assert centre.examine(deep=True).found == []
+    assert centre.uploader.progress().waiting_files == 0
+
+
+def test_a_resource_with_other_bytes_is_not_taken_back(centre: Checked) -> None:
+    one, digest = turned_back_from_a_resource(centre)
+    (place,) = centre.place(one).parent.glob(f"*.{digest}")
+    place.write_bytes(b"???")
+    assert not adopted(centre).good
+    assert centre.resources()[one] == md5(b"one").hexdigest()
+
+
 def test_what_has_other_bytes_is_not_taken_back(centre: Checked) -> None:
     one, two, _ = turned_back(centre)
     centre.damage(one)
