@@ -218,8 +218,11 @@ class StorageService(Closing):
             self._store.close()
         self._home.close()
 
-    def hurry(self) -> None:
-        """Go on now, if nothing is in the way: somebody waits for it."""
+    def hurry(self, physicals: Sequence[str] = ()) -> None:
+        """Go on now, if nothing is in the way, with these files first: somebody waits for it."""
+        uploader = self._uploader
+        if physicals and uploader is not None:
+            uploader.first(physicals)
         for name in (_FILES, _LOG):
             self._wakes[name].set()
 

@@ -1,4 +1,4 @@
-"""Which files are to be uploaded, the oldest first.
+"""Which files are to be uploaded: what somebody waits for, then the oldest first.
 
 It is found from the catalogue at the start, and from its commits from then on. When a file goes,
 its storage group says: at once, some time behind its load, or never. A file that could not be read
@@ -16,7 +16,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.errors import HistoryGoneError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from common.config import UploadRules
     from receiver.metadata.engine import Engine
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DueFile", "MissingFiles", "UploadQueue"]
 
+_URGENT = -1.0
+"""When a file is due that somebody waits for: before all that are due at once."""
 _SOONEST, _LATEST = 0.5, 60.0
 """Seconds until a file that could not be read is looked at again, doubled each time."""
 _NEWS = (
@@ -91,6 +93,7 @@ class UploadQueue:
         self._entries: list[_Entry] = []
         self._under_way: dict[str, int] = {}
         self._pauses: dict[str, float] = {}
+        self._urgent: set[str] = set()
         self._seen = -1
 
     def look(self) -> None:
@@ -140,6 +143,18 @@ class UploadQueue:
                     return DueFile(row, state.uploaded_table.rows.get(entry.physical))
             self._forget(entry.physical)
 
+    def first(self, physicals: Iterable[str]) -> None:
+        """Somebody waits for these: they go before all others, if they are not there yet."""
+        with self._engine.reading() as state:
+            table = state.uploaded_table
+            found = [state.files.get(each) for each in physicals]
+            rows = [row for row in found if row is not None and table.lacks(row)]
+        with self._lock:
+            for row in rows:
+                if row.physical not in self._urgent:
+                    self._urgent.add(row.physical)
+                    heapq.heappush(self._entries, _Entry(_URGENT, row.created, row.physical))
+
     def done(self, physical: str) -> None:
         """It was told of; what came to it meanwhile is due at once."""
         self._pauses.pop(physical, None)
@@ -151,8 +166,11 @@ class UploadQueue:
 
     def put_back_all(self) -> None:
         """All that is under way is due as before: nothing came of it."""
-        for physical in list(self._under_way):
-            self._add(_Entry(0.0, self._forget(physical), physical))
+        with self._lock:
+            for physical, ts in self._under_way.items():
+                due = _URGENT if physical in self._urgent else 0.0
+                heapq.heappush(self._entries, _Entry(due, ts, physical))
+            self._under_way.clear()
 
     def put_off(self, physical: str) -> None:
         """It could not be read, and is due again after a while."""
@@ -188,8 +206,9 @@ class UploadQueue:
                 if state.uploaded_table.lacks(row)
             ]
             self._seen = state.newest
-        heapq.heapify(found)
         with self._lock:
+            found += [each for each in self._entries if each.due == _URGENT]
+            heapq.heapify(found)
             self._entries = found
 
     def _due(self, state: State, row: FileRow | None) -> float:
@@ -205,4 +224,5 @@ class UploadQueue:
 
     def _forget(self, physical: str) -> int:
         with self._lock:
+            self._urgent.discard(physical)
             return self._under_way.pop(physical)

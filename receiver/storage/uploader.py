@@ -158,7 +158,6 @@ class Uploader:
         self._trees = trees
         self._parallel = parallel
         self._paced = paced
-        self._clock = clock
         self._found_bad = found_bad
         self._queue = UploadQueue(engine, rules, clock)
         self._unreadable: set[str] = set()
@@ -187,6 +186,10 @@ class Uploader:
                 uploaded_files=len(table.rows),
                 uploaded_bytes=table.bytes,
             )
+
+    def first(self, physicals: Sequence[str]) -> None:
+        """Somebody waits for these files: they go before all others. Any thread may call."""
+        self._queue.first(physicals)
 
     def close(self) -> None:
         """Stop before the next part; the next start goes on with it."""
@@ -220,6 +223,7 @@ class Uploader:
         with closing(batches):  # at once, if nothing can be told of
             for come in batches:
                 done += self._tell(pool, come)
+                self._queue.look()  # others may be waited for by now, and a backlog is long
         if self._trouble is not None:
             raise self._trouble
         return done

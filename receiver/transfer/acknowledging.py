@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from common.wire import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import TaskRow
@@ -33,14 +33,14 @@ class Acknowledging:
         engine: Engine,
         *,
         shipped: Callable[[], int] | None = None,
-        hurry: Callable[[], None] = lambda: None,
+        hurry: Callable[[Sequence[str]], None] = lambda _: None,
     ) -> None:
         """Prepare.
 
         Args:
             engine: the metadata engine.
             shipped: the newest commit whose log is in the store; None: nothing is waited for.
-            hurry: has the copies go on now.
+            hurry: has the copies go on now, with files of these physical names first.
         """
         self._engine = engine
         self._shipped = shipped
@@ -61,7 +61,8 @@ class Acknowledging:
                 self._told[row.sender] = row.task
                 del self._open[row.sender]
                 return True
-        self._hurry()
+            first = task.not_asked(self._engine)
+        self._hurry(first)
         return False
 
     def untold(self, sender: str) -> str | None:
@@ -86,6 +87,7 @@ class _Task:
         self.row = row
         self.needed = row.commit
         self._paths = [each.path for each in row.outcomes if each.result in _HERE]
+        self._is_asked = False
 
     def is_kept(self, engine: Engine) -> bool:
         with engine.reading() as state:
@@ -101,3 +103,12 @@ class _Task:
                     self.needed = max(self.needed, row.changed)
                 self._paths.pop()
         return True
+
+    def not_asked(self, engine: Engine) -> list[str]:
+        """Its files that are not known to be in the store, once."""
+        if self._is_asked:
+            return []
+        self._is_asked = True
+        with engine.reading() as state:
+            held = [state.file_table.held(self.row.sender, each) for each in self._paths]
+        return [row.physical for row in held if row is not None]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from common.config import Timetable
 from common.durable import Tree
 from common.errors import BusyError
 from common.wire import Propagate, Result, TaskState
@@ -15,7 +16,7 @@ from receiver.node import Node
 from receiver.storage.file_restore import restore_files
 from receiver.storage.metadata_restore import restore_metadata
 from receiver.storage.store_opening import open_store
-from tests.support.node_world import Edge, World, path_of, tsfile
+from tests.support.node_world import B, Edge, World, path_of, tsfile
 from tests.support.web import until
 
 ONE, TWO = path_of(1), path_of(2)
@@ -121,6 +122,27 @@ def test_a_resource_alone_is_waited_for_too(world: World, bucket: Path, tmp_path
         restored(bucket, uuid, tmp_path / "restored")
     (there,) = (tmp_path / "restored").rglob("*.resource")
     assert there.read_bytes() == b"anew"
+
+
+@pytest.mark.slow
+def test_what_is_waited_for_goes_before_a_backlog(tmp_path: Path, bucket: Path) -> None:
+    """It was switched on at a centre that had loaded much, or its store was away for long."""
+    many = {path_of(number): tsfile(salt=number) for number in range(2, 62)}
+    with World(tmp_path / "centre").node() as node:
+        Edge(node).round(many)
+    storage = {
+        "url": bucket.as_uri(),
+        "lag": 0.1,
+        "before_ack": True,
+        "parallel": 1,
+        "bandwidth_limit": Timetable.parse("2000 B/s"),
+    }
+    with World(tmp_path / "centre", storage=storage).node() as node:
+        assert node.storage is not None
+        until(lambda: node.storage.progress().files.uploaded_files)
+        path = path_of(sg="root.b")
+        assert Edge(node, B).round({path: tsfile("root.b.d1")})[path].result is Result.LOADED
+        assert node.storage.progress().files.waiting_files > 30
 
 
 @pytest.mark.parametrize("before_ack", [True, False])

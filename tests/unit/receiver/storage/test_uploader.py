@@ -22,6 +22,7 @@ from receiver.storage.directory_store import DirectoryStore
 from receiver.storage.incarnation import next_incarnation, own_incarnation
 from receiver.storage.object_store import Fingerprint, StoreAwayError, StoreRefusedError
 from receiver.storage.upload_attempts import UploadAttempts
+from receiver.storage.upload_queue import UploadQueue
 from receiver.storage.uploader import resource_key
 from tests.support.uploading import SENDER, Centre
 
@@ -269,6 +270,55 @@ def test_with_before_ack_nobody_says_otherwise(centre: Centre) -> None:
     one = centre.load(1)
     assert centre.uploader.run_once() == 1
     assert centre.uploaded() == {one}
+
+
+def test_what_somebody_waits_for_goes_first_though_it_came_during_the_run(
+    centre: Centre,
+) -> None:
+    order: list[str] = []
+    waited: list[str] = []
+
+    def paced(_: int) -> None:
+        order.append("")
+        if len(order) == 2:
+            waited.append(centre.load(9))
+            centre.uploader.first(waited)
+
+    centre.uploader_of(parallel=1, paced=paced)
+    for number in range(1, 6):
+        centre.load(number)
+    told: list[str] = []
+    commit = centre.engine.commit
+
+    def noted(ops: list[records.Record]) -> int:
+        told.extend(each.physical for each in ops if isinstance(each, records.FileUploaded))
+        return commit(ops)
+
+    centre.engine.commit = noted  # type: ignore[method-assign, assignment]
+    assert centre.uploader.run_once() == 6
+    assert told[2] == waited[0]
+    assert len(told) == 6
+
+
+def test_what_somebody_waits_for_stays_first_when_all_is_put_back(centre: Centre) -> None:
+    names = [centre.load(number) for number in range(1, 5)]
+    queue = UploadQueue(centre.engine, None, lambda: centre.now)
+    queue.look()
+    queue.first([names[2], "sequence/no/0/0/1-1-0-0.tsfile"])
+    queue.first([names[2]])
+
+    def first() -> str:
+        due = queue.take()
+        assert due is not None
+        return due.row.physical
+
+    assert first() == names[2]
+    queue.put_back_all()
+    centre.engine.set_storage_group("root.sg")
+    centre.engine.set_upload("root.sg", 0)  # all are looked at anew
+    queue.look()
+    assert [first() for _ in names] == [names[2], names[0], names[1], names[3]]
+    assert queue.take() is None
 
 
 def test_many_files_are_told_of_by_one_commit(centre: Centre) -> None:
