@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import unquote, urlsplit
 
 from msgspec import Meta, Struct
 
@@ -393,3 +394,9 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
         for key in ("max_chunk_bytes", "max_batch_bytes"):
             if getattr(self.limits, key) > self.listen.max_request_bytes:
                 yield ConfigFinding(f"limits.{key}", "expected at most listen.max_request_bytes")
+        if self.storage.url is not None and self.storage.url.startswith("file:///"):
+            store = Path(unquote(urlsplit(self.storage.url).path)).resolve()
+            for path in (self.schema_dir, *self.data_dirs):
+                if store.is_relative_to(path.resolve()):
+                    text = f"expected a directory that is not in {path}: both would be lost at once"
+                    yield ConfigFinding("storage.url", text)

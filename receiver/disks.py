@@ -58,6 +58,7 @@ __all__ = [
     "Disks",
     "adopt",
     "check_first_start",
+    "check_restored",
     "disk_room",
     "engine_of",
     "home_of",
@@ -450,6 +451,25 @@ def check_first_start(config: ReceiverConfig) -> None:
                 "of the schema directory mounted? Restore it from a copy; if there is none, "
                 "`tsferry-receiver init --adopt` begins a new engine, and senders bring their "
                 "files again"
+            )
+
+
+def check_restored(config: ReceiverConfig, uuid: str) -> None:
+    """See that an engine may be restored: no data directory is another engine's.
+
+    Raises:
+        ConfigError: one is.
+    """
+    for path in config.data_dirs:
+        try:
+            with Tree(path) as tree:
+                found = engine_of(tree)
+        except (OSError, TsferryError):
+            continue  # not there yet, or its marker is damaged and is written anew
+        if found not in (None, uuid):
+            raise ConfigError(
+                f"data_dirs: {path} belongs to the engine {found}, not to {uuid}; restore into "
+                f"another directory, or remove {path / RECEIVER_MARKER} if that engine is no more"
             )
 
 

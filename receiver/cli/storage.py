@@ -19,7 +19,7 @@ from common.terminal import printable, size_text, table
 from common.wire import FailedFetch, FetchAnswer, FetchRequest
 from receiver.cli.showing import commit_time, json_option, write_json
 from receiver.config import ReceiverConfig
-from receiver.disks import AwayError, Disks
+from receiver.disks import AwayError, Disks, check_restored
 from receiver.disks import adopt as adopt_directories
 from receiver.metadata.engine import Engine
 from receiver.open_engine import check_etcd, open_engine
@@ -261,6 +261,7 @@ def restore(
     try:
         uuid = engine_in(store)
         here = _restored_to(config, uuid)
+        check_restored(config, uuid)
         check_etcd(config, uuid, may_have_commits=here is not None)
         if here is not None:
             newest = newest_manifest(store, uuid)

@@ -51,6 +51,8 @@ def open_store(url: str, options: StoreOptions = StoreOptions()) -> ObjectStore:
 
         return DirectoryStore(Path("/", path))
     if pieces.scheme == "s3" and pieces.netloc:
+        if path and {"", ".", ".."} & set(path.split("/")):
+            raise ConfigError(f"storage.url: no part of the prefix may be empty, . or ..: {url!a}")
         try:
             from receiver.storage.s3_store import S3Place, S3Store
         except ImportError as error:

@@ -105,3 +105,10 @@ def test_values_that_make_no_sense_are_refused_by_name(refused, settings, key):
 def test_the_partition_interval_is_whole_milliseconds(read, refused):
     assert read("partition_interval=1h").value.partition_interval_ms == 3_600_000
     assert "whole milliseconds" in refused("partition_interval=0.0015")
+
+
+@pytest.mark.parametrize("url", ["file:///d", "file:///d/copies", "file:///s/a/../copies"])
+def test_copies_do_not_lie_in_what_they_are_of(read, refused, url):
+    assert "both would be lost" in refused(f"storage.url={url}")
+    read("storage.url=file:///copies")
+    read("storage.url=file:///d2/copies")

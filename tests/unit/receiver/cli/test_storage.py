@@ -84,6 +84,12 @@ def test_a_restore_touches_no_other_engine(
     said = other.command("restore", "--from", bucket.as_uri(), code=2)
     assert "another engine" in said
     assert sorted(each.name for each in (other.world.root / "schema").iterdir()) == before
+    loaded = other.world.loaded()
+    shutil.rmtree(other.world.root / "schema")
+    said = other.command("restore", "--from", bucket.as_uri(), code=2)
+    assert "belongs to the engine" in said
+    assert other.world.loaded() == loaded
+    assert not (other.world.root / "schema").exists()
     shutil.rmtree(tmp_path / "another")
 
 

@@ -31,6 +31,12 @@ def test_what_is_no_store_is_said(url):
         open_store(url)
 
 
+@pytest.mark.parametrize("prefix", ["a//b", "../a", "a/./b", "a/.."])
+def test_a_prefix_that_no_key_can_have_is_refused(prefix):
+    with pytest.raises(ConfigError, match="no part of the prefix"):
+        open_store(f"s3://bucket/{prefix}")
+
+
 @pytest.mark.parametrize(
     "url", ["s3://user:secret@bucket/x", "s3://bucket/x?key=secret", "file:///x#secret"]
 )
