@@ -25,6 +25,7 @@ from typing import Final
 __all__ = [
     "PATH_NODE",
     "device_name",
+    "device_segments",
     "in_database",
     "is_table_id",
     "parse_name",
@@ -161,6 +162,24 @@ def parse_name(name: str) -> tuple[bool, tuple[str | None, ...]]:
     if device_name(parsed, table=True) != name:
         raise ValueError(f"{name!r} is not the text form of a device")
     return True, parsed
+
+
+def device_segments(name: str, version: int) -> tuple[str | None, ...]:
+    """The segments that a file of a version has for a device of this name: undo ``device_name``.
+
+    In version 4 up to three nodes of a path stand together, but the last; in 3 all of them.
+
+    Raises:
+        ValueError: ``name`` is not in the one text form, or version 3 has no such device.
+    """
+    table, nodes = parse_name(name)
+    if table:
+        if version == 3:
+            raise ValueError(f"{name!r} is of a table, and version 3 has none")
+        return nodes
+    quoted = [quote_node(node or "") for node in nodes]
+    together = len(quoted) if version == 3 else max(1, min(3, len(quoted) - 1))
+    return (".".join(quoted[:together]), *quoted[together:])
 
 
 def _split_table(name: str) -> tuple[str, str, str]:

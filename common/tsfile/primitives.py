@@ -1,4 +1,4 @@
-"""The primitives every structure of a TsFile is made of, read from a bytes object.
+"""The primitives every structure of a TsFile is made of, read from a bytes object and written.
 
 Positions are relative to the buffer. A length is believed only as far as the buffer goes: nothing
 is allocated for it before. What runs off the end raises ``Malformed`` here, or ``IndexError`` or
@@ -24,6 +24,8 @@ __all__ = [
     "read_uvarint",
     "read_vbin",
     "read_vstr",
+    "uvarint_bytes",
+    "vstr_bytes",
 ]
 
 INT32: Final = struct.Struct(">i").unpack_from
@@ -31,6 +33,7 @@ INT64: Final = struct.Struct(">q").unpack_from
 TIMES: Final = struct.Struct(">qq").unpack_from
 
 _MAX_VARINT_BYTES: Final = 5  # 32 bits
+_NULL: Final = b"\x01"
 
 
 class Corrupt(ValueError):
@@ -123,3 +126,23 @@ def read_bin(buf: bytes, pos: int) -> tuple[bytes, int]:
 def read_int64(buf: bytes, pos: int) -> tuple[int, int]:
     """Read a big-endian int64."""
     return int(INT64(buf, pos)[0]), pos + 8
+
+
+def uvarint_bytes(number: int) -> bytes:
+    """Write a LEB128."""
+    if number < 0x80:  # nearly all are
+        return bytes((number,))
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def vstr_bytes(text: str | None) -> bytes:
+    """Write a string behind its zig-zag length; None is length -1."""
+    if text is None:
+        return _NULL
+    raw = text.encode()
+    return uvarint_bytes(2 * len(raw)) + raw

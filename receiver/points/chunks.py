@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from common.tsfile import Device, Series, Statistics
+from common.tsfile.primitives import uvarint_bytes, vstr_bytes
 from receiver.points.columns import Column
 from receiver.points.errors import DamagedData, DataPlace
 
@@ -149,9 +150,9 @@ class GroupHeader:
 
     def __init__(self, device: Device, version: int) -> None:
         self._segments = 0 if version == 3 else len(device.segments)
-        self._body = b"".join(_vstr(segment) for segment in device.segments)
+        self._body = b"".join(vstr_bytes(segment) for segment in device.segments)
         nulls = _MOST_NULLS if self._segments else 0
-        self.longest = len(_GROUP) + len(_uvarint(_MOST_NULLS)) + len(self._body) + nulls
+        self.longest = len(_GROUP) + len(uvarint_bytes(_MOST_NULLS)) + len(self._body) + nulls
 
     def ends(self, content: bytes) -> bool:
         """Whether bytes end with it."""
@@ -160,29 +161,13 @@ class GroupHeader:
         end = len(content)
         for nulls in range(_MOST_NULLS + 1):
             body = end - len(self._body)
-            head = _GROUP + _uvarint(self._segments + nulls)
+            head = _GROUP + uvarint_bytes(self._segments + nulls)
             if content.endswith(self._body, 0, end) and content.endswith(head, 0, body):
                 return True
             if content[end - 1 : end] != _NULL:
                 return False
             end -= 1
         return False
-
-
-def _vstr(text: str | None) -> bytes:
-    if text is None:
-        return _NULL
-    raw = text.encode()
-    return _uvarint(2 * len(raw)) + raw
-
-
-def _uvarint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
 
 
 def clusters(refs: Sequence[ChunkRef], start: int | None, end: int | None) -> list[list[ChunkRef]]:

@@ -49,6 +49,7 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLoca
 __all__ = ["Number", "kernel", "readonly"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 Number: TypeAlias = Any
 """A number within a kernel. Which integer it is, numba knows; the type checker need not."""
@@ -65,8 +66,8 @@ def kernel(function: Function) -> Function:
     return cast(Function, compiled)
 
 
-def readonly(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """The same bytes as an array that cannot be written to: one type for all kernels."""
+def readonly(data: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
+    """The same array as one that cannot be written to: one type for all kernels."""
     if not data.flags.writeable:
         return data
     view = data.view()

@@ -22,7 +22,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "receiver": (
         "cli", "web", "node", "spark", "follower", "operator", "transfer", "load", "superseding",
         "storage", "open_engine",
-        "disks", "principal", "metadata", "points", "config", "scope",
+        "disks", "principal", "metadata", "writing", "points", "config", "scope",
     ),
     "receiver.metadata": (
         "sql", "query", "kv", "repair", "following_engine", "engine", "engine_upkeep",
@@ -46,6 +46,8 @@ API = frozenset({
     # A store is used by who embeds an engine; nothing of tsferry does.
     "SnapshotKV.save", "SnapshotKV.multi_save", "open_kv",
     "arm",  # tests put their hook there
+    # Who has a file to write: scripts and tests; merging and export will.
+    "rewrite",
     # What others call by name: prompt_toolkit, lark, numba, pyarrow, pyspark, waitress.
     "SchemaCompleter.get_completions", "Words.lex",
     "_Locator.get_cache_path", "_Locator.get_source_stamp", "_Locator.get_disambiguator",
