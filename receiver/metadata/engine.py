@@ -496,6 +496,17 @@ class Engine(Operations, Closing):
         """
         return self._writer().commit_with(build, guards)
 
+    def settle(self) -> None:
+        """See whether a commit is there whose outcome was unknown, as the next commit would.
+
+        Raises:
+            UnreachableError: the remote log does not say.
+            ReadOnlyError: the engine takes no commits; only the next start tells.
+        """
+        if self.failed is not None:
+            raise ReadOnlyError(f"what became of the last commit shows at the start: {self.failed}")
+        self._writer().between_batches(lambda: None)
+
     def _writer(self) -> Committer:
         if self._committer is None:
             raise ReadOnlyError(f"{self._what} was opened for reading only")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
 
-__all__ = ["GroupsDeleted", "delete_groups"]
+__all__ = ["GroupsDeleted", "delete_groups", "files_of"]
 
 _ATTEMPTS: Final = 50
 _SHOWN: Final = 3
@@ -95,7 +95,7 @@ def delete_groups(
         with engine.reading() as state:
             groups = _matching(state, patterns)
             seen = state.newest
-            held, beyond = _files_of(state, [nodes for nodes, _ in groups])
+            held, beyond = files_of(state, [nodes for nodes, _ in groups])
         texts = [format_path(nodes) for nodes, _ in groups]
         if held:
             _judge(texts, held, beyond, with_data=with_data, held_from=held_from, allowed=allowed)
@@ -125,7 +125,7 @@ def _matching(state: State, patterns: Sequence[Pattern]) -> list[tuple[Nodes, in
     return list(found.items())
 
 
-def _files_of(state: State, groups: Collection[Nodes]) -> tuple[list[FileRow], list[FileRow]]:
+def files_of(state: State, groups: Collection[Nodes]) -> tuple[list[FileRow], list[FileRow]]:
     """The files that have a device in a group, and those of them that have others as well."""
     within: dict[int, bool] = {}
     wanted = frozenset(groups)

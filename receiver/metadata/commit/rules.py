@@ -559,6 +559,14 @@ class Rules:
         # Which keys a prefix removes is not known here, and a guard may be on any of them.
         self.touched.exclusive |= bool(op.removals)
 
+    def _txn_committed(self, op: records.TxnCommitted) -> None:
+        if not 0 < op.id < 1 << 63:
+            raise refusal_of(op, f"{op.id} is no id of a transaction")
+        known = self._state.txn_table
+        if self._get(("txn", op.id), lambda: op.id in known.rows):
+            raise refusal_of(op, f"transaction {op.id} was committed already")
+        self._put(("txn", op.id), True)
+
     def _clock_corrected(self, op: records.ClockCorrected) -> None:
         for before, after in pairwise(op.pieces):
             if not before.ts < after.ts or not before.moment <= after.moment:
@@ -617,4 +625,5 @@ _RULES: dict[type, Callable[[Rules, Any], None]] = {
     records.SchemaSynced: Rules._schema_synced,
     records.KeysWritten: Rules._keys_written,
     records.ClockCorrected: Rules._clock_corrected,
+    records.TxnCommitted: Rules._txn_committed,
 }

@@ -47,6 +47,7 @@ from receiver.metadata.state.table_rows import (
     SenderRow,
     TaskRow,
     TokenRow,
+    TxnRow,
     UploadedRow,
     UploadTimeRow,
 )
@@ -75,6 +76,7 @@ _ROW_TABLES: tuple[tuple[str, str, type], ...] = (
     ("lost", "lost_table", LostRow),
     ("uploaded", "uploaded_table", UploadedRow),
     ("upload-times", "upload_times", UploadTimeRow),
+    ("txns", "txn_table", TxnRow),
 )
 
 
@@ -96,6 +98,7 @@ class _Meta(msgspec.Struct, frozen=True, kw_only=True):
     """Of all tokens that were ever made; the checkpoints of 0.1.0 do not tell."""
     clock: ClockRow | None = None
     """None in the checkpoints of 0.1.0, whose logs followed any clock."""
+    forgotten_txns: int = 0
     listed: dict[str, tuple[int, str]] | None = None
     """`ListedSums.sums`; None in checkpoints of version 1, which have no packed files either."""
 
@@ -195,6 +198,7 @@ def freeze(
         wanted=files.wanted,
         listed=files.listed,
         token_roles=tuple(sorted(state.token_table.roles)),
+        forgotten_txns=state.txn_table.forgotten,
         clock=state.clock.row,
     )
     rows: dict[str, list[Any]] = {
@@ -209,6 +213,7 @@ def freeze(
         "lost": list(state.lost_table.rows.values()),
         "uploaded": list(state.uploaded_table.rows.values()),
         "upload-times": list(state.upload_times.rows.values()),
+        "txns": list(state.txn_table.rows.values()),
     }
     return FrozenState(
         meta,
@@ -251,6 +256,7 @@ def _thaw(sections: Mapping[str, memoryview]) -> Thawed:
     state.owner_table.restore_order()
     state.owner_table.changed = meta.ownership_changed
     state.token_table.roles.update(meta.token_roles)
+    state.txn_table.forgotten = meta.forgotten_txns
     if meta.clock is not None:
         state.clock.restore(meta.clock)
     state.uuid, state.newest = meta.uuid, meta.newest

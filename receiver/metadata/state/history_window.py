@@ -38,12 +38,15 @@ class HistoryWindow:
         lsn: of the newest commit.
         oldest: the oldest time that is answered.
         commits: timestamps of the commits since then, and of the newest one.
+        needed: gives the oldest time that somebody still works at, None for none: the window does
+            not move beyond it. It is asked with the engine's lock held, and waits for nothing.
     """
 
     def __init__(self, commits: array[int], lsn: int, oldest: int) -> None:
         self.commits = commits
         self.lsn = lsn
         self.oldest = oldest
+        self.needed: Callable[[], int | None] = _nobody
 
     def add(self, ts: int) -> None:
         """A commit was made."""
@@ -75,9 +78,16 @@ class HistoryWindow:
 
     def move(self, oldest: int) -> None:
         """Let the window begin later; moving it down does nothing."""
+        needed = self.needed()
+        if needed is not None:
+            oldest = min(oldest, needed)
         if oldest > self.oldest:
             self.oldest = oldest
             del self.commits[: min(bisect_left(self.commits, oldest), len(self.commits) - 1)]
+
+
+def _nobody() -> None:
+    """Nobody works at a time."""
 
 
 class Horizon:

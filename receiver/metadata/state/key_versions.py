@@ -109,6 +109,10 @@ class KeyTable:
         row = self._rows.get(key)
         return 0 if row is None else row[0]
 
+    def changed_below(self, prefix: str) -> int:
+        """The same of the keys that begin with a prefix, together."""
+        return max((self._rows[key][0] for key in self._order.starting(prefix)), default=0)
+
     # -- changing ----------------------------------------------------------------------------
 
     def apply(self, op: KeysWritten, ts: int) -> None:

@@ -33,6 +33,7 @@ from receiver.metadata.state.tables.owners import OwnerTable
 from receiver.metadata.state.tables.senders import SchemaPositions, SenderTable, TokenTable
 from receiver.metadata.state.tables.series import SchemaTable
 from receiver.metadata.state.tables.tasks import QuarantineTable, TaskTable
+from receiver.metadata.state.tables.txns import TxnTable
 from receiver.metadata.state.tables.uploaded import UploadedTable, UploadTimes
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class State:
         max_memory: bytes that the schema may take before the rules refuse more; None for no limit.
         file_table, lost_table, deletion_table, delete_windows, held_deletes, uploaded_table,
         upload_times, owner_table, sender_table, token_table, task_table, quarantine_table,
-        position_table: the tables themselves, for what else is asked of them, and for checkpoints.
+        txn_table, position_table: the tables themselves, for what else is asked of them, and for checkpoints.
     """
 
     def __init__(self, schema: Schema | None = None, keys: KeyTable | None = None) -> None:
@@ -86,6 +87,7 @@ class State:
         self.token_table = TokenTable()
         self.task_table = TaskTable()
         self.quarantine_table = QuarantineTable()
+        self.txn_table = TxnTable()
         self.position_table = SchemaPositions()
         self.files: FileRows = self.file_table.rows
         self.owners: dict[str, OwnerRow] = self.owner_table.rows
@@ -115,6 +117,7 @@ class State:
             self.owner_table,
             self.task_table,
             self.quarantine_table,
+            self.txn_table,
             self.position_table,
             self._schema_table,
         ):
@@ -201,5 +204,7 @@ _CHANGED: dict[str, Callable[[State, Any], int]] = {
     "held_deletes": lambda state, key: _row(state.held_deletes.rows.get(key)),
     "lost": lambda state, key: _row(state.lost_table.rows.get(key)),
     "key": lambda state, key: state.keys.changed(key),
+    "keys": lambda state, prefix: state.keys.changed_below(prefix),
+    "txn": lambda state, key: _row(state.txn_table.rows.get(key)),
     "state": lambda state, _: state.newest,
 }

@@ -46,6 +46,7 @@ __all__ = [
     "SenderRow",
     "TaskRow",
     "TokenRow",
+    "TxnRow",
     "UploadTimeRow",
     "UploadedRow",
 ]
@@ -391,6 +392,12 @@ class LostRow(_Row, frozen=True, kw_only=True):
     def key(self) -> tuple[str, str, str]:
         """(sender, path, MD5)."""
         return self.sender, self.path, self.md5
+
+
+class TxnRow(_Row, frozen=True, kw_only=True):
+    """A transaction that was committed; see `records.TxnCommitted`."""
+
+    id: int
 
 
 class UploadTimeRow(_Row, frozen=True, kw_only=True):

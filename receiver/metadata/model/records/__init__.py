@@ -96,6 +96,7 @@ from receiver.metadata.model.records.sender_records import (
     TokenPut,
     TokenRevoke,
     TokenRole,
+    TxnCommitted,
 )
 
 __all__ = [
@@ -163,6 +164,7 @@ __all__ = [
     "TokenRevoke",
     "TokenRole",
     "TtlSet",
+    "TxnCommitted",
     "UploadSet",
     "decode_commits",
     "decode_ops",

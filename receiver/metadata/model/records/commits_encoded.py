@@ -61,6 +61,7 @@ from receiver.metadata.model.records.sender_records import (
     TaskDone,
     TokenPut,
     TokenRevoke,
+    TxnCommitted,
 )
 
 Op = (
@@ -111,6 +112,7 @@ Op = (
     | ObjectRemoved
     | UploadSet
     | ClockCorrected
+    | TxnCommitted
 )
 
 

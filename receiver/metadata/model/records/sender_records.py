@@ -133,3 +133,9 @@ class ClockCorrected(Record, frozen=True, tag=63):
     why: str
     boot: str
     offset: float
+
+
+class TxnCommitted(Record, frozen=True, tag=73):
+    """The commit is that of this transaction: who lost the answer finds it by the id."""
+
+    id: int

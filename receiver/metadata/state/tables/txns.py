@@ -1,0 +1,45 @@
+"""Transactions that were committed, for who did not get the answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from receiver.metadata.model import records
+from receiver.metadata.state.table_rows import TxnRow
+
+if TYPE_CHECKING:
+    from receiver.metadata.state.tables import Appliers
+
+__all__ = ["KEPT_TXNS", "TxnTable"]
+
+KEPT_TXNS: Final = 65_536
+"""Outcomes that are kept: a minute of two transactions a millisecond, days of what is usual."""
+
+
+class TxnTable:
+    """The last transactions that were committed.
+
+    Attributes:
+        rows: by id, in the order of their commits.
+        forgotten: the highest id that is not kept any more, 0 for none. Ids grow with the time at
+            which their transactions began, so one above it that is not here was never committed.
+    """
+
+    def __init__(self) -> None:
+        self.rows: dict[int, TxnRow] = {}
+        self.forgotten = 0
+
+    def restore(self, row: TxnRow) -> None:
+        """Put a row in as it was; they come in their order."""
+        self.rows[row.id] = row
+        while len(self.rows) > KEPT_TXNS:
+            gone = next(iter(self.rows))
+            del self.rows[gone]
+            self.forgotten = max(self.forgotten, gone)
+
+    def operations(self) -> Appliers:
+        """What it does with operations."""
+        return {records.TxnCommitted: self._committed}
+
+    def _committed(self, op: records.TxnCommitted, ts: int) -> None:
+        self.restore(TxnRow(id=op.id, created=ts, changed=ts))

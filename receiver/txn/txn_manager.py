@@ -1,0 +1,242 @@
+"""The manager: begins transactions, ends those that nobody uses, knows what became of each.
+
+An id is the second in which its transaction began, above 31 random bits: so ids grow, are used once,
+and cannot be guessed. A committed transaction has its id in its commit, so what became of it is found
+after a restart as well. All others are over with the process: nothing of them was ever written.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from common.errors import BusyError
+from receiver.metadata.model.timestamps import to_seconds
+from receiver.txn.errors import TxnEndedError, TxnForgottenError, TxnMissingError
+from receiver.txn.txn import Txn, TxnState
+from receiver.txn.txn_operator import TxnOperator
+from receiver.txn.txn_store import TxnStore
+
+if TYPE_CHECKING:
+    from receiver.metadata.engine import Engine
+
+__all__ = ["LEASE", "MOST_ACTIVE", "Outcome", "RunningTxn", "TxnManager"]
+
+LEASE: Final = 60.0
+MOST_ACTIVE: Final = 100
+_RANDOM_BITS: Final = 31
+_KEPT_UNKNOWN: Final = 10_000
+
+
+class Outcome(NamedTuple):
+    """What became of a transaction.
+
+    Attributes:
+        state: `committed`; `active`, while it is neither; or `rolled back`: nothing of it is
+            committed, nor will be. The first and the last are for ever.
+        commit: of a committed one.
+    """
+
+    state: TxnState
+    commit: int | None = None
+
+
+class RunningTxn(NamedTuple):
+    """A transaction that is not over, as it is shown.
+
+    Attributes:
+        id: of it.
+        who: began it.
+        read_ts: the commit as of which it reads.
+        age: seconds since it began.
+        idle: seconds since it was used.
+        written: operations that it has written.
+    """
+
+    id: int
+    who: str
+    read_ts: int
+    age: float
+    idle: float
+    written: int
+
+
+@dataclass
+class _Held:
+    txn: Txn
+    who: str
+    began: float
+    used: float
+
+
+class TxnManager:
+    """The transactions of an engine, for all threads; one an engine.
+
+    Args:
+        engine: the one participant.
+        lease: seconds without a use, until a transaction is rolled back; so long, and no longer,
+            the history that it reads is kept for it.
+        most: transactions at a time.
+        clock: seconds that nobody sets.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        lease: float = LEASE,
+        most: int = MOST_ACTIVE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._engine = engine
+        self._lease = lease
+        self._most = most
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._held: dict[int, _Held] = {}
+        self._unknown: dict[int, None] = {}
+        self._pins: dict[int, tuple[int, float]] = {}
+        engine.window.needed = self._oldest_needed
+
+    def begin(self, who: str = "") -> Txn:
+        """A new transaction, which reads what is committed now.
+
+        Raises:
+            BusyError: there are as many as there may be.
+        """
+        self.sweep()
+        now = self._clock()
+        with self._lock:
+            if len(self._held) >= self._most:
+                raise BusyError(
+                    f"{self._most} transactions are open; try again when one of them is over",
+                    retry_after=1.0,
+                )
+            with self._engine.reading() as state:
+                read_ts = state.newest
+                ident = self._new_id()
+                # Before the lock goes: the window must not move beyond it.
+                self._pins[ident] = (read_ts, now + self._lease)
+            operator = TxnOperator(self._engine, ident, read_ts)
+            txn = Txn(ident, TxnStore(operator, read_ts))
+            held = self._held[ident] = _Held(txn, who, now, now)
+        txn.renews = partial(self._renew, held)
+        txn.ended = partial(self._ended, txn)
+        return txn
+
+    @contextmanager
+    def transaction(self, who: str = "") -> Iterator[Txn]:
+        """`with ... as txn`: committed at the end of the block, rolled back if an error leaves it."""
+        txn = self.begin(who)
+        try:
+            yield txn
+        except BaseException:
+            if txn.state is TxnState.ACTIVE:
+                txn.rollback()
+            raise
+        if txn.state is TxnState.ACTIVE:
+            txn.commit()
+
+    def get(self, ident: int) -> Txn:
+        """A transaction that is not over.
+
+        Raises:
+            TxnMissingError: it is over, or never was.
+        """
+        self.sweep()
+        held = self._held.get(ident)
+        if held is None:
+            raise TxnMissingError(f"there is no transaction {ident}; it is over, or was not used")
+        return held.txn
+
+    def outcome(self, ident: int) -> Outcome:
+        """What became of a transaction, as it will be answered for ever once it is over.
+
+        Raises:
+            TxnForgottenError: it is too long ago to say.
+            ReadOnlyError, UnreachableError: its commit was cut off; it shows at the next start, or
+                when the remote log answers.
+        """
+        self.sweep()
+        # In this order: one that ends between the two looks is in the table by then.
+        if ident in self._held:
+            return Outcome(TxnState.ACTIVE)
+        if ident in self._unknown:
+            self._engine.settle()
+        with self._engine.reading() as state:
+            row = state.txn_table.rows.get(ident)
+            forgotten = state.txn_table.forgotten
+        if row is not None:
+            return Outcome(TxnState.COMMITTED, row.created)
+        if ident <= forgotten:
+            raise TxnForgottenError(f"what became of transaction {ident} is too long ago to say")
+        return Outcome(TxnState.ROLLED_BACK)
+
+    def running(self) -> list[RunningTxn]:
+        """All that are not over, the oldest first."""
+        self.sweep()
+        now = self._clock()
+        with self._lock:
+            held = list(self._held.values())
+        return [
+            RunningTxn(
+                each.txn.id,
+                each.who,
+                each.txn.read_ts,
+                now - each.began,
+                now - each.used,
+                each.txn.written,
+            )
+            for each in held
+        ]
+
+    def sweep(self) -> None:
+        """Roll back what nobody used for longer than the lease."""
+        limit = self._clock() - self._lease
+        with self._lock:
+            late = [each for each in self._held.values() if each.used < limit]
+        for held in late:
+            why = TxnEndedError(f"nobody used it for {self._lease:g} s")
+            held.txn.abandon(lambda held=held: held.used < limit, why)  # type: ignore[misc]
+
+    def close(self) -> None:
+        """Roll back all that are not over."""
+        with self._lock:
+            held = [each.txn for each in self._held.values()]
+        for txn in held:
+            try:
+                txn.rollback(TxnEndedError("the receiver is stopped"))
+            except TxnEndedError:
+                continue
+
+    def _new_id(self) -> int:
+        seconds = int(to_seconds(self._engine.newest_commit))
+        begun = max((ident >> _RANDOM_BITS for ident in self._held), default=0)
+        while True:
+            second = max(seconds, begun)
+            ident = second << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
+            if ident and ident not in self._held:
+                return ident
+
+    def _renew(self, held: _Held) -> None:
+        held.used = self._clock()
+
+    def _ended(self, txn: Txn) -> None:
+        with self._lock:
+            if txn.state is TxnState.UNKNOWN:
+                self._unknown[txn.id] = None
+                while len(self._unknown) > _KEPT_UNKNOWN:
+                    del self._unknown[next(iter(self._unknown))]
+            self._held.pop(txn.id, None)
+            self._pins.pop(txn.id, None)
+
+    def _oldest_needed(self) -> int | None:
+        """The oldest read time that is still kept for a transaction; waits for nothing."""
+        now = self._clock()
+        return min((ts for ts, until in list(self._pins.values()) if until > now), default=None)

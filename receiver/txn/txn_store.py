@@ -1,0 +1,202 @@
+"""The store of a transaction: the time it reads at, and what it has written so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from common.errors import TooLargeError, TsferryError
+from receiver.metadata.commit.draft import Draft
+from receiver.metadata.commit.guards import Guard
+from receiver.metadata.model import records
+from receiver.metadata.model.paths import Nodes, format_path, parse_stored
+from receiver.metadata.model.tag_layout import layout
+from receiver.txn.errors import WriteConflictError
+from receiver.txn.own_state import SCHEMA_OPS, OwnState
+from receiver.txn.write_rows import Changed, schema_rows, table_rows
+
+if TYPE_CHECKING:
+    from receiver.metadata.state.state import State
+    from receiver.txn.txn_operator import TxnOperator
+
+__all__ = ["MOST_OPS", "TxnStore"]
+
+MOST_OPS: Final = 10_000
+"""Operations of a transaction; a device with its series is one."""
+_MOST_BYTES: Final = 16 << 20
+_REPLAYED: Final = 4096
+"""Operations that are judged once more because of other commits, until a fork is cheaper."""
+
+
+class TxnStore:
+    """Write set and read time; used by one thread at a time.
+
+    What is written is judged at once, by the rules of a commit. Rules look at what is committed now;
+    a row that was changed since the read time is a conflict, whoever else comes first has won.
+
+    Attributes:
+        operator: that commits it.
+        read_ts: the commit as of which is read.
+        ops: the write set, in the order in which it was written.
+        statements: times that something was written.
+        lost: the conflict that it has met; it cannot be committed any more.
+    """
+
+    def __init__(self, operator: TxnOperator, read_ts: int) -> None:
+        self.operator = operator
+        self.read_ts = read_ts
+        self.ops: list[records.Op] = []
+        self.statements = 0
+        self.lost: WriteConflictError | None = None
+        self._engine = operator.engine
+        self._guards: dict[Changed, Guard] = {}
+        self._size = 0
+        self._draft: Draft | None = None
+        self._drafted_at = 0
+        self._replayed = 0
+        self._own: OwnState | None = None
+        self._groups: set[str] = set()
+        self._dropped: set[str] = set()
+
+    @property
+    def has_written_schema(self) -> bool:
+        """Whether the schema that it sees is another than what was committed at the read time."""
+        return any(isinstance(op, (*SCHEMA_OPS, records.OwnerSet)) for op in self.ops)
+
+    def knows_group(self, device: Nodes) -> bool:
+        """Whether a device lies in a storage group, of the transaction or of what is committed."""
+        if any(format_path(device[:end]) in self._groups for end in range(2, len(device) + 1)):
+            return True
+        with self._engine.reading() as state:
+            group = state.schema.groups.of(device)
+        return group is not None and format_path(group) not in self._dropped
+
+    def own_state(self) -> OwnState:
+        """The schema as the transaction sees it, made at the first call; see `OwnState`."""
+        if self._own is None:
+            own = OwnState(self._engine, self.read_ts)
+            own.apply(self.ops)
+            self._own, self._draft = own, None
+        return self._own
+
+    def write(self, ops: Sequence[records.Op]) -> None:
+        """Take operations into the write set, all or none.
+
+        Raises:
+            WriteConflictError: a row that they change was changed since the read time.
+            TooLargeError: the write set would be larger than a transaction's may be.
+            RefusedCommitError: a rule is against them; what was written before stands.
+        """
+        encoded = records.encode_ops(ops)
+        if len(self.ops) + len(ops) > MOST_OPS or self._size + len(encoded) > _MOST_BYTES:
+            raise TooLargeError(
+                f"a transaction has at most {MOST_OPS} operations, of {_MOST_BYTES} bytes together; "
+                "commit in parts"
+            )
+        layout(ops, 0, limit=self._engine.options.tag_bytes)
+        rows = [row for op in ops for row in schema_rows(op)]
+        rows += [("key", key) for op in ops if isinstance(op, records.KeysWritten) for key in op.saves]
+        guards: list[Guard] = []
+        if self._replayed > _REPLAYED and all(isinstance(op, SCHEMA_OPS) for op in self.ops):
+            self.own_state()
+        with self._engine.reading() as state:
+            self._see_unchanged(state, rows, guards)
+            self._see_groups(state, ops)
+            touched = self._judge(state, ops)
+            self._see_unchanged(state, touched, guards)
+        if self._own is not None:
+            self._own.apply(ops)
+        for guard in guards:
+            self._guards[guard.table, guard.key] = guard
+        for op in ops:
+            if isinstance(op, records.StorageGroupSet):
+                self._groups.add(op.path)
+            elif isinstance(op, records.StorageGroupDeleted):
+                self._groups.discard(op.path)
+                self._dropped.add(op.path)
+        self.ops += ops
+        self._size += len(encoded)
+        self.statements += 1
+
+    def commit(self) -> int:
+        """Hand the write set to the operator; an empty one commits nothing, at the read time.
+
+        Raises:
+            see `TxnOperator.commit`.
+        """
+        if not self.ops:
+            return self.read_ts
+        return self.operator.commit(self.ops, list(self._guards.values()))
+
+    # -- judging -----------------------------------------------------------------------------
+
+    def _see_unchanged(self, state: State, rows: Sequence[Changed], guards: list[Guard]) -> None:
+        for row in rows:
+            if row in self._guards:
+                continue
+            table, key = row
+            changed = state.changed(table, key)
+            if changed > self.read_ts:
+                raise self.conflict(table, key, changed)
+            guards.append(Guard(table, key, changed))
+
+    def _see_groups(self, state: State, ops: Sequence[records.Op]) -> None:
+        """A series that is made lies in a storage group that the transaction knows."""
+        schema = state.schema
+        for op in ops:
+            if not isinstance(op, records.SeriesCreated):
+                continue
+            group = schema.groups.of(parse_stored(op.device))
+            if group is None or format_path(group) in self._groups:
+                continue
+            created = schema.tree.created[schema.tree.find(group)]
+            if created > self.read_ts:
+                raise self.conflict("storage_group", format_path(group), created)
+
+    def _judge(self, state: State, ops: Sequence[records.Op]) -> list[Changed]:
+        """See that the rules take operations; the rows of tables that they change."""
+        if self._own is not None and all(isinstance(op, SCHEMA_OPS) for op in ops):
+            self._own.judge(ops)
+            return []
+        draft = self._draft_over(state)
+        draft.touched.written.clear()
+        error = draft.attempt(ops)
+        if error is not None:
+            self._blame(state, error)
+            raise error
+        return list(table_rows(draft.touched.written))
+
+    def _draft_over(self, state: State) -> Draft:
+        """What is committed now, with what was written; both judged again where it has changed."""
+        if self._draft is None or self._drafted_at != state.newest:
+            draft = Draft(state, notes=True)
+            error = draft.attempt(self.ops) if self.ops else None
+            if error is not None:
+                self.lost = WriteConflictError(
+                    "what was committed since the transaction began is against what it wrote: "
+                    f"{error.message}",
+                    extra=dict(error.extra),
+                )
+                raise self.lost from error
+            self._draft, self._drafted_at = draft, state.newest
+            self._replayed += len(self.ops)
+        return self._draft
+
+    def _blame(self, state: State, error: TsferryError) -> None:
+        """A refusal that rests on a series that was changed since is a conflict."""
+        path = error.extra.get("path")
+        if state.newest == self.read_ts or not isinstance(path, str) or not path.startswith("root."):
+            return
+        for table in ("series", "storage_group"):
+            changed = state.changed(table, path)
+            if changed > self.read_ts:
+                raise self.conflict(table, path, changed) from error
+
+    def conflict(self, table: str, key: object, changed: int) -> WriteConflictError:
+        """The error of a row that another commit changed first; nothing can be committed any more."""
+        self.lost = WriteConflictError(
+            f"{table} {key!r} was changed by commit {changed}, after the transaction began at "
+            f"{self.read_ts}; roll it back and begin it anew",
+            extra={"table": table, "key": key, "changed": changed},
+        )
+        return self.lost
