@@ -409,3 +409,14 @@ def test_an_unknown_outcome_is_found_out_when_it_is_asked_for(
     outcome = txns.outcome(txn.id)
     assert outcome.state is (TxnState.COMMITTED if is_kept else TxnState.ROLLED_BACK)
     assert txns.outcome(txn.id) == outcome
+
+
+def test_an_owner_that_came_since_is_not_seen(engine, txns):
+    engine.commit([seen()])
+    with engine.reading() as state:
+        (sender,) = state.senders
+    txn = txns.begin()
+    engine.commit([records.OwnerSet("root.sg.d", sender, "later")])
+    assert [row[-1] for row in execute(txn.database, "show devices")] == [None]
+    txn.database.create_series("root.sg.d.b", "INT32")
+    assert [row[-1] for row in execute(txn.database, "show devices")] == [None]
