@@ -246,6 +246,9 @@ class MetadataConfig(Struct, frozen=True, kw_only=True):
         kv_ring: commits of the key-value store whose place is known without a search.
         ttl_every: between two looks for expired files.
         clock_jump: a step of the clock, or time off, beyond which it is believed on evidence only.
+        txn_lease: without a use, until a transaction is rolled back; the history that it reads is
+            kept as long.
+        txn_most: transactions at a time.
         etcd: where the commits are kept with ``backend = "etcd"``.
     """
 
@@ -263,6 +266,8 @@ class MetadataConfig(Struct, frozen=True, kw_only=True):
     kv_ring: Annotated[int, Meta(ge=1, le=1 << 20)] = 1024
     ttl_every: Annotated[Duration, Meta(ge=1)] = 60.0
     clock_jump: Annotated[Duration, Meta(ge=60)] = 3600.0
+    txn_lease: Annotated[Duration, Meta(ge=1, le=86400)] = 60.0
+    txn_most: Annotated[int, Meta(ge=1, le=10_000)] = 100
     etcd: EtcdConfig = EtcdConfig()
 
 

@@ -30,6 +30,7 @@ from receiver.transfer.schemachanges import SchemaReader
 from receiver.transfer.settled import Settlements
 from receiver.transfer.tasks import Tasks
 from receiver.transfer.uploads import Uploads
+from receiver.txn.txn_manager import TxnManager
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +50,7 @@ class Node(Closing):
         config: as it was opened with.
         engine: the metadata engine, held by this process alone.
         load: the loader, the reaper and the senders' folders.
+        transactions: of sessions.
         prover: finds what is superseded.
         storage: copies into the object store; None without one.
         uploads: the tus calls.
@@ -67,6 +69,9 @@ class Node(Closing):
         self.config = config
         self.engine = engine
         self.load = load
+        self.transactions = TxnManager(
+            engine, lease=config.metadata.txn_lease, most=config.metadata.txn_most
+        )
         self.prover = Prover(
             engine,
             load.disks.standing,
@@ -114,6 +119,7 @@ class Node(Closing):
         self._resources.callback(engine.close)
         self._resources.callback(load.close)
         self._resources.callback(self.prover.close)
+        self._resources.callback(self.transactions.close)
         if self.storage is not None:
             self._resources.callback(self.storage.close)
 

@@ -61,11 +61,18 @@ def sql(
     if statement is None and sys.stdin.isatty():
         from receiver.cli.sqlshell import Shell
 
-        return Shell(source, form, when, fetch_size, invocation.environ).run()
+        with closing(source):
+            return Shell(source, form, when, fetch_size, invocation.environ).run()
     # Editors of some systems put a byte order mark before a script.
     script = sys.stdin.read().removeprefix("\ufeff") if statement is None else statement
     try:
-        return _run_script(source, script, when, fetch_size, form, keep_going)
+        with closing(source):
+            code = _run_script(source, script, when, fetch_size, form, keep_going)
+            if source.txn is not None:
+                said = "the script ended in a transaction, which is rolled back"
+                click.echo(f"tsferry-receiver: {said}", err=True)
+                code = code or 1
+            return code
     except BrokenPipeError:  # `| head` has seen enough
         with suppress(BrokenPipeError):
             sys.stdout.close()

@@ -67,6 +67,7 @@ alter timeseries path rename k to k | set k = v, ... | drop k, ...
 set ttl to path milliseconds | 30d          unset ttl to path
 set upload to path at once | after 12h | never      unset upload to path
 show upload [on path, ...]                  create snapshot for schema
+begin     commit     rollback               show transactions
 A time is 2026-01-31T08:00:00Z or the timestamp of a commit. Ctrl-D or exit leaves."""
 
 
@@ -119,7 +120,7 @@ class Shell:
         click.echo(f"tsferry {common.__version__}; `help` lists the statements, `exit` leaves")
         while True:
             try:
-                text = self._session.prompt("tsferry> ").strip()
+                text = self._session.prompt(self._prompt()).strip()
             except KeyboardInterrupt:
                 continue
             except EOFError:
@@ -133,6 +134,10 @@ class Shell:
             for each in statements(text):
                 if not self._carry_out(each.text):
                     break
+
+    def _prompt(self) -> str:
+        """With a star while a transaction is open."""
+        return "tsferry> " if self._source.txn is None else "tsferry*> "
 
     def _carry_out(self, statement: str) -> bool:
         """Whether it was done."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from common.errors import TsferryError, UsageError
 from receiver.operator.client import NotRunningError, OperatorClient, segment
 from receiver.web.sql_wire import SqlAnswer, SqlRequest
+from receiver.web.txn_client import TxnClient
 
 if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
@@ -43,12 +44,22 @@ class SqlReply:
 class SqlSource:
     """Takes statements; finds out anew for each whether a server runs.
 
-    The connection goes on from one to the next: a script has thousands.
+    The connection goes on from one to the next: a script has thousands. All are one session.
     """
 
     def __init__(self, config: ReceiverConfig) -> None:
         self._config = config
         self._kept: OperatorClient | None = None
+        self._session = TxnClient(self._server)
+
+    @property
+    def txn(self) -> str | None:
+        """The transaction that the session is in, None for none."""
+        return self._session.txn
+
+    def close(self) -> None:
+        """The session's end: what is not committed is rolled back."""
+        self._session.close()
 
     def run(self, statement: str, at: int | str | None = None, size: int | None = None) -> SqlReply:
         """Carry a statement out.
@@ -67,11 +78,14 @@ class SqlSource:
             f"{statement}{at}".encode()
         except UnicodeEncodeError as error:
             raise UsageError("the statement is no UTF-8 text") from error
-        request = SqlRequest(statement=statement, at=at, fetch_size=size)
+        within = self.txn
         try:
+            first = self._session.run(statement, at, size)
             server = self._server()
-            first = server.ask("POST", "/v1/sql", SqlAnswer, body=request)
         except NotRunningError as not_running:
+            if within is not None:
+                raise
+            request = SqlRequest(statement=statement, at=at, fetch_size=size)
             return _from_directories(self._config, request, not_running)
         from receiver.metadata.model.true_times import TrueTimes
 

@@ -21,7 +21,7 @@ class WriteConflictError(Transient):
 
 
 class TxnEndedError(Permanent):
-    """The transaction is over: committed, rolled back, or nobody used it for longer than its lease."""
+    """The transaction is over: committed, rolled back, or not used for longer than its lease."""
 
     slug = "transaction-ended"
     http_status = 409

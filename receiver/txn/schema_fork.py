@@ -179,9 +179,9 @@ class _Rewinding:
             )
         tree = self._schema.tree
         for nodes, created in then.created.items():
-            row = tree.find(nodes)
-            if row >= 0:
-                tree.created[row] = created
+            node = tree.find(nodes)
+            if node >= 0:
+                tree.created[node] = created
 
     def _alter(self, then: _Then) -> None:
         schema, changes = self._schema, self._schema.changes
@@ -198,7 +198,7 @@ class _Rewinding:
             changes.set_ttl(nodes, ttl, self._now)
         heats = schema.columns.heats
         for nodes, heat in then.heats.items():
-            row = schema.tree.find(nodes)
-            if row < len(heats.now) or heat != COLD:
-                heats.now.extend([COLD] * (row + 1 - len(heats.now)))
-                heats.now[row] = heat
+            leaf = schema.tree.find(nodes)
+            if leaf < len(heats.now) or heat != COLD:
+                heats.now.extend([COLD] * (leaf + 1 - len(heats.now)))
+                heats.now[leaf] = heat

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
@@ -45,7 +44,7 @@ class Txn:
         commit_ts: of the commit, once it is there; the read time of one that wrote nothing.
         database: the schema as it sees it; `execute` of SQL takes it in the place of an engine.
         keys: the keys of the key-value store as it sees them.
-        renews: called when it is used.
+        ended: called when it is over.
     """
 
     def __init__(self, ident: int, store: TxnStore) -> None:
@@ -55,10 +54,9 @@ class Txn:
         self.commit_ts: int | None = None
         self.database = TxnDatabase(store)
         self.keys = TxnKeys(store)
-        self.renews: Callable[[], None] = _nothing
         self.ended: Callable[[], None] = _nothing
         self._store = store
-        self._busy = threading.RLock()
+        self._busy = store.busy
 
     @property
     def read_ts(self) -> int:
@@ -90,7 +88,7 @@ class Txn:
         """
         with self._busy:
             self._need_active()
-            self.renews()
+            self._store.use()
             return work()
 
     def write(self, ops: Sequence[Op]) -> None:
@@ -102,7 +100,7 @@ class Txn:
 
         Raises:
             WriteConflictError: a row was changed by somebody else; it is rolled back.
-            UnknownOutcomeError, FailedSyncError: whether it is committed can be asked for by its id.
+            UnknownOutcomeError, FailedSyncError: whether it is there can be asked for by its id.
             TxnEndedError: it is over.
             TsferryError: as `Engine.commit`; it is rolled back.
         """
@@ -146,12 +144,13 @@ class Txn:
 
     def _need_active(self) -> None:
         if self.state is not TxnState.ACTIVE:
-            why = f": {self.error.message}" if self.error is not None else ""
-            raise TxnEndedError(f"transaction {self.id} is {self.state}{why}")
+            raise TxnEndedError(self._store.over or "")
 
     def _end(self, state: TxnState, error: TsferryError | None = None) -> None:
         self.state = state
         self.error = error
+        why = f": {error.message}" if error is not None else ""
+        self._store.close(f"transaction {self.id} is {state}{why}")
         self.ended()
 
 

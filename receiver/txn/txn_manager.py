@@ -1,8 +1,9 @@
 """The manager: begins transactions, ends those that nobody uses, knows what became of each.
 
-An id is the second in which its transaction began, above 31 random bits: so ids grow, are used once,
-and cannot be guessed. A committed transaction has its id in its commit, so what became of it is found
-after a restart as well. All others are over with the process: nothing of them was ever written.
+An id is the second in which its transaction began, above 31 random bits: so ids grow, are used
+once, and cannot be guessed. A committed transaction has its id in its commit, so what became of it
+is found after a restart as well. All others are over with the process: nothing of them was ever
+written.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ __all__ = ["LEASE", "MOST_ACTIVE", "Outcome", "RunningTxn", "TxnManager"]
 
 LEASE: Final = 60.0
 MOST_ACTIVE: Final = 100
+_FORKS: Final = 4
+"""Transactions that have a copy of the schema, each as large as the schema is."""
 _RANDOM_BITS: Final = 31
 _KEPT_UNKNOWN: Final = 10_000
 
@@ -99,6 +102,7 @@ class TxnManager:
         self._most = most
         self._clock = clock
         self._lock = threading.Lock()
+        self._forks = threading.BoundedSemaphore(_FORKS)
         self._held: dict[int, _Held] = {}
         self._unknown: dict[int, None] = {}
         self._pins: dict[int, tuple[int, float]] = {}
@@ -124,15 +128,21 @@ class TxnManager:
                 # Before the lock goes: the window must not move beyond it.
                 self._pins[ident] = (read_ts, now + self._lease)
             operator = TxnOperator(self._engine, ident, read_ts)
-            txn = Txn(ident, TxnStore(operator, read_ts))
+            store = TxnStore(operator, read_ts, self._forks)
+            txn = Txn(ident, store)
             held = self._held[ident] = _Held(txn, who, now, now)
-        txn.renews = partial(self._renew, held)
+        store.used = partial(self._renew, held)
         txn.ended = partial(self._ended, txn)
         return txn
 
+    @property
+    def lease(self) -> float:
+        """Seconds without a use, until a transaction is rolled back."""
+        return self._lease
+
     @contextmanager
     def transaction(self, who: str = "") -> Iterator[Txn]:
-        """`with ... as txn`: committed at the end of the block, rolled back if an error leaves it."""
+        """`with ... as txn`: committed at the end, rolled back if an error leaves the block."""
         txn = self.begin(who)
         try:
             yield txn

@@ -64,7 +64,7 @@ class TxnOperator:
                 if self.engine.newest_commit == self._read_ts:
                     raise
                 raise WriteConflictError(
-                    f"what was committed since the transaction began is against it: {error.message}",
+                    f"what was committed since it began is against it: {error.message}",
                     extra=dict(error.extra),
                 ) from error
         raise AssertionError
@@ -85,7 +85,7 @@ def _conflict(error: GuardFailed, read_ts: int) -> WriteConflictError:
     """The error of a transaction of which another commit changed a row first."""
     table, key, changed = (error.extra.get(each) for each in ("table", "key", "changed"))
     return WriteConflictError(
-        f"{table} {key!r} was changed by commit {changed}, after the transaction began at {read_ts}; "
-        "nothing of it was committed, begin it anew",
+        f"{table} {key!r} was changed by commit {changed}, after the transaction began at "
+        f"{read_ts}; nothing of it was committed, begin it anew",
         extra={"table": table, "key": key, "changed": changed},
     )

@@ -34,7 +34,7 @@ class TxnDatabase(Operations):
     """The schema: the same operations and questions as an engine's, over what the store has.
 
     What an operation returns counts what was written; the commit gives the timestamp. While nothing
-    of the schema was written, questions go to the engine, as of the read time; then to a fork of it.
+    of the schema was written, questions go to the engine, as of the read time; then to a fork.
     """
 
     def __init__(self, store: TxnStore) -> None:
@@ -155,6 +155,7 @@ class TxnDatabase(Operations):
         Raises:
             UsageError: it is an earlier time, and the transaction has written.
         """
+        self._store.use()
         if when is None:
             return self.newest_commit
         ts = self._engine.at(when)
@@ -174,8 +175,10 @@ class TxnDatabase(Operations):
 
         Raises:
             GoneError: the question is of before the last writing.
+            TxnEndedError: the transaction is over.
             HistoryGoneError: the time is before the kept history.
         """
+        self._store.use()
         if self._store.has_written_schema:
             if ts != self.newest_commit:
                 raise GoneError("the transaction has written since the question was put; ask anew")
@@ -238,6 +241,7 @@ class TxnKeys:
             KeyMissingError: there is none.
             HistoryGoneError: the read time is before the kept history.
         """
+        self._store.use()
         value = self._own.get(key)
         if key not in self._own and not key.startswith(tuple(self._removed)):
             with self._engine.reading() as state:
@@ -249,9 +253,12 @@ class TxnKeys:
 
     def load_with_prefix(self, prefix: str) -> dict[str, str]:
         """The keys that begin with a prefix ("" for all), in order, with their values."""
+        self._store.use()
         with self._engine.reading() as state:
             self._engine.check_answerable(self._store.read_ts)
-            found = dict(zip(*state.keys.load_with_prefix(prefix, self._store.read_ts), strict=True))
+            found = dict(
+                zip(*state.keys.load_with_prefix(prefix, self._store.read_ts), strict=True)
+            )
         gone = tuple(self._removed)
         merged = {key: value for key, value in found.items() if not key.startswith(gone)}
         for key, value in self._own.items():

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from common.errors import TooLargeError, TsferryError
+from common.errors import BusyError, TooLargeError, TsferryError
 from receiver.metadata.commit.draft import Draft
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.paths import Nodes, format_path, parse_stored
 from receiver.metadata.model.tag_layout import layout
-from receiver.txn.errors import WriteConflictError
+from receiver.txn.errors import TxnEndedError, WriteConflictError
 from receiver.txn.own_state import SCHEMA_OPS, OwnState
 from receiver.txn.write_rows import Changed, schema_rows, table_rows
 
@@ -23,26 +24,46 @@ __all__ = ["MOST_OPS", "TxnStore"]
 
 MOST_OPS: Final = 10_000
 """Operations of a transaction; a device with its series is one."""
+_SEEN: Final = (*SCHEMA_OPS, records.OwnerSet)
 _MOST_BYTES: Final = 16 << 20
 _REPLAYED: Final = 4096
 """Operations that are judged once more because of other commits, until a fork is cheaper."""
 
 
 class TxnStore:
-    """Write set and read time; used by one thread at a time.
+    """Write set and read time; several threads may use it, one after the other.
 
-    What is written is judged at once, by the rules of a commit. Rules look at what is committed now;
-    a row that was changed since the read time is a conflict, whoever else comes first has won.
+    What is written is judged at once, by the rules of a commit, over what is committed now. A row
+    that was changed since the read time is a conflict: whoever else came first has won.
 
     Attributes:
         operator: that commits it.
         read_ts: the commit as of which is read.
         ops: the write set, in the order in which it was written.
         statements: times that something was written.
+        busy: held while something is done in it.
+        used: called whenever it is used.
+        over: why nothing more is done in it, once that is so.
+        has_written_schema: whether the schema that it sees is another than what was committed at
+            the read time.
         lost: the conflict that it has met; it cannot be committed any more.
     """
 
-    def __init__(self, operator: TxnOperator, read_ts: int) -> None:
+    def __init__(
+        self, operator: TxnOperator, read_ts: int, forks: threading.BoundedSemaphore
+    ) -> None:
+        """Begin with nothing written.
+
+        Args:
+            operator: that commits it.
+            read_ts: see there.
+            forks: how many transactions may have a schema of their own at a time.
+        """
+        self.busy = threading.RLock()
+        self.used: Callable[[], None] = _nothing
+        self.over: str | None = None
+        self.has_written_schema = False
+        self._forks = forks
         self.operator = operator
         self.read_ts = read_ts
         self.ops: list[records.Op] = []
@@ -58,11 +79,6 @@ class TxnStore:
         self._groups: set[str] = set()
         self._dropped: set[str] = set()
 
-    @property
-    def has_written_schema(self) -> bool:
-        """Whether the schema that it sees is another than what was committed at the read time."""
-        return any(isinstance(op, (*SCHEMA_OPS, records.OwnerSet)) for op in self.ops)
-
     def knows_group(self, device: Nodes) -> bool:
         """Whether a device lies in a storage group, of the transaction or of what is committed."""
         if any(format_path(device[:end]) in self._groups for end in range(2, len(device) + 1)):
@@ -73,11 +89,44 @@ class TxnStore:
 
     def own_state(self) -> OwnState:
         """The schema as the transaction sees it, made at the first call; see `OwnState`."""
-        if self._own is None:
+        with self.busy:
+            if self._own is None:
+                self.use()
+                self._own, self._draft = self._fork(), None
+            return self._own
+
+    def _fork(self) -> OwnState:
+        if not self._forks.acquire(blocking=False):
+            raise BusyError(
+                "as many transactions look at what they wrote as may at a time; try again when one "
+                "of them is over",
+                retry_after=1.0,
+            )
+        try:
             own = OwnState(self._engine, self.read_ts)
             own.apply(self.ops)
-            self._own, self._draft = own, None
-        return self._own
+        except BaseException:
+            self._forks.release()
+            raise
+        return own
+
+    def use(self) -> None:
+        """Somebody does something in it.
+
+        Raises:
+            TxnEndedError: it is over.
+        """
+        if self.over is not None:
+            raise TxnEndedError(self.over)
+        self.used()
+
+    def close(self, why: str) -> None:
+        """Nothing more is done in it; its memory goes."""
+        with self.busy:
+            self.over = why
+            if self._own is not None:
+                self._forks.release()
+            self._own = self._draft = None
 
     def write(self, ops: Sequence[records.Op]) -> None:
         """Take operations into the write set, all or none.
@@ -87,15 +136,22 @@ class TxnStore:
             TooLargeError: the write set would be larger than a transaction's may be.
             RefusedCommitError: a rule is against them; what was written before stands.
         """
+        with self.busy:
+            self.use()
+            self._write(ops)
+
+    def _write(self, ops: Sequence[records.Op]) -> None:
         encoded = records.encode_ops(ops)
         if len(self.ops) + len(ops) > MOST_OPS or self._size + len(encoded) > _MOST_BYTES:
             raise TooLargeError(
-                f"a transaction has at most {MOST_OPS} operations, of {_MOST_BYTES} bytes together; "
-                "commit in parts"
+                f"a transaction has at most {MOST_OPS} operations, of {_MOST_BYTES} bytes; commit in "
+                "parts"
             )
         layout(ops, 0, limit=self._engine.options.tag_bytes)
         rows = [row for op in ops for row in schema_rows(op)]
-        rows += [("key", key) for op in ops if isinstance(op, records.KeysWritten) for key in op.saves]
+        rows += [
+            ("key", key) for op in ops if isinstance(op, records.KeysWritten) for key in op.saves
+        ]
         guards: list[Guard] = []
         if self._replayed > _REPLAYED and all(isinstance(op, SCHEMA_OPS) for op in self.ops):
             self.own_state()
@@ -105,7 +161,8 @@ class TxnStore:
             touched = self._judge(state, ops)
             self._see_unchanged(state, touched, guards)
         if self._own is not None:
-            self._own.apply(ops)
+            with self._own.reading.writing():
+                self._own.apply(ops)
         for guard in guards:
             self._guards[guard.table, guard.key] = guard
         for op in ops:
@@ -114,6 +171,7 @@ class TxnStore:
             elif isinstance(op, records.StorageGroupDeleted):
                 self._groups.discard(op.path)
                 self._dropped.add(op.path)
+        self.has_written_schema |= any(isinstance(op, _SEEN) for op in ops)
         self.ops += ops
         self._size += len(encoded)
         self.statements += 1
@@ -185,7 +243,11 @@ class TxnStore:
     def _blame(self, state: State, error: TsferryError) -> None:
         """A refusal that rests on a series that was changed since is a conflict."""
         path = error.extra.get("path")
-        if state.newest == self.read_ts or not isinstance(path, str) or not path.startswith("root."):
+        if (
+            state.newest == self.read_ts
+            or not isinstance(path, str)
+            or not path.startswith("root.")
+        ):
             return
         for table in ("series", "storage_group"):
             changed = state.changed(table, path)
@@ -193,10 +255,14 @@ class TxnStore:
                 raise self.conflict(table, path, changed) from error
 
     def conflict(self, table: str, key: object, changed: int) -> WriteConflictError:
-        """The error of a row that another commit changed first; nothing can be committed any more."""
+        """The error of a row that another commit changed first; from now on none can commit it."""
         self.lost = WriteConflictError(
             f"{table} {key!r} was changed by commit {changed}, after the transaction began at "
             f"{self.read_ts}; roll it back and begin it anew",
             extra={"table": table, "key": key, "changed": changed},
         )
         return self.lost
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""

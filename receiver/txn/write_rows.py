@@ -1,7 +1,7 @@
 """Rows that operations change: what two transactions may not both have changed.
 
-Those of the schema stand in the operation; those of tables are what the rules note as written, since
-an operation on a file concerns its path and its devices as well.
+Those of the schema stand in the operation; those of tables are what the rules note as written: an
+operation on a file concerns its path and its devices as well.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def schema_rows(op: records.Op) -> Iterator[Changed]:
         case records.SeriesDeleted():
             if not parse_pattern(op.pattern).is_path:
                 raise RefusedCommitError(
-                    f"SeriesDeleted: {op.pattern} is a pattern; in a transaction each series is named"
+                    f"SeriesDeleted: {op.pattern} is a pattern; in a transaction each is named"
                 )
             yield "series", op.pattern
         case records.AliasSet() | records.TagsSet():

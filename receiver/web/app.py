@@ -14,7 +14,17 @@ from werkzeug.routing import Map, Rule
 
 from common import wire
 from receiver.node import Node
-from receiver.web import health, log_calls, openapi, operating, problems, sql, sync, tus
+from receiver.web import (
+    health,
+    log_calls,
+    openapi,
+    operating,
+    problems,
+    sql,
+    sync,
+    tus,
+    txn_calls,
+)
 from receiver.web.call import Call, ReadingSide
 from receiver.web.server import RequestHead
 from receiver.web.site import Site
@@ -34,6 +44,7 @@ ROUTES = (
     *operating.ROUTES,
     *log_calls.ROUTES,
     *sql.ROUTES,
+    *txn_calls.ROUTES,
     *health.ROUTES,
     *openapi.ROUTES,
 )

@@ -25,6 +25,7 @@ _NAMES = {
     "sender": "uuid of a sender.",
     "token": "Id of a token.",
     "cursor": "`next` of the page before.",
+    "txn": "Id of a transaction, as its begin gave it.",
     "name": "Of a file, as `GET /v1/log` has it: a segment, a checkpoint, or the tlog.",
 }
 _SENDER = Parameter(

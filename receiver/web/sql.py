@@ -15,11 +15,12 @@ from receiver.metadata.model.records import OPERATOR
 from receiver.metadata.query.cursors import AnswerPage
 from receiver.metadata.sql.executing import execute, moment
 from receiver.metadata.sql.parser import parse
-from receiver.metadata.sql.statements import is_query
+from receiver.metadata.sql.statements import TxnStatement, is_query
 from receiver.web.call import Call, json_answer
 from receiver.web.routes import EMPTY, Body, Parameter, Role, Routes
 from receiver.web.routes import AnswerRow as Described
 from receiver.web.sql_wire import SqlAnswer, SqlRequest
+from receiver.web.txn_calls import session_of
 
 __all__ = ["ROUTES"]
 
@@ -46,7 +47,7 @@ def run_sql(call: Call) -> Response:
         raise UsageError("fetch_size: expected a number from 1 up")
     statement, at = parse(request.statement), moment(request.at)
     engine = call.answering.engine
-    if is_query(statement):
+    if is_query(statement) and request.txn is None:
         call.answering.reach(engine.timestamp_at(at if statement.at is None else statement.at))
     else:
         elsewhere = call.answering.not_the_writer()
@@ -56,13 +57,19 @@ def run_sql(call: Call) -> Response:
             raise ForbiddenError(f"a {call.who.role} token may only show and count")
     deletes = call.site.config.deletes
     held_from = deletes.from_files if deletes.max_fraction < 1 else None
-    result = execute(engine, statement, at=at, held_from=held_from)
+    txn: str | None = None
+    if request.txn is None and not isinstance(statement, TxnStatement):
+        result = execute(engine, statement, at=at, held_from=held_from)
+    else:
+        session = session_of(call, request.txn)
+        result = session.run(statement, at=at, held_from=held_from)
+        txn = None if session.txn is None else str(session.txn.id)
     if result.answer is None:
-        page = AnswerPage([], None)
+        page = AnswerPage(result.fetch(), None)
     else:
         most = engine.options.fetch_size
         page = call.site.cursors.open(result.answer, min(request.fetch_size or most, most))
-    return _answer(call, result.columns, result.message, result.commit, page)
+    return _answer(call, result.columns, result.message, result.commit, page, txn)
 
 
 @ROUTES.call(
@@ -93,7 +100,12 @@ def close_sql(call: Call) -> Response:
 
 
 def _answer(
-    call: Call, columns: tuple[str, ...], message: str | None, commit: int, page: AnswerPage
+    call: Call,
+    columns: tuple[str, ...],
+    message: str | None,
+    commit: int,
+    page: AnswerPage,
+    txn: str | None = None,
 ) -> Response:
     rows: list[Any] = page.rows  # tuples are as good as lists in JSON
     return json_answer(
@@ -104,5 +116,6 @@ def _answer(
             commit=commit,
             next=page.next,
             clock=call.answering.engine.times.pieces,
+            txn=txn,
         )
     )

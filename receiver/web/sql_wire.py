@@ -15,12 +15,14 @@ class SqlRequest(Struct, frozen=True, kw_only=True):
 
     Attributes:
         statement: one statement.
+        txn: id of the transaction that the session is in, as `begin` gave it.
         at: as of when show and count answer, where the statement does not say: a commit timestamp,
             or a time such as `2026-01-31T08:00:00Z`.
         fetch_size: rows of a page, at most; the receiver's own limit holds in any case.
     """
 
     statement: str
+    txn: str | None = None
     at: int | str | None = None
     fetch_size: int | None = None
 
@@ -35,6 +37,7 @@ class SqlAnswer(Struct, frozen=True, kw_only=True):
         commit: that the answer is as of, or that holds what was done.
         next: cursor of the next page; null at the end.
         clock: which times commits stand for, where the clock was wrong.
+        txn: id of the transaction that the session is in behind the statement; null for none.
     """
 
     columns: list[str]
@@ -43,3 +46,4 @@ class SqlAnswer(Struct, frozen=True, kw_only=True):
     commit: int
     next: str | None
     clock: tuple[TimePiece, ...] = ()
+    txn: str | None = None

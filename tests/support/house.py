@@ -22,7 +22,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "receiver": (
         "cli", "web", "node", "spark", "follower", "operator", "transfer", "load", "superseding",
         "storage", "open_engine",
-        "disks", "principal", "metadata", "writing", "points", "config", "scope",
+        "disks", "principal", "txn", "metadata", "writing", "points", "config", "scope",
     ),
     "receiver.metadata": (
         "sql", "query", "kv", "repair", "following_engine", "engine", "engine_upkeep",

@@ -201,6 +201,10 @@ def _delete_groups(asked: sql.DeleteStorageGroups) -> str:
 
 
 _FORMS: dict[type, Callable[[Any], str]] = {
+    sql.BeginTransaction: lambda _: "begin",
+    sql.CommitTransaction: lambda _: "commit",
+    sql.RollBackTransaction: lambda _: "rollback",
+    sql.ShowTransactions: lambda _: "show transactions",
     sql.CreateSnapshot: lambda _: "create snapshot for schema",
     sql.SetStorageGroups: lambda each: f"set storage group to {_paths(each.paths)}",
     sql.DeleteStorageGroups: lambda each: _delete_groups(each),

@@ -47,7 +47,8 @@ class Guard:
             "storage_group"; uuid of the sender for "schema_position";
             (sender, storage group) for "delete_window"; digest for "held_deletes"; (sender, path,
             MD5) for "lost"; key for "key", prefix for
-            "keys", which are all that begin with it; none for "state", which is all that is committed.
+            "keys", which are all that begin with it; none for "state", which is all that is
+            committed.
         changed: `changed` of the row that the caller saw, 0 for none. Of a series, a storage group
             and a key of the key-value store, `State.changed` also tells of its deletion.
     """

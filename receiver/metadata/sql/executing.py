@@ -11,23 +11,68 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from common.config.upload_rules import upload_text
 from common.errors import UsageError
 from receiver.metadata.query.answers import Answer
 from receiver.metadata.query.questions import At, ShowUpload
-from receiver.metadata.query.row_source import Row
+from receiver.metadata.query.row_source import Answering, Row
 from receiver.metadata.sql import statements as sql
 from receiver.metadata.sql.parser import parse
 
 if TYPE_CHECKING:
-    from receiver.metadata.engine import Engine
+    from collections.abc import Sequence
 
-__all__ = ["DELETES_HELD_FROM", "StatementResult", "execute", "moment"]
+    from receiver.metadata.commit.group_deletion import GroupsDeleted
+    from receiver.metadata.commit.operations import Described
+    from receiver.metadata.model.alterations import Alteration
+    from receiver.metadata.model.paths import Nodes, Pattern
+
+__all__ = ["DELETES_HELD_FROM", "SqlTarget", "StatementResult", "execute", "moment"]
 
 DELETES_HELD_FROM: Final = 10
 """Loaded files that go with their storage group only if somebody names their list."""
+
+
+class SqlTarget(Answering, Protocol):
+    """What statements are put to: an engine (`Engine` says more), or a transaction over one."""
+
+    @property
+    def newest_commit(self) -> int:
+        """Timestamp of the newest commit."""
+
+    def checkpoint(self) -> int:
+        """Take a checkpoint."""
+
+    def set_storage_group(self, *paths: str | Nodes) -> int:
+        """New storage groups."""
+
+    def drop_storage_groups(
+        self,
+        *patterns: str | Pattern,
+        with_data: bool = False,
+        held_from: int | None = None,
+        allowed: str | None = None,
+    ) -> GroupsDeleted:
+        """Storage groups go."""
+
+    def create_device(
+        self, device: str | Nodes, series: Sequence[Described], *, aligned: bool = False
+    ) -> int:
+        """New series of a device."""
+
+    def delete_series(self, *patterns: str | Pattern) -> int:
+        """Series go."""
+
+    def set_ttl(self, path: str | Nodes, ttl: int | None) -> int:
+        """How long files are kept."""
+
+    def set_upload(self, path: str | Nodes, after: int | None) -> int:
+        """When files are uploaded."""
+
+    def alter(self, path: str | Nodes, alteration: Alteration) -> int:
+        """Alter a series."""
 
 
 class StatementResult:
@@ -38,7 +83,7 @@ class StatementResult:
         columns: names of the members of a row; none for a statement that asks nothing.
         message: what was done, of one that does something.
         commit: that holds it, or that the answer is as of.
-        answer: of a statement that asks.
+        answer: of a statement that asks an engine.
     """
 
     def __init__(
@@ -48,9 +93,13 @@ class StatementResult:
         message: str | None = None,
         answer: Answer | None = None,
         size: int = 1,
+        listed: tuple[tuple[str, ...], list[Row]] | None = None,
     ) -> None:
         self.statement = statement
+        self._rows: list[Row] = []
         self.columns: tuple[str, ...] = () if answer is None else answer.columns
+        if listed is not None:
+            self.columns, self._rows = listed
         self.message = message
         self.commit = commit
         self.answer = answer
@@ -66,7 +115,8 @@ class StatementResult:
         """
         _check_size("count", count)
         if self.answer is None:
-            return []
+            rows, self._rows = self._rows, []
+            return rows
         return self.answer.fetch(self._size if count is None else count)
 
     def __iter__(self) -> Iterator[Row]:
@@ -80,7 +130,7 @@ def _check_size(what: str, size: int | None) -> None:
 
 
 def execute(
-    engine: Engine,
+    engine: SqlTarget,
     statement: str | sql.Statement,
     *,
     at: At | str = None,
@@ -115,6 +165,8 @@ def execute(
         answer = Answer(engine, statement, at=moment(at))
         size = fetch_size or engine.options.fetch_size
         return StatementResult(statement, answer.ts, answer=answer, size=size)
+    if isinstance(statement, sql.TxnStatement):
+        raise UsageError("transactions are of a session: of the shell, a script, or over HTTP")
     if at is not None:
         raise UsageError("the past cannot be changed: `at` is for show and count")
     if isinstance(statement, sql.DeleteStorageGroups):
@@ -155,17 +207,17 @@ def moment(text: At | str) -> At:
 # -- what changes the schema -----------------------------------------------------------------------
 
 
-def _create_snapshot(engine: Engine, _: sql.CreateSnapshot) -> tuple[int, str]:
+def _create_snapshot(engine: SqlTarget, _: sql.CreateSnapshot) -> tuple[int, str]:
     engine.checkpoint()
     return engine.newest_commit, "checkpoint taken"
 
 
-def _set_groups(engine: Engine, each: sql.SetStorageGroups) -> tuple[int, str]:
+def _set_groups(engine: SqlTarget, each: sql.SetStorageGroups) -> tuple[int, str]:
     return engine.set_storage_group(*each.paths), _counted(len(each.paths), "storage group", "set")
 
 
 def _delete_groups(
-    engine: Engine, each: sql.DeleteStorageGroups, held_from: int | None
+    engine: SqlTarget, each: sql.DeleteStorageGroups, held_from: int | None
 ) -> tuple[int, str]:
     done = engine.drop_storage_groups(
         *each.patterns, with_data=each.with_data, held_from=held_from, allowed=each.allowed
@@ -177,32 +229,32 @@ def _delete_groups(
     return done.commit, "; ".join(said)
 
 
-def _create(engine: Engine, each: sql.CreateTimeseries) -> tuple[int, str]:
+def _create(engine: SqlTarget, each: sql.CreateTimeseries) -> tuple[int, str]:
     return engine.create_device(each.device, [each.series]), "1 timeseries created"
 
 
-def _create_aligned(engine: Engine, each: sql.CreateAligned) -> tuple[int, str]:
+def _create_aligned(engine: SqlTarget, each: sql.CreateAligned) -> tuple[int, str]:
     commit = engine.create_device(each.device, each.series, aligned=True)
     return commit, f"{len(each.series)} timeseries created"
 
 
-def _delete(engine: Engine, each: sql.DeleteTimeseries) -> tuple[int, str]:
+def _delete(engine: SqlTarget, each: sql.DeleteTimeseries) -> tuple[int, str]:
     return engine.delete_series(*each.patterns), "timeseries deleted"
 
 
-def _set_ttl(engine: Engine, each: sql.SetTtl) -> tuple[int, str]:
+def _set_ttl(engine: SqlTarget, each: sql.SetTtl) -> tuple[int, str]:
     said = "TTL taken away" if each.ttl is None else f"TTL set to {each.ttl} ms"
     return engine.set_ttl(each.path, each.ttl), said
 
 
-def _set_upload(engine: Engine, each: sql.SetUpload) -> tuple[int, str]:
+def _set_upload(engine: SqlTarget, each: sql.SetUpload) -> tuple[int, str]:
     when = "as it is configured"
     if each.after is not None:
         when = upload_text(math.inf if each.after < 0 else each.after / 1000)
     return engine.set_upload(each.path, each.after), f"files are uploaded: {when}"
 
 
-def _alter(engine: Engine, each: sql.AlterTimeseries) -> tuple[int, str]:
+def _alter(engine: SqlTarget, each: sql.AlterTimeseries) -> tuple[int, str]:
     before = engine.newest_commit
     commit = engine.alter(each.path, each.alteration)
     return commit, "timeseries altered" if commit > before else "nothing to alter"
@@ -212,7 +264,7 @@ def _counted(count: int, what: str, done: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'} {done}"
 
 
-_DO: dict[type, Callable[[Engine, Any], tuple[int, str]]] = {
+_DO: dict[type, Callable[[SqlTarget, Any], tuple[int, str]]] = {
     sql.CreateSnapshot: _create_snapshot,
     sql.SetStorageGroups: _set_groups,
     sql.CreateTimeseries: _create,

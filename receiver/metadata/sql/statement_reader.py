@@ -215,6 +215,18 @@ class Reader:
 
     # -- what changes the schema -------------------------------------------------------------------
 
+    def begin_transaction(self, _: list[Any]) -> sql.BeginTransaction:
+        return sql.BeginTransaction()
+
+    def commit_transaction(self, _: list[Any]) -> sql.CommitTransaction:
+        return sql.CommitTransaction()
+
+    def roll_back_transaction(self, _: list[Any]) -> sql.RollBackTransaction:
+        return sql.RollBackTransaction()
+
+    def show_transactions(self, _: list[Any]) -> sql.ShowTransactions:
+        return sql.ShowTransactions()
+
     def create_snapshot(self, _: list[Any]) -> sql.CreateSnapshot:
         return sql.CreateSnapshot()
 

@@ -12,18 +12,43 @@ from receiver.metadata.query.questions import Asked, Query
 
 __all__ = [
     "AlterTimeseries",
+    "BeginTransaction",
     "ChangeStatement",
+    "CommitTransaction",
     "CreateAligned",
     "CreateSnapshot",
     "CreateTimeseries",
     "DeleteStorageGroups",
     "DeleteTimeseries",
+    "RollBackTransaction",
     "SetStorageGroups",
     "SetTtl",
     "SetUpload",
+    "ShowTransactions",
     "Statement",
+    "TxnStatement",
     "is_query",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class BeginTransaction:
+    """`begin`: what follows in the session is one transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitTransaction:
+    """`commit`: all of it, or nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class RollBackTransaction:
+    """`rollback`: nothing of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShowTransactions:
+    """`show transactions`: those of all sessions that are not over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +141,10 @@ ChangeStatement = (
 )
 """A statement that changes something, or makes a checkpoint."""
 
-Statement = Query | ChangeStatement
+TxnStatement = BeginTransaction | CommitTransaction | RollBackTransaction | ShowTransactions
+"""A statement that a session carries out (`receiver.txn`), not an engine."""
+
+Statement = Query | ChangeStatement | TxnStatement
 
 
 def is_query(statement: Statement) -> TypeGuard[Query]:

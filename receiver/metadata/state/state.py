@@ -63,7 +63,8 @@ class State:
         max_memory: bytes that the schema may take before the rules refuse more; None for no limit.
         file_table, lost_table, deletion_table, delete_windows, held_deletes, uploaded_table,
         upload_times, owner_table, sender_table, token_table, task_table, quarantine_table,
-        txn_table, position_table: the tables themselves, for what else is asked of them, and for checkpoints.
+        txn_table, position_table: the tables themselves, for what else is asked of them, and for
+            checkpoints.
     """
 
     def __init__(self, schema: Schema | None = None, keys: KeyTable | None = None) -> None:

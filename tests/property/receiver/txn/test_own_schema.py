@@ -54,9 +54,6 @@ def step(rng, state):
     ])  # fmt: skip
 
 
-
-
-
 def loaded(rng, number):
     """A file with series of a device, which get warmer by it."""
     device = rng.choice(DEVICES)

@@ -323,9 +323,7 @@ def test_history_is_kept_for_a_lease_and_no_longer(tmp_path):
     from receiver.metadata.model.engine_options import EngineOptions
 
     options = EngineOptions(history=10)
-    with Engine.open(
-        tmp_path, background=False, clock=wall, boot=wall, options=options
-    ) as engine:
+    with Engine.open(tmp_path, background=False, clock=wall, boot=wall, options=options) as engine:
         txns = TxnManager(engine, lease=60, clock=clock)
         engine.set_storage_group("root.sg")
         txn = txns.begin()
@@ -391,9 +389,7 @@ def test_what_is_refused_by_the_disk_is_rolled_back(engine, txns, monkeypatch):
 
 
 @pytest.mark.parametrize("is_kept", [True, False])
-def test_an_unknown_outcome_is_found_out_when_it_is_asked_for(
-    engine, txns, monkeypatch, is_kept
-):
+def test_an_unknown_outcome_is_found_out_when_it_is_asked_for(engine, txns, monkeypatch, is_kept):
     txn = txns.begin()
     txn.keys.save("a", "1")
     appender = engine._committer._appender

@@ -77,6 +77,10 @@ DEVICES = st.lists(NAMES, min_size=1, max_size=3).map(lambda names: ("root", *na
 PATTERN_LISTS = st.lists(PATTERNS, min_size=1, max_size=3).map(tuple)
 STATEMENTS = st.one_of(
     st.just(sql.CreateSnapshot()),
+    st.just(sql.BeginTransaction()),
+    st.just(sql.CommitTransaction()),
+    st.just(sql.RollBackTransaction()),
+    st.just(sql.ShowTransactions()),
     st.builds(sql.SetStorageGroups, st.lists(NODES, min_size=1, max_size=3).map(tuple)),
     st.builds(sql.DeleteStorageGroups, PATTERN_LISTS),
     st.builds(

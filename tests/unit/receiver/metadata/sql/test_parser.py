@@ -115,6 +115,11 @@ def test_aligned_series_are_created_together():
     ("text", "statement"),
     [
         ("create snapshot for schema", sql.CreateSnapshot()),
+        ("BEGIN", sql.BeginTransaction()),
+        ("begin transaction;", sql.BeginTransaction()),
+        ("commit", sql.CommitTransaction()),
+        ("rollback", sql.RollBackTransaction()),
+        ("show transactions", sql.ShowTransactions()),
         ("set storage group to root.a", sql.SetStorageGroups((("root", "a"),))),
         ("create storage group root.a", sql.SetStorageGroups((("root", "a"),))),
         (
