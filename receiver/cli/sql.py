@@ -61,8 +61,7 @@ def sql(
     if statement is None and sys.stdin.isatty():
         from receiver.cli.sqlshell import Shell
 
-        with closing(source):
-            return Shell(source, form, when, fetch_size, invocation.environ).run()
+        return Shell(source, form, when, fetch_size, invocation.environ).run()
     # Editors of some systems put a byte order mark before a script.
     script = sys.stdin.read().removeprefix("\ufeff") if statement is None else statement
     try:

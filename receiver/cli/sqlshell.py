@@ -116,7 +116,11 @@ class Shell:
         )
 
     def run(self) -> int:
-        """Until the user leaves; returns the exit code."""
+        """Until the user leaves, which rolls back what is not committed; returns the exit code."""
+        with closing(self._source):
+            return self._run()
+
+    def _run(self) -> int:
         click.echo(f"tsferry {common.__version__}; `help` lists the statements, `exit` leaves")
         while True:
             try:

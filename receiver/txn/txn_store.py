@@ -144,8 +144,8 @@ class TxnStore:
         encoded = records.encode_ops(ops)
         if len(self.ops) + len(ops) > MOST_OPS or self._size + len(encoded) > _MOST_BYTES:
             raise TooLargeError(
-                f"a transaction has at most {MOST_OPS} operations, of {_MOST_BYTES} bytes; commit in "
-                "parts"
+                f"a transaction has at most {MOST_OPS} operations, of {_MOST_BYTES} bytes; commit "
+                "in parts"
             )
         layout(ops, 0, limit=self._engine.options.tag_bytes)
         rows = [row for op in ops for row in schema_rows(op)]

@@ -315,6 +315,31 @@ def test_the_shell_reads_without_a_server(filled, shell):
     assert "no receiver is running" in shell("set storage group to root.x\nexit\n")
 
 
+def test_the_shell_has_transactions_and_its_end_rolls_back(running, shell, ask):
+    out = shell(
+        "begin\nset storage group to root.one;\nshow transactions\ncommit\n"
+        "begin\nset storage group to root.two;\nexit\n"
+    )
+    assert "begun" in out
+    assert "committed" in out
+    groups = ask("--csv", "show storage group")
+    assert "root.one" in groups
+    assert "root.two" not in groups
+    assert ask("--json", "show transactions") == ""
+
+
+def test_a_script_that_ends_in_a_transaction_is_told_so(running, ask):
+    out = ask(script="begin; set storage group to root.one;", code=1)
+    assert "rolled back" in out.err
+    assert "root.one" not in ask("--csv", "show storage group")
+    assert "committed" in ask(script="begin; set storage group to root.one; commit;")
+    assert "root.one" in ask("--csv", "show storage group")
+
+
+def test_without_a_server_there_are_no_transactions(filled, ask):
+    assert "no receiver is running" in ask("begin", code=4).err
+
+
 def test_the_history_is_the_users_own(running, shell, tmp_path):
     shell("count devices\nexit\n")
     file = tmp_path / "state" / "tsferry" / "sql_history"
