@@ -171,7 +171,11 @@ def _between(readers: list[LogReader], lsn: int, newest: int, places: Places) ->
                 if commit.ts > newest:
                     return
                 if at >= lsn:
-                    yield commit
+                    try:
+                        yield commit
+                    except GeneratorExit:  # who stops before the newest goes on here
+                        places.note(reader)
+                        raise
                 if commit.ts == newest:
                     places.note(reader)
                     return

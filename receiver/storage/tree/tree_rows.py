@@ -6,7 +6,6 @@ and what is in each directory. All of that stands in the tables, and is taken fr
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from common.errors import Transient
@@ -161,6 +160,8 @@ class TreeFollower:
         self._again: dict[str, int] = {}
         """Files that have come back, and when."""
         self._directories: dict[DirectoryName, _Directory] = {}
+        self._touched: dict[DirectoryName, int] = {}
+        """Of directories that are there, the commits since which they have no row."""
 
     # -- where to begin ----------------------------------------------------------------------
 
@@ -236,7 +237,7 @@ class TreeFollower:
     def follow(
         self, commit: Commit, known: Callable[[str], EngineFile | None]
     ) -> tuple[list[NodeRow], list[EngineFile]]:
-        """The rows that a commit brings.
+        """The rows that a commit brings; those of directories that stay come by `touched_rows`.
 
         Args:
             commit: the next one of the log.
@@ -256,18 +257,17 @@ class TreeFollower:
             return found
 
         rows: list[NodeRow] = []
-        counts: Counter[DirectoryName] = Counter()
-        sizes: Counter[DirectoryName] = Counter()
+        changes: dict[DirectoryName, tuple[int, int]] = {}
         moves = moves_of(commit, self._hidden)
         for physical, move in moves.items():
             each, sign = find(physical), 1 if move.is_seen else -1
             turned = self._come if move.is_seen else self._go
             rows.append(turned(each, move.op, commit.ts))
             for name in directories_of(physical):
-                counts[name] += sign
-                sizes[name] += sign * each.row.size
-        for name, count in counts.items():
-            rows.append(self._turn(name, count, sizes[name], commit.ts))
+                count, size = changes.get(name, (0, 0))
+                changes[name] = count + sign, size + sign * each.row.size
+        for name, change in changes.items():
+            rows += self._turn(name, *change, commit.ts)
         uploaded = []
         for op in commit.ops:
             if isinstance(op, records.FileUploaded) and op.physical not in self._hidden:
@@ -304,16 +304,23 @@ class TreeFollower:
             create_at, delete_at = ended
             yield file_row(find(physical), create_at, ts, delete_at=delete_at, ended_by="deleted")
 
-    def _turn(self, name: DirectoryName, count: int, size: int, ts: int) -> NodeRow:
+    def touched_rows(self) -> list[NodeRow]:
+        """The rows of directories that have changed since this was called last, and are there."""
+        touched, self._touched = self._touched, {}
+        return [self._directories[name].row(name, ts) for name, ts in touched.items()]
+
+    def _turn(self, name: DirectoryName, count: int, size: int, ts: int) -> Iterator[NodeRow]:
         there = self._directories.get(name)
         if there is None:
             there = self._directories[name] = _Directory(ts)
         there.files += count
         there.size += size
         if there.files > 0:
-            return there.row(name, ts)
-        del self._directories[name]
-        return there.row(name, ts, delete_at=ts)
+            self._touched[name] = ts
+        else:
+            del self._directories[name]
+            self._touched.pop(name, None)
+            yield there.row(name, ts, delete_at=ts)
 
 
 _TOUCHING: Final = (

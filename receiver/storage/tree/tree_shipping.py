@@ -260,7 +260,7 @@ class TreeShipper:
             for each in uploaded:
                 found.add(CHUNKS, self._chunks.rows(each))
             self._at = commit.ts
-        found.add(NODES, newest_of(rows))
+        found.add(NODES, newest_of([*rows, *follower.touched_rows()]))
 
     def _known(self, paths: Iterable[str]) -> dict[str, EngineFile]:
         found: dict[str, EngineFile] = {}

@@ -9,6 +9,7 @@ from common import crash
 from common.durable import Tree
 from common.errors import DamagedError
 from receiver.metadata.engine import Engine
+from receiver.metadata.log import frames
 from receiver.metadata.log.frames import (
     VERSION,
     LogReader,
@@ -123,6 +124,25 @@ def test_within_the_history_every_segment_stays(home):
         assert [list(commit.ops) for commit in engine.log_since(stamps[0])] == [
             list(records.decode_ops(records.encode_ops(ops))) for ops in HISTORY[1:]
         ]
+
+
+def test_who_stops_before_the_newest_commit_goes_on_there(home, monkeypatch):
+    """As the copies of the tree do, whose log is behind: not from the segment's begin each time."""
+    read = []
+    decode = frames.decode_commits
+    monkeypatch.setattr(frames, "decode_commits", lambda raw: read.append(1) or decode(raw))
+    with Engine.open(home, background=False) as engine:
+        stamps = [engine.commit([seen(f"{number:032x}")]) for number in range(1, 101)]
+        at = 0
+        for until in range(10, 91, 10):
+            for commit in engine.log_since(stamps[at]):
+                if commit.ts > stamps[until]:
+                    break
+                at += 1
+                assert commit.ts == stamps[at]
+            assert at == until
+        assert len(read) <= 90 + 2 * 9 + 2
+        assert [each.ts for each in engine.log_since(stamps[50])] == stamps[51:]
 
 
 def test_what_the_log_has_let_go_of_is_a_named_error(home):
