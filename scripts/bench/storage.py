@@ -541,10 +541,12 @@ def main() -> None:
     os.environ.update(AWS_ACCESS_KEY_ID=KEY, AWS_SECRET_ACCESS_KEY=SECRET)
     random.seed(1)
     found: list[Row] = []
-    with tempfile.TemporaryDirectory(dir=given.at) as base, s3_server(Path(base) / "s3") as server:
-        bench = Bench(Path(base), server, given)
-        for part in given.parts.split(","):
-            found += _PARTS[part](bench)
+    for part in given.parts.split(","):  # each with a store of its own, which is soon full
+        with (
+            tempfile.TemporaryDirectory(dir=given.at) as base,
+            s3_server(Path(base) / "s3") as server,
+        ):
+            found += _PARTS[part](Bench(Path(base), server, given))
     load = os.getloadavg()[0]
     text = "\n".join(
         [
