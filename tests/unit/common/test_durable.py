@@ -1002,3 +1002,13 @@ def test_free_space_is_told(tree):
 def test_an_append_file_is_one_of_a_regular_file(tree):
     with pytest.raises(OSError, match="Bad file descriptor"):
         AppendFile(-1, "x")
+
+
+def test_what_seems_to_be_there_is_what_is_there_whatever_it_is(tree, tmp_path):
+    tree.make_dirs("a")
+    tree.write_atomic("a/file", b"1")
+    (tree.path / "a" / "link").symlink_to(tmp_path / "nowhere")
+    assert [tree.seems_there(each) for each in ("a", "a/file", "a/link")] == [True] * 3
+    assert not tree.seems_there("a/other")
+    assert not tree.seems_there("b/file")
+    assert not tree.seems_there("a/file/below")
