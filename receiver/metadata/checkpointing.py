@@ -20,6 +20,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from common import crash
+from common.allocated import give_back
 from common.errors import NoSpaceError, ReadOnlyError, StoppedError
 from receiver.metadata.log.checkpoints import KEPT, remove_older, write_checkpoint
 from receiver.metadata.log.freeze import freeze
@@ -111,6 +112,7 @@ class Snapshots:
                 raise ReadOnlyError(f"no checkpoint is taken: {self._committer.failed}")
             if self.entries:
                 self._take(stopped)
+                give_back()  # what was copied for it, and the rows that are packed now
             return self.newest
 
     def _take(self, stopped: Callable[[], bool]) -> None:

@@ -105,7 +105,8 @@ def write_checkpoint(
     temporary = temporary_name()
     try:
         with tree.create(temporary, mode=0o640) as file:
-            _write(_Writer(file), lsn, sections)
+            out = _Writer(file)
+            _write(out, lsn, sections)
             file.sync()
             crash.point("checkpoint.written")
         tree.rename(temporary, made.name)
@@ -116,7 +117,7 @@ def write_checkpoint(
         raise
     crash.point("checkpoint.renamed")
     try:
-        _verify(tree, made)
+        _verify(tree, made, out.written)
     except DamagedError:
         tree.unlink(made.name)  # or it would count as one of those that are kept
         raise
@@ -131,11 +132,19 @@ class _Writer:
         self._file = file
         self._size = 0
         self._flushed = 0
+        self._digest = xxhash.xxh3_64()
+
+    @property
+    def written(self) -> tuple[int, int]:
+        """Bytes, and the digest of all."""
+        return self._size, self._digest.intdigest()
 
     def write(self, content: ReadableBuffer) -> None:
         view = memoryview(content).cast("B")
         for begin in range(0, len(view), _SLICE):
-            self._size += self._file.write(view[begin : begin + _SLICE], at=self._size)
+            some = view[begin : begin + _SLICE]
+            self._size += self._file.write(some, at=self._size)
+            self._digest.update(some)
             if self._size - self._flushed >= _SLICE:
                 self._file.sync()
                 self._flushed = self._size
@@ -177,14 +186,27 @@ def _checked(salt: int, head: bytes) -> bytes:
     return _CHECK.pack(xxhash.xxh3_64_intdigest(head, seed=salt))
 
 
-def _verify(tree: Tree, made: Checkpoint) -> None:
+def _verify(tree: Tree, made: Checkpoint, written: tuple[int, int]) -> None:
+    """Read it from the disk, a slice at a time: what it was made of is in memory twice already."""
+    if _read_back(tree, made) == written:
+        return
+    with open_checkpoint(tree, made):  # which says where the damage is
+        raise _damage(str(tree.path / made.name), 0, "it does not read back as it was written")
+
+
+def _read_back(tree: Tree, made: Checkpoint) -> tuple[int, int] | None:
+    at, digest, some = 0, xxhash.xxh3_64(), memoryview(bytearray(_SLICE))
     fd = tree.open_read(made.name)
     try:
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        while got := os.preadv(fd, [some], at):
+            digest.update(some[:got])
+            at += got
+    except OSError:
+        return None
     finally:
         os.close(fd)
-    with open_checkpoint(tree, made):
-        pass
+    return at, digest.intdigest()
 
 
 # -- reading -------------------------------------------------------------------------------------

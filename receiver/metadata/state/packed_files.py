@@ -7,6 +7,7 @@ A checkpoint holds the columns as they are in memory, and a start takes them as 
 
 from __future__ import annotations
 
+import mmap
 from array import array
 from bisect import bisect_left, bisect_right
 from itertools import accumulate, pairwise
@@ -80,7 +81,7 @@ class Digest(NamedTuple):
 
     begin: int
 
-    def text(self, digests: bytes, number: int) -> str:
+    def text(self, digests: bytes | mmap.mmap, number: int) -> str:
         """That of a file, as text."""
         begin = number * DIGESTS + self.begin
         return digests[begin : begin + 16].hex()
@@ -89,7 +90,7 @@ class Digest(NamedTuple):
 MD5_AT, TAIL_AT, TASK_AT, RESOURCE_AT, ROOT_AT = map(Digest, range(0, 80, 16))
 
 
-def _suffix_of_tag(digests: bytes, number: int) -> str:
+def _suffix_of_tag(digests: bytes | mmap.mmap, number: int) -> str:
     """How the physical path of a file ends."""
     end = (number + 1) * DIGESTS
     return f".{digests[end - 8 : end].hex()}.tsfile"
@@ -164,8 +165,8 @@ class PackedFiles:
         self,
         columns: Mapping[str, array[int]],
         *,
-        digests: bytes,
-        entries: bytes,
+        digests: bytes | mmap.mmap,
+        entries: bytes | mmap.mmap,
         ends: array[int],
         texts: PackedTexts,
         id_arrays: list[array[int]],
@@ -295,8 +296,8 @@ class PackedFiles:
         for name, column in self.columns.items():
             yield name.replace("_", "-"), memoryview(column).cast("B")
         yield "ends", memoryview(self.ends).cast("B")
-        yield "digests", self.digests
-        yield "entries", self.entries
+        yield "digests", memoryview(self.digests)
+        yield "entries", memoryview(self.entries)
         yield "by-path", memoryview(self.by_path.entries).cast("B")
         yield "by-tail", memoryview(self.by_tail.entries).cast("B")
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import mmap
 from array import array
 from bisect import bisect_left
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Packed", "pack"]
 
 T = TypeVar("T")
-_AT_ONCE = 1 << 16
+_AT_ONCE = 1 << 14
 """Entries that are moved at once, for each byte takes eight more meanwhile."""
 _DEPTH = 4
 """Directories of a path: those of a file would not be neighbours otherwise."""
@@ -288,7 +289,13 @@ def _order(before: PackedFiles, staying: NDArray[np.int64], new: PackedFiles) ->
     if not len(staying):
         return np.arange(len(new))
     places = np.array([*_places(before, new)], np.int64)
-    return np.argsort(np.concatenate((staying * 2 + 1, places * 2)), kind="stable")
+    come = np.searchsorted(staying, places) + np.arange(len(places))
+    is_new = np.zeros(len(staying) + len(new), np.bool_)
+    is_new[come] = True
+    order = np.empty(len(is_new), np.int64)
+    order[is_new] = np.arange(len(staying), len(order))
+    order[~is_new] = np.arange(len(staying))
+    return order
 
 
 def _places(before: PackedFiles, new: PackedFiles) -> Iterator[int]:
@@ -308,6 +315,8 @@ def _places(before: PackedFiles, new: PackedFiles) -> Iterator[int]:
 
 
 class _Join:
+    """What is made is as large as what was there: it is made in place, with little beside it."""
+
     def __init__(
         self,
         before: PackedFiles,
@@ -324,10 +333,15 @@ class _Join:
 
     def column(self, name: str) -> array[int]:
         """A column of both."""
-        code = COLUMNS[name]
-        there = view(self._before.columns[name])[self._staying]
-        every = np.concatenate((there, view(self._new.columns[name])))
-        return array(code, every[self._order].tobytes())
+        there, come = view(self._before.columns[name]), view(self._new.columns[name])
+        return self._placed(COLUMNS[name], there[self._staying], come)
+
+    def _placed(self, code: str, there: NDArray[Any], come: NDArray[Any]) -> array[int]:
+        made = array(code, [0]) * len(self._order)
+        out = view(made).view(there.dtype)
+        out[self._moved[: len(there)]] = there
+        out[self._moved[len(there) :]] = come
+        return made
 
     def shared(
         self, name: str, there: list[T], come: list[T], key: Callable[[T], str | bytes]
@@ -340,30 +354,46 @@ class _Join:
         moved = np.zeros(len(there), np.uint32)
         moved[used] = [ids[key(there[number])] for number in used]
         moved_new = np.array([ids[key(each)] for each in come], np.uint32)
-        both = np.concatenate((moved[old], moved_new[new]))
-        return [every[each] for each in ids], array("I", both[self._order].tobytes())
+        return [every[each] for each in ids], self._placed("I", moved[old], moved_new[new])
 
-    def digests(self) -> bytes:
+    def digests(self) -> mmap.mmap:
         """Those of both."""
         there = np.frombuffer(self._before.digests, np.uint8).reshape(-1, DIGESTS)
         come = np.frombuffer(self._new.digests, np.uint8).reshape(-1, DIGESTS)
-        return np.concatenate((there[self._staying], come))[self._order].tobytes()
+        made = _memory(DIGESTS * len(self._order))
+        out = np.frombuffer(made, np.uint8).reshape(-1, DIGESTS)
+        for at in range(0, len(out), _AT_ONCE):
+            some, old, new = self._some(at)
+            out[at : at + _AT_ONCE][~some] = there[old]
+            out[at : at + _AT_ONCE][some] = come[new]
+        return made
 
-    def entries(self) -> tuple[bytes, array[int]]:
+    def _some(self, at: int) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64]]:
+        """Which of the next files are new, the numbers of the others, and those of the new ones."""
+        some = self._order[at : at + _AT_ONCE]
+        is_new = some >= len(self._staying)
+        return is_new, self._staying[some[~is_new]], some[is_new] - len(self._staying)
+
+    def entries(self) -> tuple[mmap.mmap, array[int]]:
         """Those of both, and their ends."""
-        content = np.frombuffer(self._before.entries + self._new.entries, np.uint8)
         old, new = view(self._before.ends), view(self._new.ends)
-        begins = np.concatenate((old[:-1][self._staying], new[:-1] + len(self._before.entries)))
-        sizes = np.concatenate((np.diff(old)[self._staying], np.diff(new)))
-        begins, sizes = begins[self._order].astype(np.int64), sizes[self._order].astype(np.int64)
-        ends = np.concatenate(([0], np.cumsum(sizes)))
-        made = np.empty(int(ends[-1]), np.uint8)
+        sizes = np.empty(len(self._order), np.int64)
+        sizes[self._moved[: len(self._staying)]] = np.diff(old)[self._staying]
+        sizes[self._moved[len(self._staying) :]] = np.diff(new)
+        ends = array("Q", [0]) * (len(sizes) + 1)
+        np.cumsum(sizes, out=view(ends).view(np.int64)[1:])
+        made = _memory(ends[-1])
+        out = np.frombuffer(made, np.uint8)
+        there = np.frombuffer(self._before.entries, np.uint8)
+        come = np.frombuffer(self._new.entries, np.uint8)
         for at in range(0, len(sizes), _AT_ONCE):
-            some = slice(at, at + _AT_ONCE)
-            begin, end = ends[at], ends[min(at + _AT_ONCE, len(sizes))]
-            source = np.repeat(begins[some] - ends[:-1][some], sizes[some]) + np.arange(begin, end)
-            made[begin:end] = content[source]
-        return made.tobytes(), array("Q", ends.astype(np.uint64).tobytes())
+            is_new, numbers, numbers_new = self._some(at)
+            lengths = sizes[at : at + _AT_ONCE]
+            part = out[ends[at] : ends[at + len(lengths)]]
+            bytes_new = np.repeat(is_new, lengths)
+            part[~bytes_new] = _cut(there, old[numbers], lengths[~is_new])
+            part[bytes_new] = _cut(come, new[numbers_new], lengths[is_new])
+        return made, ends
 
     def found(self, there: array[int], come: array[int]) -> array[int]:
         """Numbers by hashes, as both have them."""
@@ -373,11 +403,23 @@ class _Join:
         numbers = moved[(old & _LOW).astype(np.int64)]
         stay = numbers >= 0
         numbers_new = self._moved[len(self._staying) :][(new & _LOW).astype(np.int64)]
-        both = np.concatenate(
-            (
-                (old & _HASH)[stay] | numbers[stay].astype(np.uint64),
-                (new & _HASH) | numbers_new.astype(np.uint64),
-            )
-        )
+        made = array("Q", [0]) * len(self._order)
+        both, count = view(made).view(np.uint64), len(self._staying)
+        both[:count] = (old & _HASH)[stay] | numbers[stay].astype(np.uint64)
+        both[count:] = (new & _HASH) | numbers_new.astype(np.uint64)
         both.sort()
-        return array("Q", both.tobytes())
+        return made
+
+
+def _memory(size: int) -> mmap.mmap:
+    """Memory that no thread waits for as it is made or given back, and that goes back whole."""
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE)
+
+
+def _cut(
+    content: NDArray[np.uint8], begins: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> NDArray[np.uint8]:
+    """Pieces of something, one behind the other."""
+    ends = np.cumsum(sizes)
+    shifts = begins.astype(np.int64) - (ends - sizes)
+    return content[np.repeat(shifts, sizes) + np.arange(int(ends[-1]) if len(ends) else 0)]
