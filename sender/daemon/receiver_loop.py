@@ -6,7 +6,6 @@ period, with growing pauses, so that nothing has to be restarted once the receiv
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import logging
 import threading
@@ -19,6 +18,7 @@ from typing import Any
 
 import common
 from common import wire
+from common.allocated import give_back
 from common.durable import Lock
 from common.errors import LockedError, StoppedError, TsferryError
 from sender.round.rested import Rested
@@ -138,7 +138,8 @@ class ReceiverLoop:
                 if self.remote.stop.is_set():
                     break
                 self._round(request)
-                _give_back_memory()
+                gc.collect()
+                give_back()  # a round with many files leaves the heap in pieces
         finally:
             lock.release()
             self.state = "stopped"
@@ -269,10 +270,3 @@ def _say(name: str, report: RoundReport) -> None:
         "pending": report.pending_files,
     }
     _log.info("%s: round done in %.1f s", name, report.seconds, extra=shown)
-
-
-def _give_back_memory() -> None:
-    """A round with many files leaves the heap in pieces; an edge box wants them back."""
-    gc.collect()
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)

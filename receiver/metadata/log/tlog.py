@@ -44,8 +44,8 @@ _HEAD_BYTES = _HEAD.pack(_MAGIC, _VERSION, 0)
 _HEAD_BYTES += _CHECK.pack(xxhash.xxh3_64_intdigest(_HEAD_BYTES))
 FIRST_OFFSET = len(_HEAD_BYTES)
 """The offset of the first entry."""
-_AT_ONCE = 1024
-"""Read for an entry: most need no second look."""
+_AT_ONCE = 448
+"""Read for an entry: most need no second look, and memory for so little costs no call."""
 _decoder = msgspec.msgpack.Decoder(tuple[dict[str, str], dict[str, str]])
 
 
