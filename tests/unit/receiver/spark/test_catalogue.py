@@ -162,6 +162,20 @@ def test_where_the_data_is_comes_from_the_option_the_configuration_or_the_rows(w
     assert unit_of(str(world.config)) == "ms"
 
 
+def test_only_files_of_the_kind_that_is_asked_for_are_there_now_and_then_packed_or_not(
+    world: World,
+):
+    a, b = add(world, 1), add(world, 2, "unsequence")
+    then = world.engine.newest_commit
+    world.engine.checkpoint()
+    c = add(world, 3, "unsequence")
+    for kind, expected in (("sequence", [a]), ("unsequence", [b]), ("all", sorted([a, b]))):
+        later = sorted([*expected, *([c] if kind != "sequence" else [])])
+        with opened(world, kind=kind) as catalogue:
+            assert names(catalogue, then) == (expected, [])
+            assert names(catalogue, catalogue.newest) == (later, [])
+
+
 def test_nothing_at_the_place_is_named(world: World):
     with pytest.raises(UsageError, match=r"option catalog = '/nowhere': expected"):
         opened(world, "/nowhere")
