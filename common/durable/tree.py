@@ -303,8 +303,8 @@ class Tree(Closing):
                     flush_names(source_dir, self._what(source))
                 crash.point("durable.rename.after")
 
-    def link(self, source: str, target: str, *, sync: bool = True) -> None:
-        """A second name for a file; `FileExistsError` if the name is taken.
+    def link(self, source: str, target: str, *, sync: bool = True) -> os.stat_result:
+        """A second name for a file, and what is under it; `FileExistsError` if the name is taken.
 
         Raises:
             UnsafePathError: the source is no regular file.
@@ -323,6 +323,7 @@ class Tree(Closing):
             if sync:
                 flush_names(target_dir, self._what(target))
                 crash.point("durable.link.after")
+        return made
 
     def copy(self, source: str, target: str, *, mode: int = 0o644) -> None:
         """A synced copy under a name that must be free (where links are impossible).

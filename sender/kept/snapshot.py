@@ -154,12 +154,18 @@ class Snapshot:
         """A descriptor of its resource; `FileNotFoundError` if it has none."""
         return self._trees[file.file.data_dir].open_read(file.rel + RESOURCE)
 
-    def drop(self, paths: Iterable[FilePath]) -> None:
-        """Remove files from the snapshot, in every data directory; missing ones are fine."""
+    def drop(self, links: Iterable[LocalFile]) -> None:
+        """Remove what `leftovers` found, with its resources; what is missing by now is fine.
+
+        Not synced: a link that comes back after a power cut is found and dropped again.
+        """
         with self.staying() as here:
-            for path in paths:
-                for data_dir in here._trees:
-                    here._unlink(data_dir, path)
+            for link in links:
+                tree = here._trees[link.data_dir]
+                if link.resource is not None:
+                    tree.unlink(link.rel + RESOURCE, sync=False)
+                tree.unlink(link.rel, sync=False)
+                crash.point("snapshot.dropped")
 
     def leftovers(self) -> list[LocalFile]:
         """What lies in the snapshot: TsFiles with their resources."""
@@ -235,7 +241,7 @@ class Snapshot:
             tree.unlink(target, sync=False)
         tree.sync_file(source)  # whoever wrote it may not have: the link would come back empty
         try:
-            tree.link(source, target, sync=False)
+            made = tree.link(source, target, sync=False)
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
@@ -244,7 +250,7 @@ class Snapshot:
             tree.copy(source, target)
             _expect(tree, source, wanted)
             return stat_identity(_stat(tree, target)), True
-        return _expect(tree, target, wanted), False
+        return _expected(made, wanted), False
 
     def _warn(self, data_dir: Path, error: OSError) -> None:
         if data_dir not in self._warned:
@@ -256,10 +262,8 @@ class Snapshot:
             )
 
     def _unlink(self, data_dir: Path, path: FilePath) -> None:
-        # Not synced: a link that comes back after a power cut is found and dropped again.
         self._trees[data_dir].unlink(self.rel(path) + RESOURCE, sync=False)
         self._trees[data_dir].unlink(self.rel(path), sync=False)
-        crash.point("snapshot.dropped")
 
 
 class _ChangedError(Exception):
@@ -274,7 +278,11 @@ def _stat(tree: Tree, rel: str) -> os.stat_result:
 
 
 def _expect(tree: Tree, rel: str, wanted: _Identity) -> _Identity:
-    if stat_identity(_stat(tree, rel)) != wanted:
+    return _expected(_stat(tree, rel), wanted)
+
+
+def _expected(found: os.stat_result, wanted: _Identity) -> _Identity:
+    if stat_identity(found) != wanted:
         raise _ChangedError(_CHANGED)
     return wanted
 

@@ -126,7 +126,7 @@ def recover(
     crash.point("recovery.logs_removed")
     for each in found.unloadable:
         _log.warning("%s: was deleted here and cannot be loaded: %s", each.link.path, each.fault)
-    dropped = [each.path for each in (*found.drop, *(bad.link for bad in found.unloadable))]
+    dropped = [*found.drop, *(bad.link for bad in found.unloadable)]
     snapshot.drop(dropped)
     crash.point("recovery.links_dropped")
     snapshot.sweep()
@@ -135,7 +135,7 @@ def recover(
         tuple(each.path for each in found.come),
         found.removed,
         found.last_copies,
-        tuple(dropped),
+        tuple(each.path for each in dropped),
     )
 
 
