@@ -87,6 +87,8 @@ class TaskPlan(msgspec.Struct, frozen=True):
             paths: the additions to leave out.
             settled: they need not be loaded (expired, loaded already): the rest goes on.
         """
+        if not paths:
+            return self
         left = replace(
             self, additions=tuple(each for each in self.additions if each.path not in paths)
         )

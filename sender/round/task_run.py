@@ -77,7 +77,8 @@ class TaskRun:
         self._look = look
         self._again = again
         self._source = source
-        self._plan = plan
+        # Most are made anew each time they are gone through, which is often done of one task.
+        self._plan = msgspec.structs.replace(plan, additions=tuple(plan.additions))
         self._task = task
         self._report = report
         self._meter = meter
@@ -85,7 +86,7 @@ class TaskRun:
         self._schema_end: wire.SchemaEnd | None = None
         self._clock = clock
         self._epoch: str | None = None
-        self._additions = {each.path: each for each in plan.additions}
+        self._additions = {each.path: each for each in self._plan.additions}
         self._whole: dict[str, tuple[Prepared, str]] = {}
         """Files that the receiver has whole, with the MD5 of what is here."""
         self._unmarked: set[str] = set()
@@ -276,6 +277,8 @@ class TaskRun:
 
     def _leave_out(self, reduced: TaskPlan) -> None:
         """Go on with less: what is not in the task any more is neither sent nor in its manifest."""
+        if reduced == self._plan:
+            return
         staying = {each.path for each in reduced.additions}
         for each in self._plan.additions:
             if each.path not in staying:
