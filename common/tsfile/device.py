@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from common.tsfile.device_names import in_database
 from common.tsfile.index import SeriesRun
 from common.tsfile.layout import TIME_COLUMN_FLAG, VALUE_COLUMN_FLAG, DataType
@@ -14,8 +16,7 @@ from common.tsfile.series import Series, check_chunks, decode, entries
 __all__ = ["Device", "DeviceTotals", "add_up"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class DeviceTotals:
+class DeviceTotals(msgspec.Struct, frozen=True):
     """What the series of a device come to.
 
     Attributes:

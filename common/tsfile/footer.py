@@ -10,6 +10,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
+import msgspec
+
 from common.tsfile.index import IndexNode, read_node
 from common.tsfile.primitives import (
     INT32,
@@ -55,8 +57,7 @@ class TableSchema:
     columns: tuple[TableColumn, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Footer:
+class Footer(msgspec.Struct, frozen=True):
     """What TsFileMetadata says; nothing in it is checked against the file yet."""
 
     roots: tuple[tuple[str, IndexNode], ...]

@@ -7,9 +7,10 @@ which is not what it says becomes a verdict, never an exception and never half a
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Final
+
+import msgspec
 
 from common.tsfile.byte_source import ByteSource, LastBlock, TsFileOrigin, opened
 from common.tsfile.chunk_headers import read_codecs
@@ -27,8 +28,7 @@ __all__ = ["MAX_INDEX_BYTES", "Tail", "read_tail"]
 MAX_INDEX_BYTES: Final = 256 * 1024 * 1024  # about two million series
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Tail(TailVerdict):
+class Tail(TailVerdict, frozen=True):
     """A verdict and, of a complete file, all its metadata; of any other there is none.
 
     Attributes:
@@ -44,7 +44,7 @@ class Tail(TailVerdict):
 
     devices: tuple[Device, ...] = ()
     tables: tuple[TableSchema, ...] = ()
-    properties: dict[str, bytes | None] = dataclasses.field(default_factory=dict)
+    properties: dict[str, bytes | None] = msgspec.field(default_factory=dict)
     meta_offset: int = 0
     first_time: int | None = None
     last_time: int | None = None

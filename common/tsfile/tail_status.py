@@ -6,9 +6,10 @@ so an open file, and one whose writer crashed, has none. There is no checksum an
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from typing import Final
+
+import msgspec
 
 from common.tsfile.byte_source import ByteSource, TsFileOrigin, opened
 from common.tsfile.layout import FOOTER_SIZE, HEAD_SIZE, MAGIC, VERSIONS
@@ -38,8 +39,7 @@ class Status(enum.StrEnum):
     NOT_A_TSFILE = "not_a_tsfile"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TailVerdict:
+class TailVerdict(msgspec.Struct, frozen=True):
     """What a file is, and why.
 
     Attributes:
