@@ -121,7 +121,7 @@ def parts(rel: str) -> list[str]:
     if "\0" in rel or not _NO_NAMES.isdisjoint(pieces):
         raise NameRefusedError(f"{_shown(rel)} is no path beneath a directory")
     try:
-        size = len(os.fsencode(rel))
+        size = len(rel) if rel.isascii() else len(os.fsencode(rel))
     except UnicodeEncodeError as error:
         raise NameRefusedError(f"{_shown(rel)} is no name that a file can have") from error
     if size > _MAX_PATH or (

@@ -84,7 +84,9 @@ def read_uvarint(buf: bytes, pos: int) -> tuple[int, int]:
 
 def read_vbin(buf: bytes, pos: int) -> tuple[bytes | None, int]:
     """Read bytes behind their zig-zag length; length -1 is None."""
-    zigzag, at = read_uvarint(buf, pos)
+    zigzag, at = buf[pos], pos + 1
+    if zigzag > 0x7F:
+        zigzag, at = read_uvarint(buf, pos)
     if zigzag == 1:
         return None, at
     end = at + (zigzag >> 1)
