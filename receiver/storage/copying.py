@@ -455,9 +455,17 @@ class StorageService(Closing):
         # Here alone: pyarrow takes its time and its memory, and most receivers keep no tree.
         from receiver.storage.tree.tree_removal import TreeRemover
         from receiver.storage.tree.tree_shipping import TreeShipper
+        from receiver.storage.tree.unnamed_tables import UnnamedTables
 
+        unnamed = UnnamedTables(self._home, owner, self._engine.clock.cautious)
         tree = TreeShipper(
-            self._engine, store, owner, self._trees, shipped=self.shipped, go_on=self._go_on
+            self._engine,
+            store,
+            owner,
+            self._trees,
+            unnamed=unnamed,
+            shipped=self.shipped,
+            go_on=self._go_on,
         )
         self._tree_remover = TreeRemover(
             self._engine,
@@ -465,6 +473,7 @@ class StorageService(Closing):
             owner,
             grace=self._config.grace,
             newest=lambda: tree.newest,
+            unnamed=unnamed,
             go_on=self._go_on,
         )
         return tree

@@ -12,7 +12,7 @@ What the store refuses to remove (an object under a lock) is shown, and tried ag
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from common import crash
 from common.errors import StoppedError
@@ -21,6 +21,8 @@ from receiver.storage.incarnation import check_owner
 from receiver.storage.object_places import file_of
 from receiver.storage.object_store import StoreAwayError, StoreRefusedError
 from receiver.storage.reading.block_digests import WHOLE_BYTES, blocks_key
+from receiver.storage.store_manifests import StoreManifest
+from receiver.storage.store_removal import StoreRemover
 from receiver.storage.uploader import data_key, resource_key
 
 if TYPE_CHECKING:
@@ -28,9 +30,6 @@ if TYPE_CHECKING:
 
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import UploadedRow
-    from receiver.storage.incarnation import Incarnation
-    from receiver.storage.object_store import ObjectStore
-    from receiver.storage.store_manifests import StoreManifest
 
 __all__ = ["ObjectRemover", "objects_of", "shipped_until"]
 
@@ -40,6 +39,8 @@ _REFUSED = 6 * 3600.0
 """Seconds until an object is tried again that the store refused to remove."""
 _REFUSALS = 10
 """Of one pass, until it ends: the store will refuse the others too."""
+_OTHERS = ("checkpoints", "log", "tags", "tree/tables")
+"""Folders of what is no file, with the incarnation below each: put in seconds, or not at all."""
 _ATTEMPT_AGE = 86_400.0
 """Seconds that what came of a large object in part is kept, when its file needs it no more."""
 
@@ -73,7 +74,7 @@ class _Due(NamedTuple):
     keys: list[str]
 
 
-class ObjectRemover:
+class ObjectRemover(StoreRemover[StoreManifest]):
     """Removes what is due, when it is called; one thread at a time.
 
     Attributes:
@@ -81,33 +82,16 @@ class ObjectRemover:
     """
 
     def __init__(
-        self,
-        engine: Engine,
-        store: ObjectStore,
-        owner: Incarnation,
-        *,
-        grace: float,
-        newest: Callable[[], StoreManifest | None],
-        go_on: Callable[[], None] = lambda: None,
-        clock: Callable[[], float] = time.monotonic,
+        self, *given: Any, clock: Callable[[], float] = time.monotonic, **more: Any
     ) -> None:
         """Prepare; nothing is done before `run_once`.
 
         Args:
-            engine: the metadata engine.
-            store: where the objects are.
-            owner: who removes them.
-            grace: seconds behind the history.
-            newest: gives the newest manifest in the store.
-            go_on: called before each removal; may raise to stop.
+            given: see `StoreRemover`.
             clock: seconds, for what is tried again.
+            more: see `StoreRemover`.
         """
-        self._engine = engine
-        self._store = store
-        self._owner = owner
-        self._grace = grace
-        self._newest = newest
-        self._go_on = go_on
+        super().__init__(*given, **more)
         self._clock = clock
         self._refused: dict[str, float] = {}
         self.problem: str | None = None
@@ -151,12 +135,16 @@ class ObjectRemover:
             self._engine.commit([records.ObjectRemoved(each) for each in gone])
 
     def abandon_attempts(self) -> int:
-        """Drop what came in part, a day ago, of our own large objects that are not to come."""
-        own = data_key(self._owner.engine, self._owner.number, "")
+        """Drop what came in part, a day ago, of our own objects that are not to come."""
+        engine, number = self._owner.engine, self._owner.number
+        data = data_key(engine, number, "")
+        own = (data, *(f"{engine}/{each}/{number:08}/" for each in _OTHERS))
         oldest = self._engine.clock.cautious() - _ATTEMPT_AGE
         count = 0
-        for each in list(self._store.unfinished(own)):
-            if each.begun > oldest or self._is_to_come(each.key):
+        for each in list(self._store.unfinished(f"{engine}/")):
+            if each.begun > oldest or not each.key.startswith(own):
+                continue
+            if each.key.startswith(data) and self._is_to_come(each.key):
                 continue
             if not count:
                 check_owner(self._store, self._owner)

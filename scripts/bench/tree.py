@@ -38,6 +38,7 @@ from receiver.storage.directory_store import DirectoryStore
 from receiver.storage.incarnation import own_incarnation
 from receiver.storage.tree.tree_manifests import newest_tree
 from receiver.storage.tree.tree_shipping import TreeShipper
+from receiver.storage.tree.unnamed_tables import UnnamedTables
 
 EVERY = 10.0
 """Seconds, as `storage.tree_every` has it."""
@@ -57,7 +58,12 @@ class Centre:
         self.store = DirectoryStore(home / "bucket")
         owner = own_incarnation(self.store, self.tree, self.engine.uuid)
         self.shipper = TreeShipper(
-            self.engine, self.store, owner, list, shipped=lambda: self.engine.newest_commit
+            self.engine,
+            self.store,
+            owner,
+            list,
+            unnamed=UnnamedTables(self.tree, owner, self.engine.clock.cautious),
+            shipped=lambda: self.engine.newest_commit,
         )
 
     def ship(self) -> None:

@@ -19,6 +19,7 @@ from receiver.storage.log_shipping import LogShipper
 from receiver.storage.tree.tree_removal import TreeRemover
 from receiver.storage.tree.tree_rows import ForgottenError
 from receiver.storage.tree.tree_shipping import TreeShipper
+from receiver.storage.tree.unnamed_tables import UnnamedTables
 from tests.support.architecture import ROOT
 from tests.support.s3_server import KEY, REGION, SECRET, S3Server
 from tests.support.tsfile_bytes import build
@@ -37,16 +38,23 @@ class TreeCentre(Centre):
         self.ships_log = True
         self.between: Callable[[], None] = lambda: None
         self.log_shipper = LogShipper(self.engine.published, self.home, self.store, self.owner)
+        unnamed = UnnamedTables(self.home, self.owner, self.engine.clock.cautious)
         self.shipper = TreeShipper(
             self.engine,
             self.store,
             self.owner,
             lambda: [self.tree],
+            unnamed=unnamed,
             shipped=self.shipped,
             go_on=lambda: self.between(),
         )
         self.remover = TreeRemover(
-            self.engine, self.store, self.owner, grace=GRACE, newest=lambda: self.shipper.newest
+            self.engine,
+            self.store,
+            self.owner,
+            grace=GRACE,
+            newest=lambda: self.shipper.newest,
+            unnamed=unnamed,
         )
 
     def shipped(self) -> int:

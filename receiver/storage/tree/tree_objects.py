@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from receiver.storage.incarnation import Incarnation
     from receiver.storage.object_store import ObjectStore
     from receiver.storage.tree.tree_tables import ArrowTable
+    from receiver.storage.tree.unnamed_tables import UnnamedTables
 
 __all__ = ["TreeObjects"]
 
@@ -33,8 +34,15 @@ _LARGEST = 1 << 20
 class TreeObjects:
     """The tables of one owner."""
 
-    def __init__(self, store: ObjectStore, owner: Incarnation) -> None:
-        """Prepare; nothing is read yet."""
+    def __init__(self, store: ObjectStore, owner: Incarnation, unnamed: UnnamedTables) -> None:
+        """Prepare; nothing is read yet.
+
+        Args:
+            store: where they are.
+            owner: as whom they are put.
+            unnamed: is told before they are.
+        """
+        self._unnamed = unnamed
         self._store = store
         self._owner = owner
         self._kept: dict[str, bytes] = {}
@@ -61,11 +69,13 @@ class TreeObjects:
         Raises:
             StoreAwayError, StoreRefusedError: of the store.
         """
-        for each in tables:
-            data = self._made.get(each.key)
-            if data is not None:
-                put_confirmed(self._store, each.key, BytesContent(data, each.md5), {})
-                self._keep(each.key, self._made.pop(each.key))
+        waiting = [each for each in tables if each.key in self._made]
+        if waiting:
+            self._unnamed.begin(each.key for each in waiting)
+        for each in waiting:
+            content = BytesContent(self._made[each.key], each.md5)
+            put_confirmed(self._store, each.key, content, {})
+            self._keep(each.key, self._made.pop(each.key))
 
     def drop_others(self) -> None:
         """Forget what was made and not put: nothing names it."""

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from receiver.storage.object_store import ObjectStore
     from receiver.storage.tree.tree_manifests import TreeTable
     from receiver.storage.tree.tree_tables import ArrowTable
+    from receiver.storage.tree.unnamed_tables import UnnamedTables
 
 __all__ = ["TreeShipper"]
 
@@ -96,6 +97,7 @@ class TreeShipper:
         owner: Incarnation,
         trees: Callable[[], Sequence[Tree]],
         *,
+        unnamed: UnnamedTables,
         shipped: Callable[[], int],
         go_on: Callable[[], None] = lambda: None,
     ) -> None:
@@ -106,6 +108,7 @@ class TreeShipper:
             store: where the tables go.
             owner: as whom they are put.
             trees: gives the data directories that count now.
+            unnamed: tables that were put as this owner, and that no manifest names.
             shipped: gives the newest commit whose log is in the store as ours.
             go_on: called in between; may raise to stop.
         """
@@ -114,7 +117,8 @@ class TreeShipper:
         self._owner = owner
         self._shipped = shipped
         self._go_on = go_on
-        self._objects = TreeObjects(store, owner)
+        self._unnamed = unnamed
+        self._objects = TreeObjects(store, owner, unnamed)
         self._chunks = ChunkGatherer(engine, store, trees, go_on)
         self._follower: TreeFollower | None = None
         self._at = 0
@@ -139,6 +143,7 @@ class TreeShipper:
         try:
             if self._is_stale:
                 self.newest = newest_tree(self._store, self._owner.engine)
+                self._unnamed.settle(self.newest)
                 self._is_stale = False
             return self._ship()
         except (DamagedError, ForgottenError, HistoryGoneError) as error:
@@ -332,3 +337,4 @@ class TreeShipper:
         crash.point("storage.tree.put")
         check_owner(self._store, self._owner)  # who has taken over since may not have seen it
         self.newest = made
+        self._unnamed.settle(made)

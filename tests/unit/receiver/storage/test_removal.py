@@ -319,15 +319,20 @@ def test_old_checkpoints_stay_while_no_newer_one_is_good(centre: Keeper) -> None
 def test_own_attempts_of_what_is_not_to_come_are_dropped_after_a_day(centre: Keeper) -> None:
     one = centre.load(1)
     own = centre.root / "bucket" / key_of(centre, one)
+    table, another = (
+        centre.root / "bucket" / f"{centre.engine.uuid}/tree/tables/{number}/x"
+        for number in ("00000001", "00000002")
+    )
     other = centre.root / "bucket" / "other" / "x"
-    for each in (own, other):
+    for each in (own, table, another, other):
         each.parent.mkdir(parents=True)
         each.with_name(temporary_name()).write_bytes(b"half")
-    assert len(list(centre.store.unfinished(""))) == 2
+    assert len(list(centre.store.unfinished(""))) == 4
     assert centre.files_remover.abandon_attempts() == 0
     centre.time += DAY + 60
-    assert centre.files_remover.abandon_attempts() == 1
-    assert [each.ident.split("/")[0] for each in centre.store.unfinished("")] == ["other"]
+    assert centre.files_remover.abandon_attempts() == 2
+    left = {each.ident.rpartition("/")[0] for each in centre.store.unfinished("")}
+    assert left == {"other", f"{centre.engine.uuid}/tree/tables/00000002"}
 
 
 def test_what_was_forgotten_first_goes_first_after_a_start_too(centre: Keeper) -> None:

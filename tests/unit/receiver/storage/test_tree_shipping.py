@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from common import crash
+from common.crash import SimulatedCrash
+from common.durable import Tree
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import FencedError
 from receiver.storage.directory_store import DirectoryStore
@@ -15,7 +17,7 @@ from receiver.storage.incarnation import next_incarnation
 from receiver.storage.object_repair import examine_store, repair_store
 from receiver.storage.object_store import StoreAwayError
 from receiver.storage.tree import tree_merging
-from receiver.storage.tree.tree_manifests import newest_tree, tree_manifests
+from receiver.storage.tree.tree_manifests import newest_tree, read_tree, tree_manifests
 from tests.support.tree_world import GRACE, Duck, TreeCentre, bucket, said
 
 
@@ -249,6 +251,76 @@ def test_replaced_tables_go_after_the_grace_and_only_those(centre: TreeCentre) -
     left = {each.key for each in centre.store.objects(f"{uuid}/tree/")}
     assert left == {newest.key, stranger, *(each.key for each in newest.tables)}
     assert len(duck(centre).files(newest.ts)) == 21
+
+
+@pytest.mark.parametrize("point", ["storage.tree.tables", "storage.tree.put"])
+@pytest.mark.parametrize("begun", [True, False])
+def test_what_was_put_by_who_died_before_its_manifest_goes_after_the_grace(
+    centre: TreeCentre, point: str, begun: bool
+) -> None:
+    centre.load_real(1)
+    centre.uploader.run_once()
+    if begun:
+        centre.ship()
+        centre.load_real(2)
+    for number in range(3, 6):
+        centre.load_real(number)
+        with pytest.raises(SimulatedCrash), crash.arm(die_at(point)):
+            centre.ship()
+        centre.restart()
+    centre.load_real(9)
+    centre.ship()
+    folder = f"{centre.engine.uuid}/tree/tables/"
+    stranger = f"{folder}00000001/000000000001-part.{'0' * 32}.parquet"
+    centre.store.put(stranger, b"unknown")
+
+    def unnamed() -> set[str]:
+        named = {
+            each.key
+            for found in tree_manifests(centre.store, centre.engine.uuid)
+            for each in read_tree(centre.store, found.key).tables
+        }
+        return {each.key for each in centre.store.objects(folder)} - named
+
+    there = unnamed()
+    assert (len(there) > 1) == (point == "storage.tree.tables")
+    centre.remover.run_once()
+    assert unnamed() == there  # one may have been read that is not there yet
+    centre.passed += 2 * GRACE
+    centre.remover.run_once()
+    assert unnamed() == {stranger}
+    newest = centre.shipper.newest
+    assert newest is not None
+    assert len(duck(centre).files(newest.ts)) == 5 + begun
+    centre.restart()
+    centre.load_real(10)
+    centre.ship()
+    assert centre.shipper.newest is not None
+    assert centre.shipper.newest.begun == newest.begun  # it needed none of what went
+
+
+def test_a_note_of_who_is_not_the_owner_any_more_removes_nothing(centre: TreeCentre) -> None:
+    centre.load_real(1)
+    with pytest.raises(SimulatedCrash), crash.arm(die_at("storage.tree.tables")):
+        centre.ship()
+    centre.stop()
+    with Tree(centre.root / "schema") as home:
+        next_incarnation(centre.store, home, centre.engine.uuid)
+    centre.start()
+    centre.ship()
+    before = {each.key for each in centre.store.objects(f"{centre.engine.uuid}/tree/tables/")}
+    centre.passed += 2 * GRACE
+    centre.remover.run_once()
+    after = {each.key for each in centre.store.objects(f"{centre.engine.uuid}/tree/tables/")}
+    assert after == before
+
+
+def die_at(point: str) -> Callable[[str], None]:
+    def die(name: str) -> None:
+        if name == point:
+            raise SimulatedCrash(name)
+
+    return die
 
 
 def test_fsck_knows_the_objects_of_the_tree_and_misses_those_that_are_gone(
