@@ -182,6 +182,38 @@ class TreeNodeView(Struct, frozen=True, kw_only=True):
     points: int | None = None
 
 
+class ChunkView(Struct, frozen=True, kw_only=True):
+    """A chunk of a series in a file, as the index at the file's end has it.
+
+    Attributes:
+        device: as in the catalogue.
+        measurement: empty for the time column of an aligned device.
+        data_type: as in the file.
+        chunk: number among the chunks of this series in this file.
+        offset: of its first byte.
+        length: it ends within so many bytes.
+        count: points.
+        start_time: of the first point, in the file's unit; None without points.
+        end_time: of the last.
+        minimum: None where the file says none, or no number.
+        maximum: the same.
+        sum: the same.
+    """
+
+    device: str
+    measurement: str
+    data_type: str
+    chunk: int
+    offset: int
+    length: int
+    count: int
+    start_time: int | None = None
+    end_time: int | None = None
+    minimum: int | float | str | None = None
+    maximum: int | float | str | None = None
+    sum: float | None = None
+
+
 class TreePage(Struct, frozen=True, kw_only=True):
     """The tree as of a commit: its directories, or files in order of their physical paths.
 
@@ -190,11 +222,32 @@ class TreePage(Struct, frozen=True, kw_only=True):
         commit_at: when that was.
         nodes: each behind the directory that it is in.
         next: the cursor of the page after.
+        chunks: of a file that was asked for by `tsferry-receiver tree`; `GET /v1/tree/chunks` has
+            them in pages.
+        no_chunks: why there are none of this file.
     """
 
     commit: int
     commit_at: float | None = None
     nodes: list[TreeNodeView]
+    next: str | None = None
+    chunks: tuple[ChunkView, ...] = ()
+    no_chunks: str | None = None
+
+
+class ChunksPage(Struct, frozen=True, kw_only=True):
+    """Chunks of a file, in the order of its index.
+
+    Attributes:
+        commit: as of which readers see the file.
+        path: its physical one.
+        chunks: of this page.
+        next: the cursor of the page after.
+    """
+
+    commit: int
+    path: str
+    chunks: list[ChunkView]
     next: str | None = None
 
 

@@ -24,6 +24,7 @@ from receiver.operator.storage import fetch_files, running_storage
 from receiver.operator.tokens import list_tokens, make_token
 from receiver.operator.tokens import revoke_token as revoke
 from receiver.operator.tree import list_tree
+from receiver.operator.tree_chunks import list_chunks
 from receiver.web.call import Call, json_answer
 from receiver.web.routes import (
     EMPTY,
@@ -141,6 +142,29 @@ def tree(call: Call) -> Response:
         path=call.query("path"),
         at=at,
         files=files == "true",
+        after=call.query("after"),
+        limit=call.limit(),
+    )
+    return json_answer(page)
+
+
+@ROUTES.call(
+    "GET",
+    "/v1/tree/chunks",
+    Role.OPERATOR,
+    "The chunks of a file: where each lies, and its statistics",
+    AnswerRow(200, views.ChunksPage),
+    parameters=(*_TREE[:2], PAGE_AFTER, PAGE_LIMIT),
+    reads=True,
+)
+def tree_chunks(call: Call) -> Response:
+    """The chunks of a file."""
+    at = call.query("at")
+    call.answering.reach(call.answering.engine.timestamp_at(moment(at)))
+    page = list_chunks(
+        call.looked_at,
+        path=call.query("path"),
+        at=at,
         after=call.query("after"),
         limit=call.limit(),
     )

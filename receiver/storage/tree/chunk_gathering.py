@@ -22,14 +22,18 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.storage.object_store import ObjectStore
 
-__all__ = ["ChunkGatherer"]
+__all__ = ["ChunkGatherer", "ObjectBytes"]
 
 _PAGE = 200
 """Files of one look at the engine."""
 
 
-class _ObjectBytes:
-    """An object, read by ranges as a file is."""
+class ObjectBytes:
+    """An object, read by ranges as a file is.
+
+    Attributes:
+        size: bytes.
+    """
 
     def __init__(self, store: ObjectStore, key: str, size: int) -> None:
         self._store = store
@@ -37,6 +41,11 @@ class _ObjectBytes:
         self.size = size
 
     def read(self, offset: int, length: int) -> bytes:
+        """Bytes of it.
+
+        Raises:
+            Corrupt: it ends before.
+        """
         data = self._store.read(self._key, offset, length)
         if len(data) != length:
             raise Corrupt(f"the object ends at offset {offset + len(data)}")
@@ -87,7 +96,7 @@ class ChunkGatherer:
             finally:
                 os.close(fd)
         try:
-            return chunk_rows(_ObjectBytes(self._store, known.key, known.row.size), known)
+            return chunk_rows(ObjectBytes(self._store, known.key, known.row.size), known)
         except (ObjectMissingError, Corrupt):
             return []  # `fsck --storage` tells of it
 

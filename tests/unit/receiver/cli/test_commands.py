@@ -132,6 +132,18 @@ def test_the_tree_shows_files_as_they_are_and_were(either, command):
     assert command("tree", "--files").count(".tsfile") == 3
     commit = str(found["commit"])
     assert json.loads(command("tree", "--at", commit, "--json")) == found
+    (file,) = [
+        each["path"]
+        for each in json.loads(command("tree", "root.b/0/0", "--json"))["nodes"]
+        if each["kind"] == "file"
+    ]
+    for moment in ((), ("--at", commit)):
+        (chunk,) = json.loads(command("tree", file, *moment, "--json"))["chunks"]
+        assert chunk["count"] == 5
+        assert (chunk["minimum"], chunk["maximum"]) == (10 * chunk["start_time"], 50)
+        said = command("tree", file, *moment)
+        assert "MEASUREMENT" in said
+        assert f"{chunk['offset']}" in said
     assert "no file that readers see" in command("tree", "root.none", code=2)
     assert "no time" in command("tree", "--at", "soon", code=2)
 
