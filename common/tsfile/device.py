@@ -94,14 +94,15 @@ class Device:
 
     def series(self) -> Iterator[Series]:
         """Decode its measurements, in the file's order."""
-        return (column for column in self._columns() if column.data_type != DataType.VECTOR)
+        return (column for column in self.columns() if column.data_type != DataType.VECTOR)
 
     def time_column(self) -> Series | None:
         """Decode the time column; None where the file has none."""
-        columns = (column for column in self._columns() if column.data_type == DataType.VECTOR)
+        columns = (column for column in self.columns() if column.data_type == DataType.VECTOR)
         return next(columns, None)
 
-    def _columns(self) -> Iterator[Series]:
+    def columns(self) -> Iterator[Series]:
+        """Decode all, in the file's order: the time column, whose name is empty, is the first."""
         codecs = None if self._codecs is None else iter(self._codecs)
         for begin, end in self.runs:
             for entry in entries(self.index, begin, end):

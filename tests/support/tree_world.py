@@ -36,6 +36,7 @@ class TreeCentre(Centre):
         self.clock = lambda: time.time() + self.passed
         super().start()
         self.ships_log = True
+        self.monotonic: Callable[[], float] = time.monotonic
         self.between: Callable[[], None] = lambda: None
         self.log_shipper = LogShipper(self.engine.published, self.home, self.store, self.owner)
         unnamed = UnnamedTables(self.home, self.owner, self.engine.clock.cautious)
@@ -45,6 +46,7 @@ class TreeCentre(Centre):
             self.owner,
             lambda: [self.tree],
             unnamed=unnamed,
+            monotonic=lambda: self.monotonic(),
             shipped=self.shipped,
             go_on=lambda: self.between(),
         )

@@ -6,6 +6,7 @@ A file is read where it lies; one that is in the store only, by the ranges that 
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING, Any
 
 from common.errors import TsferryError
@@ -61,6 +62,7 @@ class ChunkGatherer:
         store: ObjectStore,
         trees: Callable[[], Sequence[Tree]],
         go_on: Callable[[], None],
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Prepare.
 
@@ -69,11 +71,13 @@ class ChunkGatherer:
             store: where the objects are.
             trees: gives the data directories that count now.
             go_on: called before each file; may raise to stop.
+            monotonic: seconds.
         """
         self._engine = engine
         self._store = store
         self._trees = trees
         self._go_on = go_on
+        self._monotonic = monotonic
 
     def rows(self, known: EngineFile) -> list[tuple[Any, ...]]:
         """The rows of a file; none where it is nowhere, deleted, or no whole TsFile.
@@ -100,13 +104,16 @@ class ChunkGatherer:
         except (ObjectMissingError, Corrupt):
             return []  # `fsck --storage` tells of it
 
-    def before(self, begun: int, after: str, most: int) -> tuple[list[tuple[Any, ...]], str | None]:
+    def before(
+        self, begun: int, after: str, most: int, until: float
+    ) -> tuple[list[tuple[Any, ...]], str | None]:
         """Rows of files that had been uploaded before a commit, in order of their paths.
 
         Args:
             begun: the commit; of those uploaded later the log tells.
             after: the path behind which to go on.
             most: rows that are enough.
+            until: when to end, as `monotonic` has it; one file is read at least.
 
         Returns:
             rows, and the path up to which they are; None behind the last.
@@ -121,7 +128,7 @@ class ChunkGatherer:
                 if 0 < each.uploaded <= begun:
                     found += self.rows(each)
                 after = each.row.physical
-                if len(found) >= most:
+                if len(found) >= most or self._monotonic() >= until:
                     return found, after
             if len(rows) < _PAGE:
                 return found, None

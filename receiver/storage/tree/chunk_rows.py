@@ -12,11 +12,7 @@ from common.tsfile.layout import DataType
 from common.tsfile.tail import read_tail
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from common.tsfile.byte_source import TsFileOrigin
-    from common.tsfile.device import Device
-    from common.tsfile.series import Series
     from common.tsfile.statistics import Statistics
     from receiver.storage.tree.tree_rows import EngineFile
 
@@ -41,7 +37,7 @@ def chunk_rows(source: TsFileOrigin, known: EngineFile) -> list[tuple[Any, ...]]
         return []
     physical = known.row.physical
     _, group, _, partition, _ = physical.split("/")
-    every = [(device, series) for device in tail.devices for series in _columns(device)]
+    every = [(device, series) for device in tail.devices for series in device.columns()]
     starts = sorted({chunk.offset for _, series in every for chunk in series.chunks})
     ends = dict(zip(starts, [*starts[1:], tail.meta_offset], strict=False))
     return [
@@ -61,13 +57,6 @@ def chunk_rows(source: TsFileOrigin, known: EngineFile) -> list[tuple[Any, ...]]
         for device, series in every
         for number, chunk in enumerate(series.chunks)
     ]
-
-
-def _columns(device: Device) -> Iterator[Series]:
-    time = device.time_column()
-    if time is not None:
-        yield time
-    yield from device.series()
 
 
 def _of_points(found: Statistics, kind: DataType) -> tuple[Any, ...]:

@@ -13,6 +13,7 @@ tsferry reads it to decide anything.
 from __future__ import annotations
 
 import logging
+import time
 import uuid
 from typing import TYPE_CHECKING, Any, Final
 
@@ -55,6 +56,9 @@ _ROWS: Final = 50_000
 """Rows of a table that one manifest adds, about; what is behind that comes with the next."""
 _PIECE: Final = 2000
 """Rows of chunks that are gathered before a table is made of them."""
+_LONGEST: Final = 5.0
+"""Seconds that indexes are read before what they gave is put, and the log is followed again: who is
+killed has that, and many files that were there before do not hold up what is new."""
 _QUIET: Final = 3_600_000 << 18
 """Of commits that change no file a manifest tells after an hour: then readers know, and a start
 need not read more of the log, which may not be there any more."""
@@ -100,6 +104,7 @@ class TreeShipper:
         unnamed: UnnamedTables,
         shipped: Callable[[], int],
         go_on: Callable[[], None] = lambda: None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Prepare; the store is not spoken to yet.
 
@@ -111,6 +116,7 @@ class TreeShipper:
             unnamed: tables that were put as this owner, and that no manifest names.
             shipped: gives the newest commit whose log is in the store as ours.
             go_on: called in between; may raise to stop.
+            monotonic: seconds.
         """
         self._engine = engine
         self._store = store
@@ -119,7 +125,8 @@ class TreeShipper:
         self._go_on = go_on
         self._unnamed = unnamed
         self._objects = TreeObjects(store, owner, unnamed)
-        self._chunks = ChunkGatherer(engine, store, trees, go_on)
+        self._monotonic = monotonic
+        self._chunks = ChunkGatherer(engine, store, trees, go_on, monotonic)
         self._follower: TreeFollower | None = None
         self._at = 0
         self._begun: TreeManifest | None = None
@@ -225,9 +232,9 @@ class TreeShipper:
             self._follower = TreeFollower.of_tables(standing(newest, self._objects))
             self._at = newest.ts
         found, is_more = self._read_log(self._shipped())
-        done = newest.done
-        while done is not None and not found.is_full:
-            rows, done = self._chunks.before(newest.begun, done, _PIECE)
+        done, until = newest.done, self._monotonic() + _LONGEST
+        while done is not None and not found.is_full and self._monotonic() < until:
+            rows, done = self._chunks.before(newest.begun, done, _PIECE, until)
             found.add(CHUNKS, rows)
         is_new = found.is_any or done != newest.done
         if not is_new and self._at - newest.ts < _QUIET:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -84,6 +85,33 @@ def test_files_that_were_uploaded_before_and_are_away_have_their_chunks_too(
     newest = centre.shipper.newest
     assert newest is not None
     assert newest.done is None
+
+
+def test_many_files_that_were_there_before_do_not_hold_up_what_is_new(
+    centre: TreeCentre,
+) -> None:
+    old = {centre.load_real(number) for number in range(6)}
+    centre.uploader.run_once()
+    centre.log_shipper.ship()
+    assert centre.shipper.ship()
+    ticks = itertools.count(step=2.0)
+    centre.monotonic = lambda: next(ticks)  # as if each index took its time
+    new: set[str] = set()
+    count = 0
+    while centre.shipper.ship():
+        count += 1
+        newest = centre.shipper.newest
+        assert newest is not None
+        assert new <= set(duck(centre).files(newest.ts))
+        if newest.done is not None and len(new) < 3:
+            new.add(centre.load_real(90 + len(new)))
+            centre.log_shipper.ship()
+    assert len(new) == 3
+    assert count >= 3
+    found = duck(centre)
+    found.chunks("root.sg.d1", 0, 1)
+    rows = found.sql("SELECT file FROM read_parquet(getvariable('chunks'))")
+    assert sorted(row[0] for row in rows) == sorted(old)
 
 
 def test_no_index_is_read_twice_and_what_is_no_tsfile_has_no_chunks(centre: TreeCentre) -> None:
