@@ -101,6 +101,8 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
         f"{size_text(found.capacity)}"
         if found.capacity is not None
         else "all stay",
+        "asked for": f"{found.asked_files} files, {found.asked_files - found.fetched_files} of "
+        "them were here",
         "incarnation": f"{found.incarnation or '-'}"
         + (", and another receiver has taken over" if found.fenced else ""),
     }

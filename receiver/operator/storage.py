@@ -94,6 +94,8 @@ def running_storage(there: ReceiverDirectories) -> StorageView:
         capacity=there.config.storage.capacity,
         tree=found.tree,
         tree_at=_moment(there.engine, found.tree),
+        asked_files=found.asked,
+        fetched_files=found.fetched,
     )
     if found.incarnation:
         return view

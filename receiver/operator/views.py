@@ -446,6 +446,8 @@ class StorageView(Struct, frozen=True, kw_only=True):
         capacity: of the data directories, None where all files stay.
         tree: the newest commit that the tree of files there has, 0 for none.
         tree_at: when that was.
+        asked_files: that were needed in the data directories since the server's start, each time.
+        fetched_files: of those, that were not here and came from the store.
     """
 
     url: str | None
@@ -476,6 +478,8 @@ class StorageView(Struct, frozen=True, kw_only=True):
     capacity: int | None = None
     tree: int = 0
     tree_at: float | None = None
+    asked_files: int = 0
+    fetched_files: int = 0
 
 
 class LostView(Struct, frozen=True, kw_only=True):

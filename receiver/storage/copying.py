@@ -101,6 +101,8 @@ class StorageProgress(NamedTuple):
         cached_files: that lie in the data directories, where their capacity is limited.
         cached_bytes: allocated for them.
         tree: the newest commit that the tree in the store has, 0 for none.
+        asked: files that were needed here since the start, each time.
+        fetched: of those, that came from the store for it.
     """
 
     files: UploadProgress
@@ -115,6 +117,8 @@ class StorageProgress(NamedTuple):
     cached_files: int = 0
     cached_bytes: int = 0
     tree: int = 0
+    asked: int = 0
+    fetched: int = 0
 
 
 class FetchedFiles(NamedTuple):
@@ -234,7 +238,7 @@ class StorageService(Closing):
 
     def progress(self) -> StorageProgress:
         """How far the copies are."""
-        uploader = self._uploader
+        uploader, fetcher = self._uploader, self._fetcher
         shipped = self.shipped()
         with self._engine.reading() as state:
             ended = len(state.uploaded_table.ended)
@@ -251,6 +255,8 @@ class StorageService(Closing):
             cached_files=self.cache.files,
             cached_bytes=self.cache.usage,
             tree=0 if self._tree is None else self._tree.reaches,
+            asked=0 if fetcher is None else fetcher.asked,
+            fetched=0 if fetcher is None else fetcher.fetched,
         )
 
     def _behind(self, shipped: int) -> int:

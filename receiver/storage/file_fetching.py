@@ -81,7 +81,12 @@ class _Pinned(AbstractContextManager[None]):
 
 
 class FileFetcher:
-    """Fetches for whoever asks, from any thread."""
+    """Fetches for whoever asks, from any thread.
+
+    Attributes:
+        asked: files that were needed here, each time.
+        fetched: of those, that came from the store for it.
+    """
 
     def __init__(
         self,
@@ -117,6 +122,7 @@ class FileFetcher:
         self._coming: dict[str, Future[None]] = {}
         self._lock = threading.Lock()
         self._is_closed = False
+        self.asked = self.fetched = 0
         self._pool = ThreadPoolExecutor(parallel, thread_name_prefix="fetch")
 
     def close(self) -> None:
@@ -142,7 +148,12 @@ class FileFetcher:
             ContentChangedError: the store has other bytes.
             StoreAwayError, StoreRefusedError: of the store.
         """
-        return _Pinned(self._have, self._cache, rows, used=used)
+        return _Pinned(self._have_counted, self._cache, rows, used=used)
+
+    def _have_counted(self, rows: Sequence[FileRow], names: Sequence[str]) -> None:
+        self._have(rows, names)
+        with self._lock:
+            self.asked += len(rows)
 
     def _have(self, rows: Sequence[FileRow], names: Sequence[str]) -> None:
         """Pin files, and bring those that are not here."""
@@ -166,6 +177,8 @@ class FileFetcher:
                 if self._cache.reserve(coming):
                     try:
                         self._bring_all(due)
+                        with self._lock:
+                            self.fetched += len(due)
                     finally:
                         self._cache.release(coming)
                     return

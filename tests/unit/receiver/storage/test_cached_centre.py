@@ -225,6 +225,18 @@ def test_room_is_counted_as_the_disk_counts_it(world: World, tmp_path: Path) -> 
             edge.batch(task, files(11, 11))
 
 
+def test_status_tells_how_much_of_what_was_needed_was_here(node: Node, world: World) -> None:
+    Site(node).round({path_of(number): {"a": {number: number}} for number in (1, 2)})
+    evicted(node, world)
+    assert node.storage is not None
+    with node.engine.reading() as state:
+        rows = list(state.files.values())
+    for wanted in (rows[:1], rows, rows):
+        assert node.storage.fetch(wanted, 10.0).failed == []
+    view = running_storage(node.operator)
+    assert (view.asked_files, view.fetched_files) == (5, 2)
+
+
 def test_proofs_read_what_is_in_the_store_only(node: Node, world: World) -> None:
     in_this_process(node)
     site = Site(node)
