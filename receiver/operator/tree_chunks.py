@@ -14,12 +14,10 @@ from receiver.metadata.query.row_source import Look
 from receiver.metadata.query.seen_files import seen_files
 from receiver.metadata.sql.executing import moment
 from receiver.operator.views import ChunksPage, ChunkView
-from receiver.storage.tree.chunk_gathering import ObjectBytes
-from receiver.storage.tree.chunk_rows import chunk_rows
-from receiver.storage.tree.tree_rows import EngineFile
 from receiver.transfer.listing import page_limit
 
 if TYPE_CHECKING:
+    from receiver.metadata.state.table_rows import FileRow
     from receiver.operator.directories import ReceiverDirectories
 
 __all__ = ["list_chunks"]
@@ -58,9 +56,7 @@ def list_chunks(
     seen = next(seen_files(look, path[:-1]), None)
     if seen is None or seen.row.physical != path:
         raise NotFoundError(f"{path}: no such file is seen by readers at {look.ts}")
-    with there.engine.reading() as state:
-        known = EngineFile(state, seen.row)
-    rows = _rows(there, known)
+    rows = _rows(there, seen.row)
     begin = int(after or 0)
     return ChunksPage(
         commit=look.ts,
@@ -70,29 +66,33 @@ def list_chunks(
     )
 
 
-def _rows(there: ReceiverDirectories, known: EngineFile) -> list[tuple[Any, ...]]:
-    physical = known.row.physical
+def _rows(there: ReceiverDirectories, row: FileRow) -> list[tuple[Any, ...]]:
+    from receiver.storage.tree.chunk_rows import chunk_rows
+
     for tree in there.trees:
         try:
-            fd = tree.open_read(physical)
+            fd = tree.open_read(row.physical)
         except FileNotFoundError:
             continue
         try:
-            return _whole(chunk_rows(fd, known), physical)
+            return _whole(chunk_rows(fd, row), row.physical)
         finally:
             os.close(fd)
-    if known.key is None or there.config.storage.url is None:
-        raise NotFoundError(f"{physical} is in no data directory: its bytes have gone")
+    with there.engine.reading() as state:
+        stored = state.uploaded_table.rows.get(row.physical)
+    if stored is None or there.config.storage.url is None:
+        raise NotFoundError(f"{row.physical} is in no data directory: its bytes have gone")
     from receiver.storage.copying import store_of
+    from receiver.storage.tree.object_bytes import ObjectBytes
+    from receiver.storage.uploader import stored_key
 
-    store = store_of(there.config.storage)
+    store, key = store_of(there.config.storage), stored_key(there.engine.uuid, stored)
     try:
-        found = chunk_rows(ObjectBytes(store, known.key, known.row.size), known)
+        return _whole(chunk_rows(ObjectBytes(store, key, row.size), row), row.physical)
     except Corrupt as error:
-        raise DamagedError(f"{store.url}/{known.key}: {error}") from error
+        raise DamagedError(f"{store.url}/{key}: {error}") from error
     finally:
         store.close()
-    return _whole(found, physical)
 
 
 def _whole(rows: list[tuple[Any, ...]], physical: str) -> list[tuple[Any, ...]]:

@@ -14,6 +14,7 @@ from common.tsfile.primitives import Corrupt
 from receiver.metadata.state.table_rows import FileState
 from receiver.storage.object_store import ObjectMissingError
 from receiver.storage.tree.chunk_rows import chunk_rows
+from receiver.storage.tree.object_bytes import ObjectBytes
 from receiver.storage.tree.tree_rows import EngineFile
 
 if TYPE_CHECKING:
@@ -23,34 +24,10 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.storage.object_store import ObjectStore
 
-__all__ = ["ChunkGatherer", "ObjectBytes"]
+__all__ = ["ChunkGatherer"]
 
 _PAGE = 200
 """Files of one look at the engine."""
-
-
-class ObjectBytes:
-    """An object, read by ranges as a file is.
-
-    Attributes:
-        size: bytes.
-    """
-
-    def __init__(self, store: ObjectStore, key: str, size: int) -> None:
-        self._store = store
-        self._key = key
-        self.size = size
-
-    def read(self, offset: int, length: int) -> bytes:
-        """Bytes of it.
-
-        Raises:
-            Corrupt: it ends before.
-        """
-        data = self._store.read(self._key, offset, length)
-        if len(data) != length:
-            raise Corrupt(f"the object ends at offset {offset + len(data)}")
-        return data
 
 
 class ChunkGatherer:
@@ -94,13 +71,13 @@ class ChunkGatherer:
             except (OSError, TsferryError):
                 continue  # what is wrong there others tell of; the store has it too
             try:
-                return chunk_rows(fd, known)
+                return chunk_rows(fd, known.row)
             except OSError:
                 continue
             finally:
                 os.close(fd)
         try:
-            return chunk_rows(ObjectBytes(self._store, known.key, known.row.size), known)
+            return chunk_rows(ObjectBytes(self._store, known.key, known.row.size), known.row)
         except (ObjectMissingError, Corrupt):
             return []  # `fsck --storage` tells of it
 

@@ -14,7 +14,7 @@ from common.tsfile.tail import read_tail
 if TYPE_CHECKING:
     from common.tsfile.byte_source import TsFileOrigin
     from common.tsfile.statistics import Statistics
-    from receiver.storage.tree.tree_rows import EngineFile
+    from receiver.metadata.state.table_rows import FileRow
 
 __all__ = ["chunk_rows"]
 
@@ -22,12 +22,12 @@ _LONGS: Final = frozenset({DataType.INT32, DataType.INT64, DataType.TIMESTAMP, D
 _DOUBLES: Final = frozenset({DataType.FLOAT, DataType.DOUBLE})
 
 
-def chunk_rows(source: TsFileOrigin, known: EngineFile) -> list[tuple[Any, ...]]:
+def chunk_rows(source: TsFileOrigin, row: FileRow) -> list[tuple[Any, ...]]:
     """Rows of `CHUNKS`, none of what is no whole TsFile.
 
     Args:
         source: the file.
-        known: what the engine knows of it.
+        row: of it.
 
     Raises:
         OSError, TsferryError: the file cannot be read.
@@ -35,7 +35,7 @@ def chunk_rows(source: TsFileOrigin, known: EngineFile) -> list[tuple[Any, ...]]
     tail = read_tail(source)
     if not tail.complete:
         return []
-    physical = known.row.physical
+    physical = row.physical
     _, group, _, partition, _ = physical.split("/")
     every = [(device, series) for device in tail.devices for series in device.columns()]
     starts = sorted({chunk.offset for _, series in every for chunk in series.chunks})
@@ -43,7 +43,7 @@ def chunk_rows(source: TsFileOrigin, known: EngineFile) -> list[tuple[Any, ...]]
     return [
         (
             physical,
-            known.row.created,
+            row.created,
             group,
             int(partition),
             device.name_in(group),

@@ -23,7 +23,7 @@ PHYSICAL = "sequence/root.sg/0/7/1-1-0-0.0000000000000001.tsfile"
 def rows_of(content: bytes, physical: str = PHYSICAL) -> list[dict[str, Any]]:
     """As who reads the table has them."""
     known: Any = SimpleNamespace(row=SimpleNamespace(physical=physical, created=12))
-    table = table_of(CHUNKS, chunk_rows(content, known))
+    table = table_of(CHUNKS, chunk_rows(content, known.row))
     return from_parquet(as_parquet(table), CHUNKS).to_pylist()
 
 
