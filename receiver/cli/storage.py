@@ -262,7 +262,7 @@ def restore(
         return
     try:
         uuid = engine_in(store)
-        here = _restored_to(config, uuid)
+        here = _restored_to(config, uuid, at)
         check_restored(config, uuid)
         check_etcd(config, uuid, may_have_commits=here is not None)
         if here is not None:
@@ -424,16 +424,24 @@ def _configured(config: ReceiverConfig, url: str | None = None) -> ReceiverConfi
     return config
 
 
-def _restored_to(config: ReceiverConfig, uuid: str) -> int | None:
+def _restored_to(config: ReceiverConfig, uuid: str, at: int | None) -> int | None:
     """LSN of the newest commit of the metadata, if it was restored by a call before this one.
 
     Raises:
-        UsageError: another engine is there.
+        UsageError: another engine is there, or this one with commits of after a moment.
     """
+    from receiver.storage.file_restore import is_of_restore
+
     try:
         with Engine.read_only(config.schema_dir) as engine:
             if engine.uuid != uuid:
                 raise UsageError(f"{config.schema_dir} has another engine, {engine.uuid}")
+            behind = () if at is None else engine.log_since(at)
+            if not all(is_of_restore(op) for commit in behind for op in commit.ops):
+                raise UsageError(
+                    f"{config.schema_dir} has commits of after {at}; a restore takes nothing back "
+                    "of what is there: move it away and say it once more"
+                )
             return engine.published().lsn
     except UsageError:
         raise

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from common.digests import md5_of_fd
 from common.durable import free_bytes
@@ -35,10 +35,11 @@ if TYPE_CHECKING:
     from receiver.storage.object_store import ObjectStore
     from receiver.storage.step_progress import ToldProgress
 
-__all__ = ["RestoredFiles", "restore_files", "stands"]
+__all__ = ["RestoredFiles", "is_of_restore", "restore_files", "stands"]
 
 _BATCH = 1000
 _NEVER = "it was not in the object store when this receiver was restored from there"
+_GIVEN_UP: Final = "superseded"
 
 
 class RestoredFiles(NamedTuple):
@@ -161,6 +162,18 @@ def restore_files(
     )
 
 
+def is_of_restore(op: records.Record) -> bool:
+    """Whether an operation may be of a restore that was cut off behind it."""
+    match op:
+        case records.FileQuarantined(reason=reason):
+            return reason == _NEVER
+        case records.ResourceNoted(resource=resource):
+            return resource is None
+        case records.FileDeleted(reason=reason):
+            return reason == _GIVEN_UP
+    return False
+
+
 def _fitting(due: list[_Due], most: int) -> Iterator[_Due]:
     """Those that fit, and those that no commit tells of: whether they are there is not known."""
     for each in sorted(due, key=lambda each: each.row.created, reverse=True):
@@ -256,20 +269,13 @@ def _give_up(engine: Engine, given: list[FileRow]) -> None:
     """
     for begin in range(0, len(given), _BATCH):
         engine.commit(
-            [
-                records.FileDeleted(row.physical, "superseded")
-                for row in given[begin : begin + _BATCH]
-            ]
+            [records.FileDeleted(row.physical, _GIVEN_UP) for row in given[begin : begin + _BATCH]]
         )
 
 
 def _ask_again(engine: Engine, lacking: list[FileRow]) -> None:
     """Quarantine what is nowhere here: its senders are asked for it, and readers are not misled."""
-    for begin in range(0, len(lacking), _BATCH):
-        engine.commit(
-            [
-                records.FileQuarantined(row.physical, _NEVER)
-                for row in lacking[begin : begin + _BATCH]
-                if row.visible
-            ]
-        )
+    seen = [row for row in lacking if row.visible]  # those of a restore before are quarantined
+    for begin in range(0, len(seen), _BATCH):
+        some = seen[begin : begin + _BATCH]
+        engine.commit([records.FileQuarantined(row.physical, _NEVER) for row in some])

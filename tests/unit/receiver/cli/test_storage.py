@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from receiver.metadata.engine import Engine
 from receiver.operator.storage import running_storage
 from tests.support.etcd import Etcd
 from tests.support.machine import Machine
@@ -91,6 +92,24 @@ def test_a_restore_touches_no_other_engine(
     assert other.world.loaded() == loaded
     assert not (other.world.root / "schema").exists()
     shutil.rmtree(tmp_path / "another")
+
+
+def test_a_restore_to_a_moment_takes_nothing_back_of_what_is_there(
+    machine: Machine, tmp_path: Path, bucket: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine.fill()
+    for each in bucket.glob("*/data/*/sequence/**/*.tsfile"):
+        if "-2-0" in each.name:
+            each.unlink()
+    with Engine.read_only(machine.world.root / "schema") as engine:
+        newest = engine.newest_commit
+    other = Machine(tmp_path / "two", bucket, capsys)
+    other.asked("restore", "--at", str(newest), code=3)  # which says so by commits of its own
+    again = other.asked("restore", "--at", str(newest), code=3)
+    assert (again["there"], [each["path"] for each in again["lacking"]]) == (1, [path_of(2)])
+    assert "commits of after" in other.command("restore", "--at", str(newest - 1), code=2)
+    other.fill(B, there=3)
+    assert "commits of after" in other.command("restore", "--at", str(newest), code=2)
 
 
 def test_a_directory_that_is_older_than_the_copies_is_not_taken_for_restored(
