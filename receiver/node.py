@@ -18,6 +18,7 @@ from receiver.load.upkeep.verdicts import Verdict, record_verdicts
 from receiver.metadata.clock.machine_clock import MachineClock
 from receiver.open_engine import open_engine
 from receiver.operator.directories import RunningReceiver
+from receiver.operator.loaded_content import LoadedContent
 from receiver.operator.log_files import log_files
 from receiver.operator.storage import files_out_of_reach
 from receiver.superseding.prover import Prover
@@ -60,6 +61,7 @@ class Node(Closing):
         lost: takes what senders tell of files that neither side has.
         settled: which files senders need not remember any more.
         listing: pages of what is committed, for senders and readers.
+        content: bytes of loaded files, for readers.
         schema_reader: what became of the schema, for readers.
         operator: what the calls of operators work on.
     """
@@ -93,6 +95,7 @@ class Node(Closing):
         self.listing = Listing(
             config, engine, load.disks, None if self.storage is None else self.storage.stored
         )
+        self.content = LoadedContent(config, engine, load.disks)
         if self.storage is not None:
             load.disks.pinned = self.storage.pinned
             load.cache = self.storage
@@ -120,6 +123,7 @@ class Node(Closing):
         self._resources.callback(load.close)
         self._resources.callback(self.prover.close)
         self._resources.callback(self.transactions.close)
+        self._resources.callback(self.content.close)
         if self.storage is not None:
             self._resources.callback(self.storage.close)
 

@@ -27,6 +27,7 @@ from receiver.follower.source_opening import open_source
 from receiver.metadata.following_engine import FollowingEngine
 from receiver.open_engine import options_of
 from receiver.operator.directories import ReceiverDirectories
+from receiver.operator.loaded_content import LoadedContent
 from receiver.operator.log_files import log_files
 from receiver.operator.views import FollowView, LogFilesView
 from receiver.transfer.listing import Listing
@@ -58,6 +59,7 @@ class ReadNode(Closing):
         config: as it was opened with.
         engine: stands still or goes on, as one engine; never has some of one and some of another.
         listing: pages of the catalogue.
+        content: bytes of loaded files, for readers.
         schema_reader: what became of the schema.
         operator: what operators' questions are put to.
         follower: keeps the engine up to its source.
@@ -85,6 +87,8 @@ class ReadNode(Closing):
             storage=msgspec.structs.replace(config.storage, url=url),
         )
         self.operator = ReceiverDirectories(there, engine, disks)
+        readable = there if url is not None else config  # it may have the store of its receiver
+        self.content = LoadedContent(readable, engine, disks)
         self._resources = ExitStack()
 
     @classmethod
@@ -129,6 +133,7 @@ class ReadNode(Closing):
             stack.enter_context(follower)
             node = cls(config, engine, disks, follower, clock)
             follower.start()
+            stack.callback(node.content.close)
             node._resources = stack.pop_all()
         return node
 

@@ -4,7 +4,8 @@ It is read from the receiver's directories, beside the server, which need not ru
 server by its URL; or from the copies in an object store, with no receiver at all. The data source
 reads these files; the verification puts its questions about them on top (`committed`). The bytes
 are read where they are: in the receiver's data directories, or a mount of them (option
-``dataDirs``), and in its object store what is not there.
+``dataDirs``), in its object store what is not there, and from the receiver or a node where a worker
+has no way into the store.
 """
 
 from __future__ import annotations
@@ -18,16 +19,13 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
-from urllib.parse import urlsplit
-
-import requests
 
 from common import wire
-from common.config import is_loopback, load
+from common.config import load
 from common.durable import Closing
-from common.errors import NotFoundError, ProtocolError, UnreachableError, UsageError
+from common.errors import NotFoundError, UsageError
 from common.names import FilePath
-from receiver.config import ENV_PREFIX, ReceiverConfig, StorageConfig
+from receiver.config import ENV_PREFIX, ReceiverConfig
 from receiver.follower.store_view import StoreView
 from receiver.metadata.clock.clock_record import RECORD
 from receiver.metadata.engine import Engine
@@ -46,7 +44,9 @@ from receiver.metadata.state.table_rows import (
 from receiver.metadata.state.transfer_cuts import TransferCuts
 from receiver.spark.finder import DataFile
 from receiver.spark.noted_deletions import NotedDeletions
-from receiver.storage.reading.stored_place import StoreAddress
+from receiver.storage.reading.open_stores import of_process
+from receiver.storage.reading.reader_calls import ReaderCalls
+from receiver.storage.reading.stored_place import ReceiverAddress, StoreAddress, StoredPlace
 from receiver.storage.store_opening import StoreOptions, open_store
 from receiver.storage.stored_files import place_of
 
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from receiver.metadata.state.ranges import Devices
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.storage.reading.stored_place import StoredPlace
 
 __all__ = [
     "Catalogue",
@@ -64,13 +63,11 @@ __all__ = [
     "RemoteCatalogue",
     "StoreCatalogue",
     "open_catalogue",
-    "store_address",
+    "store_at",
     "unit_of",
 ]
 
 _PAGE: Final = 1000
-_TIMEOUT: Final = (10, 60)
-_MOST: Final = 1 << 27
 
 T = TypeVar("T")
 
@@ -96,12 +93,17 @@ class Catalogue(Closing):
     """The moments of its commits."""
 
     def __init__(
-        self, kind: str, data_dirs: Sequence[str], store: StoreAddress | None = None
+        self,
+        kind: str,
+        data_dirs: Sequence[str],
+        store: StoreAddress | None = None,
+        receiver: ReceiverAddress | None = None,
     ) -> None:
-        """Make one of files of some kind, in some data directories, and in a store."""
+        """Make one of files of some kind, in data directories, in a store, and at a receiver."""
         self._kind = kind
         self._roots = data_dirs
         self._store = store
+        self._receiver = receiver
 
     @property
     @abstractmethod
@@ -127,11 +129,22 @@ class Catalogue(Closing):
         """All files that were visible at a commit."""
         return self.loads(at).visible
 
-    def _place(self, there: UploadedRow, digest: str) -> StoredPlace | None:
-        """Where an uploaded file is; None if nobody says which store that is."""
-        if self._store is None:
+    def _place(
+        self, physical: str, size: int, digest: str, there: UploadedRow | None
+    ) -> StoredPlace | None:
+        """Where a file is that is on no disk; None if nobody says where that could be.
+
+        Args:
+            physical: its name.
+            size: bytes.
+            digest: its MD5, in hex.
+            there: what is known of its upload; None if it was not uploaded.
+        """
+        if there is not None and self._store is not None:
+            return place_of(self._store, self.uuid, there, digest, self._receiver)
+        if self._receiver is None:
             return None
-        return place_of(self._store, self.uuid, there, digest)
+        return StoredPlace(None, physical, size, digest, "", self._receiver, physical)
 
     def refresh(self) -> None:
         """Look at what was committed since."""
@@ -166,6 +179,7 @@ def open_catalogue(
     token: str | None = None,
     ca_cert: str | None = None,
     store: StoreAddress | None = None,
+    receiver: str | None = None,
 ) -> Catalogue:
     """The catalogue at a place.
 
@@ -177,26 +191,37 @@ def open_catalogue(
         token: of a reader, for a URL.
         ca_cert: PEM file that the server of a URL is checked against.
         store: that has the files, if another than the receiver says.
+        receiver: URL of the one that gives files to workers which have them neither on a disk nor
+            in the store; that of the catalogue, if left out.
 
     Raises:
         UsageError: it is no configuration file, schema directory or URL.
         NotFoundError: there is no engine in the directory, or none was copied to the store.
         UnreachableError: nobody answers at the URL.
     """
-    if where.startswith(("http://", "https://")):
-        return RemoteCatalogue(where, kind, data_dirs, token=token, ca_cert=ca_cert, store=store)
+    is_url = where.startswith(("http://", "https://"))
+    asked = receiver or (where if is_url else None)
+    giving = None if asked is None else ReceiverAddress(asked.rstrip("/"), ca_cert)
+    if giving is not None:
+        of_process.give_token(giving.url, token)
+    if is_url:
+        return RemoteCatalogue(
+            where, kind, data_dirs, token=token, ca_cert=ca_cert, store=store, receiver=giving
+        )
     if where.startswith(("s3://", "file:///")):
-        return StoreCatalogue(store or _address(where, os.environ), kind, data_dirs)
+        there = store or store_at(where, os.environ)
+        return StoreCatalogue(there, kind, data_dirs, receiver=giving)
     path = Path(where).absolute()
     if path.is_dir():
-        return LocalCatalogue(path, kind, data_dirs, store=store)
+        return LocalCatalogue(path, kind, data_dirs, store=store, receiver=giving)
     if path.is_file():
         config = _configuration(path)
         return LocalCatalogue(
             config.schema_dir,
             kind,
             data_dirs or tuple(map(str, config.data_dirs)),
-            store=store or store_address(config.storage),
+            store=store or StoreAddress.of(config.storage),
+            receiver=giving,
         )
     raise UsageError(
         f"option catalog = {where!r}: expected a receiver's configuration file, its schema "
@@ -204,20 +229,11 @@ def open_catalogue(
     )
 
 
-def _address(url: str, environ: Mapping[str, str]) -> StoreAddress:
+def store_at(url: str, environ: Mapping[str, str]) -> StoreAddress:
     """How a store is spoken to whose URL alone is given: as AWS's own tools are told."""
     endpoint = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL")
     region = environ.get("AWS_REGION")
     return StoreAddress(url, endpoint, region, path_style=endpoint is not None)
-
-
-def store_address(config: StorageConfig) -> StoreAddress | None:
-    """The store of a configuration, for who reads it; None where it has none."""
-    if config.url is None:
-        return None
-    return StoreAddress(
-        config.url, config.endpoint, config.region, config.profile, config.path_style
-    )
 
 
 def unit_of(where: str) -> Literal["ms", "us", "ns"] | None:
@@ -254,6 +270,7 @@ class LocalCatalogue(Catalogue):
         data_dirs: Sequence[str] = (),
         *,
         store: StoreAddress | None = None,
+        receiver: ReceiverAddress | None = None,
     ) -> None:
         """Open it.
 
@@ -262,12 +279,13 @@ class LocalCatalogue(Catalogue):
             kind: which of a database's files.
             data_dirs: to look for files in; where each was loaded into, if left out.
             store: that has files which are not there.
+            receiver: that gives what a worker finds in neither.
 
         Raises:
             NotFoundError: there is no engine in the directory.
             DamagedError: the receiver's log is damaged.
         """
-        super().__init__(kind, data_dirs, store)
+        super().__init__(kind, data_dirs, store, receiver)
         self._schema = schema_dir
         self._seen: Any = None
         self._engine: Engine | None = None
@@ -321,7 +339,7 @@ class LocalCatalogue(Catalogue):
                 row.data_dir, row.rank, row.size, row.devices, row.first, row.last
             )
             there = stored.get(row.physical)
-            place = self._place(there, row.md5) if there is not None else None
+            place = self._place(row.physical, row.size, row.md5, there)
             return replace(
                 file,
                 cuts=cuts.of(row),
@@ -372,7 +390,12 @@ class StoreCatalogue(LocalCatalogue):
     """Reads the copies of a receiver, which need not be there; up to `storage.lag` behind it."""
 
     def __init__(
-        self, store: StoreAddress, kind: str = "all", data_dirs: Sequence[str] = ()
+        self,
+        store: StoreAddress,
+        kind: str = "all",
+        data_dirs: Sequence[str] = (),
+        *,
+        receiver: ReceiverAddress | None = None,
     ) -> None:
         """Open it.
 
@@ -380,6 +403,7 @@ class StoreCatalogue(LocalCatalogue):
             store: that has the copies.
             kind: which of a database's files.
             data_dirs: to look for files in; where each was loaded into, if left out.
+            receiver: that gives what a worker finds in neither.
 
         Raises:
             NotFoundError: nobody has copied anything there.
@@ -387,7 +411,7 @@ class StoreCatalogue(LocalCatalogue):
         """
         self._view: StoreView | None = None
         self._address = store
-        super().__init__(Path("/"), kind, data_dirs, store=store)
+        super().__init__(Path("/"), kind, data_dirs, store=store, receiver=receiver)
 
     def refresh(self) -> None:
         """Fetch what was copied since."""
@@ -431,6 +455,7 @@ class RemoteCatalogue(Catalogue):
         token: str | None = None,
         ca_cert: str | None = None,
         store: StoreAddress | None = None,
+        receiver: ReceiverAddress | None = None,
     ) -> None:
         """Ask it who it is; see `open_catalogue`.
 
@@ -438,21 +463,11 @@ class RemoteCatalogue(Catalogue):
             UsageError: the token would travel where others can read it.
             UnreachableError: it does not answer.
         """
-        super().__init__(kind, data_dirs, store)
+        super().__init__(kind, data_dirs, store, receiver)
         self._said = store
-        parts = urlsplit(url)
-        if token and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
-            raise UsageError(
-                f"option catalog = {url!r}: expected https, since others can read a token on http"
-            )
-        self._url = f"{url.rstrip('/')}{wire.BASE}/catalogue"
+        self._url = url
+        self._calls = ReaderCalls(url, token=token, ca_cert=ca_cert, what="option catalog")
         self._devices = DeviceTable()
-        self._session = requests.Session()
-        self._session.trust_env = False  # no .netrc, no proxy: the token is for this server alone
-        if ca_cert is not None:
-            self._session.verify = ca_cert
-        if token:
-            self._session.headers["Authorization"] = f"Bearer {token}"
         self.refresh()
 
     def refresh(self) -> None:
@@ -523,9 +538,7 @@ class RemoteCatalogue(Catalogue):
         known = (devices, entry.first_time, entry.last_time)
         file = self._committed(entry.data_dir, rank, entry.size, *known)
         cuts = _cuts(entry.devices or ())
-        if not cuts and not entry.stored:
-            return file
-        place = None
+        there = None
         if entry.object is not None:
             there = UploadedRow(
                 physical=entry.path,
@@ -536,7 +549,9 @@ class RemoteCatalogue(Catalogue):
                 created=entry.commit,
                 changed=entry.commit,
             )
-            place = self._place(there, entry.md5)
+        place = self._place(entry.path, entry.size, entry.md5, there)
+        if not cuts and not entry.stored and place is None:
+            return file
         return replace(file, cuts=cuts, stored=entry.stored, place=place)
 
     def _noted(self, at: int) -> NotedDeletions | None:
@@ -561,28 +576,12 @@ class RemoteCatalogue(Catalogue):
         return self._get("", wire.CatalogueAnswer, **query)
 
     def _get(self, what: str, kind: type[T], **query: str | int | None) -> T:
-        url = self._url + what
-        try:
-            with self._session.get(
-                url,
-                params={key: value for key, value in query.items() if value is not None},
-                timeout=_TIMEOUT,
-                allow_redirects=False,
-                stream=True,
-            ) as answer:
-                body = answer.raw.read(_MOST, decode_content=True)
-        except (requests.RequestException, OSError) as error:
-            raise UnreachableError(f"{url} does not answer: {error}") from error
-        media = answer.headers.get("Content-Type", "").partition(";")[0]
-        if answer.status_code >= 300:
-            if media == wire.PROBLEM_TYPE:
-                raise wire.from_problem(wire.decode(body, wire.Problem, "the server's refusal"))
-            raise ProtocolError(f"{url} answered with HTTP status {answer.status_code}")
-        return wire.decode(body, kind, f"answer of {url}")
+        path = f"{wire.BASE}/catalogue{what}"
+        return wire.decode(self._calls.get(path, query), kind, f"answer of {self._url}{path}")
 
     def close(self) -> None:
         """See `Catalogue`."""
-        self._session.close()
+        self._calls.close()
 
 
 def _file_of(noted: wire.NotedEntry | DeletionsRow) -> tuple[str, str, str | None, str]:

@@ -57,7 +57,7 @@ class DataFile:
         cuts: where it stands otherwise, in devices that were transferred.
         deletions: what a catalogue knows to be deleted of it; None for what stands beside it.
         stored: the object store of a receiver has it; it need not be at any of its locations.
-        place: where it is there, if it is known which store that is.
+        place: where else than on a disk it can be read, if that is known.
     """
 
     locations: tuple[str, ...]
@@ -82,6 +82,11 @@ class DataFile:
             rank=self.rank, cuts=self.cuts, deletions=self.deletions, stored=self.stored,
             place=self.place,
         )  # fmt: skip
+
+    @property
+    def is_in_known_store(self) -> bool:
+        """Whether it is read by ranges from a store, where it is on no disk."""
+        return self.place is not None and self.place.store is not None
 
     def local(self) -> str | None:
         """Where it is on this machine; None if it is at none of its locations."""

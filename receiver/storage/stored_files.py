@@ -15,12 +15,18 @@ from receiver.storage.uploader import resource_key, stored_key
 if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import FileRow, UploadedRow
     from receiver.storage.object_store import ObjectStore
-    from receiver.storage.reading.stored_place import StoreAddress
+    from receiver.storage.reading.stored_place import ReceiverAddress, StoreAddress
 
 __all__ = ["StoredContent", "place_of", "stands_in"]
 
 
-def place_of(store: StoreAddress, engine: str, there: UploadedRow, digest: str) -> StoredPlace:
+def place_of(
+    store: StoreAddress,
+    engine: str,
+    there: UploadedRow,
+    digest: str,
+    receiver: ReceiverAddress | None = None,
+) -> StoredPlace:
     """Where a file is for who reads it from the store.
 
     Args:
@@ -28,9 +34,11 @@ def place_of(store: StoreAddress, engine: str, there: UploadedRow, digest: str) 
         engine: uuid of the metadata engine.
         there: what the commit said that told of the upload.
         digest: MD5 of the file, in hex.
+        receiver: that gives it to whom the store does not.
     """
     blocks = _digests(there).get(BLOCKS, "")
-    return StoredPlace(store, stored_key(engine, there), there.size, digest, blocks)
+    key = stored_key(engine, there)
+    return StoredPlace(store, key, there.size, digest, blocks, receiver, there.physical)
 
 
 def _digests(there: UploadedRow) -> dict[str, str]:

@@ -15,6 +15,7 @@ from werkzeug.routing import Map, Rule
 from common import wire
 from receiver.node import Node
 from receiver.web import (
+    content_calls,
     health,
     log_calls,
     openapi,
@@ -40,6 +41,7 @@ log = logging.getLogger(__name__)
 EXTENSION = "tsferry"
 ROUTES = (
     *sync.ROUTES,
+    *content_calls.ROUTES,
     *tus.ROUTES,
     *operating.ROUTES,
     *log_calls.ROUTES,

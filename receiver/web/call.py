@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.query.cursors import Cursors
     from receiver.operator.directories import ReceiverDirectories, RunningReceiver
+    from receiver.operator.loaded_content import LoadedContent
     from receiver.operator.views import FollowView, LogFilesView
     from receiver.principal import Principal
     from receiver.transfer.listing import Listing
@@ -54,6 +55,10 @@ class ReadingSide(Protocol):
     @property
     def listing(self) -> Listing:
         """Pages of the catalogue."""
+
+    @property
+    def content(self) -> LoadedContent:
+        """Bytes of loaded files."""
 
     @property
     def schema_reader(self) -> SchemaReader:

@@ -70,6 +70,7 @@ def catalogue_of(options: SourceOptions) -> Catalogue:
         token=options.token,
         ca_cert=options.ca_cert,
         store=_store_of(options),
+        receiver=options.receiver,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from common import __version__
@@ -31,6 +31,11 @@ class ReadPlan:
     selection: Selection
     columns: tuple[ResultColumn, ...]
     version: str = __version__
+
+    def __reduce__(self) -> tuple[type[ReadPlan], tuple[object, ...]]:
+        """Without the token: tasks read by that of their own environment."""
+        kept = replace(self.options, token=None)
+        return ReadPlan, (kept, self.selection, self.columns, self.version)
 
     def picker(self) -> Picker:
         """What is wanted of the files."""

@@ -80,7 +80,7 @@ def plan(
     """
     wanted = [each for each in files if picker.takes_file(each)]
     total = sum(each.size for each in wanted)
-    least = _LEAST_BYTES if all(each.place is None for each in wanted) else _LEAST_STORED
+    least = _LEAST_STORED if any(e.is_in_known_store for e in wanted) else _LEAST_BYTES
     limit = min(partition_bytes, max(least, total // _WANTED_PARTS))
     slices: list[Slice | MergeSlice] = []
     if merge:
@@ -111,7 +111,7 @@ def _together(
     """The files that overlap no other, and slices of those that do."""
     every = [MergedFile(each) for each in wanted]
     every += [each for each in beside if picker.takes_file(each.file)]
-    if any(each.file.place is not None for each in every):
+    if any(each.file.is_in_known_store for each in every):
         limit = min(limit, _TOGETHER_STORED)
     clusters = clusters_of(every, picker, read)
     taken = {number for each in clusters for number in each.members}

@@ -77,6 +77,7 @@ class SourceOptions:
         store_endpoint: of a store that is compatible with S3.
         store_region: of its bucket.
         store_path_style: its bucket is in the path.
+        receiver: URL of the one that gives files to workers that have no other way to them.
     """
 
     paths: tuple[str, ...] = ()
@@ -113,6 +114,7 @@ class SourceOptions:
     store_endpoint: str | None = None
     store_region: str | None = None
     store_path_style: bool = False
+    receiver: str | None = None
 
     def __repr__(self) -> str:
         """Without the token: Spark writes what it fails on into logs."""
@@ -153,6 +155,12 @@ def _store(text: str) -> str:
     # What stands here may be read by everybody who sees the plan of a query.
     if not text.startswith(("s3://", "file:///")) or "@" in text or "?" in text:
         raise _Wrong("expected s3://bucket/prefix or file:///directory, without credentials")
+    return text
+
+
+def _receiver(text: str) -> str:
+    if not text.startswith(("http://", "https://")) or "@" in text or "?" in text:
+        raise _Wrong("expected the URL of a receiver or a node, without credentials")
     return text
 
 
@@ -301,6 +309,7 @@ _KNOWN: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "storeEndpoint": ("store_endpoint", _name),
     "storeRegion": ("store_region", _name),
     "storePathStyle": ("store_path_style", _boolean),
+    "receiver": ("receiver", _receiver),
 }
 _GENERIC: Final = {
     "recursivefilelookup": "directories are always looked through to their ends",
@@ -422,7 +431,7 @@ def _check_together(options: SourceOptions, given: Mapping[str, str]) -> None:
     if options.catalog is None:
         for name in (
             "asOf", "token", "tokenFile", "caCert", "dataDirs", "startingCommit", "retired",
-            "store",
+            "store", "receiver",
         ):  # fmt: skip
             if name.lower() in lower:
                 shown = "..." if name == "token" else repr(lower[name.lower()])

@@ -10,7 +10,7 @@ import click
 
 import common
 from common.cli import Invocation
-from common.config.shared_rules import PER_MILLISECOND
+from common.config.shared_rules import PER_MILLISECOND, TimeUnit
 from common.config.units import parse_duration
 from common.errors import UsageError
 from receiver.config import ReceiverConfig
@@ -47,9 +47,21 @@ _MASTER = re.compile(
     help="Verify TsFiles of no receiver: a directory, a file or a glob. May be repeated.",
 )
 @click.option(
+    "--catalog",
+    metavar="URL",
+    help="Verify what a receiver has copied to s3://BUCKET/PREFIX or file:///DIRECTORY, with no "
+    "receiver; nobody is told.",
+)
+@click.option(
+    "--receiver",
+    metavar="URL",
+    help="Of a receiver or a node that gives files to workers which find them on no disk, and "
+    "have no credentials for the object store; by the token in their TSFERRY_READER_TOKEN.",
+)
+@click.option(
     "--time-unit",
     type=click.Choice(list(PER_MILLISECOND)),
-    help="Of the times in the files of --path.  [default: ms]",
+    help="Of the times in the files of --path or --catalog.  [default: ms]",
 )
 @click.option(
     "--time-limit",
@@ -82,7 +94,9 @@ def cli(
     only_new: bool,
     older_than: str | None,
     paths: tuple[str, ...],
-    time_unit: str | None,
+    catalog: str | None,
+    receiver: str | None,
+    time_unit: TimeUnit | None,
     time_limit: str,
     no_commit: bool,
     quarantine_many: bool,
@@ -106,26 +120,37 @@ def cli(
         limit=_duration("--time-limit", time_limit),
         commit=not no_commit,
         quarantine_many=quarantine_many,
+        receiver=_checked_receiver(receiver),
     )
     if paths:
-        for name, given in (("--task", task), ("--new", only_new), ("--older-than", older_than)):
+        for name, given in (
+            ("--task", task), ("--new", only_new), ("--older-than", older_than),
+            ("--catalog", catalog), ("--receiver", receiver),
+        ):  # fmt: skip
             if given:
                 raise UsageError(f"{name}: not with --path, which has no catalogue")
         _packages()
         from receiver.spark.verify.running import verify_paths
 
         return verify_paths(paths, time_unit or "ms", options)
-    if time_unit is not None:
-        raise UsageError("--time-unit: only with --path; the receiver's configuration has it")
+    if time_unit is not None and catalog is None:
+        raise UsageError(
+            "--time-unit: only with --path or --catalog; the receiver's configuration has it"
+        )
     if only_new and older_than is not None:
         raise UsageError("--new and --older-than: expected one of them")
     age = None if older_than is None else _duration("--older-than", older_than)
-    config = invocation.load().value
+    config = invocation.load().value if catalog is None else None
+    if catalog is not None and not catalog.startswith(("s3://", "file:///")):
+        raise UsageError(f"--catalog {catalog}: expected s3://bucket/prefix or file:///directory")
     _packages()
     from receiver.spark.verify.committed import FileScope
-    from receiver.spark.verify.running import verify_receiver
+    from receiver.spark.verify.running import verify_copies, verify_receiver
 
-    return verify_receiver(config, FileScope(task, only_new, age), options)
+    scope = FileScope(task, only_new, age)
+    if config is None:
+        return verify_copies(catalog or "", time_unit or "ms", scope, options)
+    return verify_receiver(config, scope, options)
 
 
 def _packages() -> None:
@@ -142,6 +167,12 @@ def _checked_master(master: str | None) -> str | None:
             "yarn or k8s://..."
         )
     return master
+
+
+def _checked_receiver(url: str | None) -> str | None:
+    if url is not None and (not url.startswith(("http://", "https://")) or "@" in url):
+        raise UsageError(f"--receiver {url.rpartition('@')[2]}: expected http://... or https://...")
+    return url
 
 
 def _checked_report(report: Path | None) -> Path | None:

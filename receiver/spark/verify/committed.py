@@ -15,10 +15,11 @@ from receiver.load.deciding.expiry import Expiry
 from receiver.load.folder.manifests import read_table
 from receiver.metadata.state.table_rows import FileState
 from receiver.metadata.state.transfer_cuts import TransferCuts
-from receiver.spark.catalogue import LocalCatalogue, store_address
+from receiver.spark.catalogue import LocalCatalogue, StoreCatalogue
 from receiver.spark.report.results import Finding, Severity
 from receiver.spark.verify.parts import Expected
 from receiver.spark.verify.schemacheck import SchemaCheck
+from receiver.storage.reading.stored_place import ReceiverAddress, StoreAddress, StoredPlace
 from receiver.storage.stored_files import place_of
 
 if TYPE_CHECKING:
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
 
     from common.tsfile.proof import SeriesTable
     from receiver.config import ReceiverConfig
+    from receiver.disks import Away
     from receiver.metadata.model.ranks import Rank, TransferCut
     from receiver.metadata.model.true_times import TrueTimes
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.storage.reading.stored_place import StoredPlace
 
 __all__ = ["CommittedFile", "CommittedFiles", "FileScope", "Neighbour"]
 
@@ -127,7 +128,13 @@ class CommittedFiles(Closing):
     """
 
     def __init__(
-        self, config: ReceiverConfig, scope: FileScope, clock: Callable[[], float] | None = None
+        self,
+        config: ReceiverConfig,
+        scope: FileScope,
+        clock: Callable[[], float] | None = None,
+        *,
+        receiver: str | None = None,
+        copies: bool = False,
     ) -> None:
         """Read the catalogue.
 
@@ -135,6 +142,8 @@ class CommittedFiles(Closing):
             config: of the receiver.
             scope: which files.
             clock: seconds since the epoch; as far as the receiver would believe it, if left out.
+            receiver: URL of the one that gives files to workers that have no other way to them.
+            copies: read the copies in `storage.url` alone, of a receiver that need not be there.
 
         Raises:
             NotFoundError: no engine is there, or no such task is committed.
@@ -145,14 +154,18 @@ class CommittedFiles(Closing):
         self._names: dict[int | tuple[str, ...], tuple[str, ...]] = {}
         self._alive: dict[str, bool] = {}
         self._later: dict[str, bool] | None = None
-        self._store = store_address(config.storage)
-        self._catalogue = LocalCatalogue(config.schema_dir, data_dirs=self._roots)
+        self._store = StoreAddress.of(config.storage)
+        self._receiver = None if receiver is None else ReceiverAddress(receiver.rstrip("/"))
+        self._copies = copies
+        if copies and self._store is not None:
+            self._catalogue: LocalCatalogue = StoreCatalogue(self._store)
+        else:
+            self._catalogue = LocalCatalogue(config.schema_dir, data_dirs=self._roots)
         self.uuid, self.commit = self._catalogue.uuid, self._catalogue.newest
         visible = self._catalogue.rows(self.commit).visible
         now = (clock or self._catalogue.engine.clock.cautious)()
         times = self._catalogue.times
-        with Disks.look(config, self._catalogue.engine) as disks:
-            self._away = disks.away()
+        self._away = () if copies else self._look_away()
         with self._catalogue.engine.reading() as state:
             self._schema = SchemaCheck(state.schema)
             self._cuts = TransferCuts(state.owner_table.moves, self.commit)
@@ -170,6 +183,10 @@ class CommittedFiles(Closing):
         if not rows and not known:
             self.close()
             raise NotFoundError(f"--task {scope.task}: no such task is committed here")
+
+    def _look_away(self) -> Sequence[Away]:
+        with Disks.look(self._config, self._catalogue.engine) as disks:
+            return disks.away()
 
     def close(self) -> None:
         """Let the state go."""
@@ -227,6 +244,8 @@ class CommittedFiles(Closing):
         """
         physical, home = file.row.physical, file.row.data_dir
         where = f" (on {host})" if host else ""
+        if self._copies:
+            return _unproved("it was not in the object store when its catalogue was copied there")
         if self._is_remote(physical):
             # One that was uploaded while this ran has no place: the next run reads it there.
             why = "since this began" if self._store else "and storage.url names none"
@@ -317,10 +336,13 @@ class CommittedFiles(Closing):
         )
 
     def _place(self, state: State, row: FileRow) -> StoredPlace | None:
-        if self._store is None or not state.uploaded_table.parts(row).file:
+        physical = row.physical
+        if self._store is not None and state.uploaded_table.parts(row).file:
+            there = state.uploaded_table.rows[physical]
+            return place_of(self._store, self.uuid, there, row.md5, self._receiver)
+        if self._receiver is None:
             return None
-        there = state.uploaded_table.rows[row.physical]
-        return place_of(self._store, self.uuid, there, row.md5)
+        return StoredPlace(None, physical, row.size, row.md5, "", self._receiver, physical)
 
     def _devices(self, row: FileRow) -> tuple[str, ...]:
         """Names of a file's devices: one object for all files that have the same ones."""

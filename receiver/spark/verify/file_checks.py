@@ -415,7 +415,7 @@ def opened(expected: Expected) -> Iterator[int | RangedFile]:
         TsferryError: there is no way to the store.
     """
     try:
-        fd = _open_below(expected) if expected.roots else _open_plain(expected.physical)
+        fd = _open_below(expected) if _is_of_catalogue(expected) else _open_plain(expected.physical)
     except FileNotFoundError:
         if expected.place is None:
             raise
@@ -426,6 +426,11 @@ def opened(expected: Expected) -> Iterator[int | RangedFile]:
         yield fd
     finally:
         os.close(fd)
+
+
+def _is_of_catalogue(expected: Expected) -> bool:
+    """Whether its path is one beneath data directories, of which there may be none here."""
+    return bool(expected.roots) or expected.place is not None or expected.md5 is not None
 
 
 def _open_below(expected: Expected) -> int:

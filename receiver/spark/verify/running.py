@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +14,9 @@ import click
 from common.cli import emit_json
 from common.errors import TsferryError
 from common.terminal import printable
+from receiver.config import ReceiverConfig, StorageConfig
 from receiver.load.upkeep.verdicts import Verdict
+from receiver.spark.catalogue import store_at
 from receiver.spark.finder import list_files, shown
 from receiver.spark.report import Delivery, summarise, text, write
 from receiver.spark.verify.committed import CommittedFiles, FileScope
@@ -26,20 +31,49 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from receiver.config import ReceiverConfig
+    from common.config.shared_rules import TimeUnit
     from receiver.spark.report.results import Verification
     from receiver.spark.verify.parts import Expected
     from receiver.spark.verify.verify_options import VerifyOptions
 
-__all__ = ["verify_paths", "verify_receiver"]
+__all__ = ["verify_copies", "verify_paths", "verify_receiver"]
 
 
-def verify_receiver(config: ReceiverConfig, scope: FileScope, options: VerifyOptions) -> int:
-    """Verify what a receiver has loaded, and tell it; returns the exit code."""
+def verify_copies(url: str, unit: TimeUnit, scope: FileScope, options: VerifyOptions) -> int:
+    """Verify what a receiver has copied to a store, and tell nobody; returns the exit code.
+
+    How the store is spoken to is said as AWS's own tools are told.
+    """
+    there = store_at(url, os.environ)
+    config = ReceiverConfig(
+        schema_dir=Path("/"),
+        data_dirs=(),
+        time_unit=unit,
+        storage=StorageConfig(
+            url=there.url,
+            endpoint=there.endpoint,
+            region=there.region,
+            path_style=there.path_style,
+        ),
+    )
+    return verify_receiver(config, scope, replace(options, commit=False), copies=True)
+
+
+def verify_receiver(
+    config: ReceiverConfig, scope: FileScope, options: VerifyOptions, *, copies: bool = False
+) -> int:
+    """Verify what a receiver has loaded, and tell it; returns the exit code.
+
+    Args:
+        config: of the receiver.
+        scope: which files.
+        options: what else was asked for.
+        copies: of its copies in the store alone.
+    """
     begun, started = time.time(), time.monotonic()
     progress = JobProgress()
     with (
-        CommittedFiles(config, scope) as catalogue,
+        CommittedFiles(config, scope, receiver=options.receiver, copies=copies) as catalogue,
         _session(options, progress, needed=bool(catalogue.files)) as spark,
     ):
         settings = _settings(options, config.time_unit)

@@ -26,6 +26,7 @@ class VerifyOptions:
         limit: seconds for a part of work.
         commit: tell the receiver.
         quarantine_many: however many are bad.
+        receiver: URL of the one that gives files to workers that have no other way to them.
     """
 
     master: str | None
@@ -34,3 +35,4 @@ class VerifyOptions:
     limit: float
     commit: bool
     quarantine_many: bool
+    receiver: str | None = None

@@ -1,4 +1,4 @@
-"""The stores that this process reads, each opened once; the memory and threads of its readers.
+"""The stores and receivers that this process reads, each opened once; memory and threads for it.
 
 Credentials are those of the process's own environment. What is opened stays open for the life of
 the process: workers of Spark read one file after the other, of the same store.
@@ -11,12 +11,21 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from receiver.storage.reading.block_cache import BlockCache
+from receiver.storage.reading.file_tiers import FileTiers, ShutStores
 from receiver.storage.reading.ranged_file import RangedFile
 from receiver.storage.store_opening import StoreOptions, open_store
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from receiver.storage.object_store import ObjectStore
-    from receiver.storage.reading.stored_place import StoreAddress, StoredPlace
+    from receiver.storage.reading.file_tiers import BlockOrigin
+    from receiver.storage.reading.receiver_reads import ReceiverReads
+    from receiver.storage.reading.stored_place import (
+        ReceiverAddress,
+        StoreAddress,
+        StoredPlace,
+    )
 
 __all__ = ["OpenStores", "of_process"]
 
@@ -38,7 +47,16 @@ class OpenStores:
         self.cache = BlockCache(capacity)
         self.pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="ahead")
         self._stores: dict[StoreAddress, ObjectStore] = {}
+        self._receivers: dict[ReceiverAddress, ReceiverReads] = {}
+        self._tokens: dict[str, str] = {}
+        self._shut = ShutStores()
         self._lock = threading.Lock()
+
+    def give_token(self, url: str, token: str | None) -> None:
+        """Read from a receiver by this token, in this process, in place of its environment's."""
+        with self._lock:
+            if token is not None:
+                self._tokens[url] = token
 
     def file(self, place: StoredPlace, *, together: int = 1) -> RangedFile:
         """A reader of a file.
@@ -50,8 +68,38 @@ class OpenStores:
         Raises:
             ConfigError: the address means no store, or what it needs is not installed.
             StoreRefusedError: there is no such directory, or no region is known.
+            UsageError: there is no way to the receiver that would keep a token secret.
         """
-        return RangedFile(self._at(place.store), place, self.cache, self.pool, together=together)
+        origin, told = self._origin(place)
+        return RangedFile(origin, place, self.cache, self.pool, together=together, told=told)
+
+    def close(self) -> None:
+        """Let go of all of it; who reads is done."""
+        self.pool.shutdown(wait=True)
+        with self._lock:
+            for store in self._stores.values():
+                store.close()
+            for receiver in self._receivers.values():
+                receiver.close()
+            self._stores.clear()
+            self._receivers.clear()
+
+    def _origin(self, place: StoredPlace) -> tuple[BlockOrigin, Callable[[], bytes | None] | None]:
+        if place.receiver is None:
+            assert place.store is not None
+            return self._at(place.store), None
+        tiers = FileTiers(place, self._at, self._asked(place.receiver), self._shut)
+        return tiers, tiers.told_digests
+
+    def _asked(self, address: ReceiverAddress) -> ReceiverReads:
+        # Only here: who reads a store alone does without it.
+        from receiver.storage.reading.receiver_reads import ReceiverReads
+
+        with self._lock:
+            if address not in self._receivers:
+                token = self._tokens.get(address.url)
+                self._receivers[address] = ReceiverReads(address, token)
+            return self._receivers[address]
 
     def _at(self, address: StoreAddress) -> ObjectStore:
         with self._lock:

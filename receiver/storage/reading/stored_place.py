@@ -1,10 +1,14 @@
-"""Where an object is, as far as one process tells another: no secret is ever part of it."""
+"""Where a file is beside the disks, as one process tells another: no secret is part of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-__all__ = ["StoreAddress", "StoredPlace"]
+if TYPE_CHECKING:
+    from receiver.config import StorageConfig
+
+__all__ = ["ReceiverAddress", "StoreAddress", "StoredPlace"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,21 +29,50 @@ class StoreAddress:
     profile: str | None = None
     path_style: bool = False
 
+    @classmethod
+    def of(cls, config: StorageConfig) -> StoreAddress | None:
+        """The store of a configuration, for who reads it; None where it has none."""
+        if config.url is None:
+            return None
+        return cls(config.url, config.endpoint, config.region, config.profile, config.path_style)
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverAddress:
+    """A receiver, or a node, that gives readers the bytes of files; by a token of whoever asks.
+
+    Attributes:
+        url: of its server.
+        ca_cert: PEM file that an https server is checked against, where the reader has one there.
+    """
+
+    url: str
+    ca_cert: str | None = None
+
 
 @dataclass(frozen=True, slots=True)
 class StoredPlace:
-    """An object of a file.
+    """Where a file can be read that is on no disk at hand.
 
     Attributes:
-        store: that has it.
+        store: that has it; None where none has, or nobody says which.
         key: of the object, below the store's prefix.
         size: bytes.
         md5: of all of it, in hex.
         blocks: MD5 of the object with the digests of its blocks; "" where there is none.
+        receiver: that is asked by whom the store gives nothing.
+        physical: its name there.
     """
 
-    store: StoreAddress
+    store: StoreAddress | None
     key: str
     size: int
     md5: str
     blocks: str = ""
+    receiver: ReceiverAddress | None = None
+    physical: str = ""
+
+    @property
+    def store_url(self) -> str:
+        """Of the store, for messages."""
+        return "" if self.store is None else self.store.url

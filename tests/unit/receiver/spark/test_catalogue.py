@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -21,7 +22,7 @@ from receiver.operator.tokens import make_token
 from receiver.spark.catalogue import Catalogue, RemoteCatalogue, _locations, unit_of
 from receiver.spark.source.inferring import catalogue_of, columns_of, list_sources, plan_of
 from receiver.spark.source.source_options import parse_options
-from receiver.storage.reading.stored_place import StoreAddress
+from receiver.storage.reading.stored_place import ReceiverAddress, StoreAddress
 from receiver.web.app import close, create_app, site_of
 from tests.support.spark_world import NORTH, SOUTH, World
 from tests.support.stored_world import StoredWorld, large
@@ -353,7 +354,13 @@ def test_directories_and_url_say_the_same_of_where_the_store_has_a_file(tmp_path
     with opened(world) as catalogue:
         local = {each.name: each.place for each in catalogue.files(newest)}
     with served(world) as (url, token), opened(world, url, token=token) as catalogue:
-        assert {each.name: each.place for each in catalogue.files(newest)} == local
+        places = {each.name: each.place for each in catalogue.files(newest)}
+        assert all(each.receiver == ReceiverAddress(url) for each in places.values() if each)
+        stored = {name: each for name, each in places.items() if each and each.store}
+        assert {name: replace(each, receiver=None) for name, each in stored.items()} == {
+            name: each for name, each in local.items() if each
+        }
+        assert places[three] == replace(places[three], store=None, key=three, physical=three)
     assert local[three] is None
     assert local[one] is not None
     assert not local[one].blocks

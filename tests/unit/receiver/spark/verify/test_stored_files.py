@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import msgspec
 import pytest
 
 from common.config import load
+from common.durable import Tree
 from receiver.config import ENV_PREFIX, ReceiverConfig
 from receiver.metadata.model import records
 from receiver.spark.report.results import Severity
@@ -17,7 +19,11 @@ from receiver.spark.verify.duplicates import Pair, common_times
 from receiver.spark.verify.file_checks import CheckedPart, check_part
 from receiver.spark.verify.parts import FilePart
 from receiver.spark.verify.reading_ahead import read_ahead
+from receiver.storage.incarnation import own_incarnation
+from receiver.storage.log_shipping import LogShipper
+from receiver.storage.owned_prefix import own_prefix
 from receiver.storage.reading import open_stores
+from receiver.storage.store_opening import open_store
 from tests.support.spark_world import NORTH
 from tests.support.stored_world import StoredWorld, large
 from tests.support.tsfile_bytes import build
@@ -149,3 +155,40 @@ def test_a_neighbour_that_is_not_asked_for_has_its_place_too(world: StoredWorld)
     with CommittedFiles(config_of(world), FileScope(new=True)) as catalogue:
         (neighbour,) = catalogue.neighbours()
     assert neighbour.expected.place is not None
+
+
+def copies(world: StoredWorld) -> CommittedFiles:
+    config = config_of(world)
+    return CommittedFiles(config, FileScope(), lambda: 1.7e9, copies=True)
+
+
+def test_the_copies_are_proved_where_no_receiver_is(
+    world: StoredWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    physical = str(world.load(NORTH, PATH.format(1), small(1)).relative_to(world.data))
+    world.load(NORTH, PATH.format(2), large()[0])
+    world.upload()
+    late = str(world.load(NORTH, PATH.format(3), small(3)).relative_to(world.data))
+    bad = bytearray(world.object(physical).read_bytes())
+    (tmp_path / physical).parent.mkdir(parents=True)
+    (tmp_path / physical).write_bytes(bad[:-1])  # what lies here under its name is another file
+    monkeypatch.chdir(tmp_path)
+    store = open_store(world.url)
+    own_prefix(store, world.engine.uuid)
+    with Tree(world.root / "schema") as home:
+        owner = own_incarnation(store, home, world.engine.uuid)
+        LogShipper(world.engine.published, home, store, owner).ship()
+    store.close()
+    world.engine.close()
+    shutil.rmtree(world.root / "schema")
+    shutil.rmtree(world.data)
+    with copies(world) as catalogue:
+        parts = [FilePart(at, 0, 0, 0, each.expected) for at, each in enumerate(catalogue.files)]
+        found = [check_part(each) for each in read_ahead(parts)]
+        absent = [each for each, part in zip(catalogue.files, found, strict=True)
+                  if part.result.absent]  # fmt: skip
+        said = [catalogue.absence(each) for each in absent]
+    assert not any(findings(each) for each in found)
+    assert sum(each.result.points for each in found) == 50 + 10 * 2 * 12
+    assert [each.row.physical for each in absent] == [late]
+    assert [(each.severity, each.check) for each in said] == [(Severity.UNPROVED, "present")]

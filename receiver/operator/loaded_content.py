@@ -1,0 +1,191 @@
+"""Bytes of loaded files, for readers who have neither the directories nor a way into the store.
+
+What is given is a file of the catalogue, found by its physical name and by nothing else: one that
+readers see, or saw within the history. It comes from the data directory that has it, or else from
+the object store, by ranges, as it comes for anybody; nothing is brought to the disk for it. Whoever
+reads checks the bytes: a small file by the MD5 of the catalogue, blocks of a large one by digests
+that are made here of bytes which had that MD5.
+
+Readers have a part of the server's threads, and no more: files that come go on beside them.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from common.errors import BusyError, DamagedError, NotFoundError
+from receiver.disks import AwayError
+from receiver.load.placing import tree_of
+from receiver.storage.object_content import ContentChangedError, FileContent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from receiver.config import ReceiverConfig
+    from receiver.disks import Disks
+    from receiver.metadata.engine import Engine
+    from receiver.metadata.state.table_rows import FileRow
+    from receiver.principal import Principal
+    from receiver.storage.reading.open_stores import OpenStores
+    from receiver.storage.reading.ranged_file import RangedFile
+
+__all__ = ["MOST_CONTENT", "LoadedContent"]
+
+MOST_CONTENT = 8 << 20
+"""Bytes of one answer: what a reader of the store asks for at once, too."""
+_PART = 4
+"""Of the server's threads one in so many reads for readers; half as many wait for that."""
+_KEPT = 4 << 20
+"""Bytes of digests in memory: those of 256 GiB of files."""
+_CACHE = 64 << 20
+"""Bytes of blocks of the store in memory."""
+_PAUSE = 0.2
+"""Seconds until a reader that found all places taken tries again."""
+
+
+class LoadedContent:
+    """Gives pieces of files; any thread may call."""
+
+    def __init__(self, config: ReceiverConfig, engine: Engine, disks: Disks) -> None:
+        """Prepare; no store is opened before a file of it is asked for.
+
+        Args:
+            config: of the receiver, or of a node, whose store is the one that it reads.
+            engine: its metadata.
+            disks: its data directories.
+        """
+        self._config = config.storage
+        self._engine = engine
+        self._disks = disks
+        at_once = max(1, config.listen.threads // _PART)
+        self._reading = threading.Semaphore(at_once)
+        self._asking = threading.Semaphore(at_once + at_once // 2)
+        self._opening = threading.Lock()
+        self._stores: OpenStores | None = None
+        self._computing = threading.Lock()
+        self._digests: OrderedDict[str, bytes] = OrderedDict()
+
+    def find(self, who: Principal, physical: str) -> FileRow:
+        """The file of a name.
+
+        Raises:
+            ForbiddenError: whoever asks is no reader.
+            NotFoundError: readers do not see it, nor did they within the history.
+        """
+        who.must_read()
+        with self._engine.reading() as state:
+            row = state.files.get(physical)
+        # What hid it is its last change: it was seen at the commit before that.
+        if row is None or not (row.visible or row.changed > self._engine.oldest_answerable):
+            raise NotFoundError(f"{physical!a} is no file of the catalogue")
+        return row
+
+    def read(self, row: FileRow, begin: int, length: int) -> bytes:
+        """So many bytes at an offset, all within the file.
+
+        Raises:
+            NotFoundError: its bytes are in no place that is known here.
+            AwayError: they may be in a data directory that is away.
+            ContentChangedError: they are not as many as were loaded, or others.
+            StoreAwayError, StoreRefusedError: of the store.
+            BusyError: others read, as many as may.
+        """
+        with self._place():
+            fd = self._open(row)
+            if fd is None:
+                with self._stored(row) as file:
+                    return file.read(begin, length)
+            try:
+                return FileContent(fd, row.size, row.md5).read(begin, length)
+            finally:
+                os.close(fd)
+
+    def digests(self, row: FileRow) -> bytes:
+        """Those of the blocks of a file, packed (`BlockDigests`).
+
+        Raises as `read`.
+        """
+        with self._computing:
+            found = self._digests.get(row.physical)
+            if found is not None:
+                self._digests.move_to_end(row.physical)
+                return found
+        with self._place():
+            made = self._made_digests(row)
+        with self._computing:
+            self._digests[row.physical] = made
+            while sum(map(len, self._digests.values())) > max(_KEPT, len(made)):
+                self._digests.popitem(last=False)
+        return made
+
+    def close(self) -> None:
+        """Let go of the store."""
+        with self._opening:
+            if self._stores is not None:
+                self._stores.close()
+
+    # -- one step each -----------------------------------------------------------------------
+
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        if not self._asking.acquire(blocking=False):
+            raise BusyError("other readers have all places; ask again", retry_after=_PAUSE)
+        try:
+            with self._reading:
+                yield
+        finally:
+            self._asking.release()
+
+    def _open(self, row: FileRow) -> int | None:
+        """A descriptor of it; None where no data directory has it."""
+        tree = tree_of(self._disks.standing(), row)
+        if tree is None:
+            return None
+        try:
+            fd = tree.open_read(row.physical)
+        except FileNotFoundError:
+            return None  # it has made room just now
+        size = os.fstat(fd).st_size
+        if size != row.size:
+            os.close(fd)
+            raise ContentChangedError(f"{row.physical}: {size} bytes, {row.size} were loaded")
+        return fd
+
+    def _stored(self, row: FileRow) -> RangedFile:
+        # Only here: a receiver without a store does without all of it.
+        from receiver.storage.reading.open_stores import OpenStores
+        from receiver.storage.reading.stored_place import StoreAddress
+        from receiver.storage.stored_files import place_of
+
+        with self._engine.reading() as state:
+            table = state.uploaded_table
+            there = table.rows[row.physical] if table.parts(row).file else None
+        address = StoreAddress.of(self._config)
+        if there is None or address is None:
+            away = self._disks.away()
+            if away:
+                raise AwayError(f"{row.physical} cannot be read: {away[0]}", retry_after=60.0)
+            where = "and which object store has it is not configured" if there else "nor uploaded"
+            raise NotFoundError(f"{row.physical} is in no data directory, {where}")
+        with self._opening:
+            if self._stores is None:
+                self._stores = OpenStores(_CACHE)
+        return self._stores.file(place_of(address, self._engine.uuid, there, row.md5))
+
+    def _made_digests(self, row: FileRow) -> bytes:
+        from receiver.storage.reading.block_digests import BlockDigests
+
+        fd = self._open(row)
+        if fd is None:
+            with self._stored(row) as file:
+                return file.digests()
+        try:
+            return BlockDigests.of(FileContent(fd, row.size, row.md5)).pack()
+        except ContentChangedError as error:
+            raise DamagedError(f"{row.physical}, as it lies here: {error.message}") from error
+        finally:
+            os.close(fd)

@@ -1,0 +1,150 @@
+"""A file that is on no disk here: read from the object store, else from a receiver.
+
+The store comes first, for a receiver has other things to do. A process that has no credentials for
+it, lacks what it needs, or does not reach it asks the receiver from then on, for a while. Other
+bytes than were uploaded are no reason to go on: they are told of.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from common.errors import ConfigError, NotFoundError, TsferryError, UnreachableError
+from receiver.storage.object_store import ObjectMissingError, StoreAwayError, StoreRefusedError
+from receiver.storage.reading.block_digests import blocks_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from receiver.storage.object_store import ObjectStore
+    from receiver.storage.reading.receiver_reads import ReceiverReads
+    from receiver.storage.reading.stored_place import StoreAddress, StoredPlace
+
+__all__ = ["BlockOrigin", "FileTiers", "NoTierError", "ShutStores"]
+
+_SHUT = 60.0
+"""Seconds that a store which gave nothing is not asked again where there is a receiver."""
+
+
+class NoTierError(UnreachableError):
+    """Neither the store gives a file, nor the receiver."""
+
+    slug = "no-tier"
+
+
+class BlockOrigin(Protocol):
+    """What the blocks of a file are fetched from."""
+
+    url: str
+
+    def read(self, key: str, offset: int, length: int) -> bytes:
+        """So many bytes of an object; see `ObjectStore.read`."""
+        ...
+
+
+class _Shut(NamedTuple):
+    until: float
+    why: TsferryError
+
+
+class ShutStores:
+    """The stores that give this process nothing, and until when that is believed."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._shut: dict[StoreAddress, _Shut] = {}
+        self._lock = threading.Lock()
+
+    def why(self, address: StoreAddress) -> TsferryError | None:
+        """Why it is not to be asked now; None: it is."""
+        with self._lock:
+            shut = self._shut.get(address)
+        return None if shut is None or shut.until <= self._monotonic() else shut.why
+
+    def note(self, address: StoreAddress, why: TsferryError) -> None:
+        """It gave nothing."""
+        with self._lock:
+            self._shut[address] = _Shut(self._monotonic() + _SHUT, why)
+
+
+class FileTiers:
+    """Reads one file where it is given; see `BlockOrigin`."""
+
+    def __init__(
+        self,
+        place: StoredPlace,
+        store: Callable[[StoreAddress], ObjectStore],
+        receiver: ReceiverReads | None,
+        shut: ShutStores,
+    ) -> None:
+        """Ask nothing yet.
+
+        Args:
+            place: of the file.
+            store: opens a store, which may fail.
+            receiver: that is asked then; None for none.
+            shut: stores that are not to be asked.
+        """
+        self.url = receiver.url if place.store is None and receiver else place.store_url
+        self._place, self._store, self._receiver, self._shut = place, store, receiver, shut
+
+    def read(self, key: str, offset: int, length: int) -> bytes:
+        """See `ObjectStore.read`; the key is the file's, or that of the digests of its blocks.
+
+        Raises:
+            NoTierError: it is to be had nowhere.
+            TsferryError: of the store, where there is no receiver.
+        """
+        refused: TsferryError | None = None
+        address = self._place.store
+        if address is not None:
+            refused = None if self._receiver is None else self._shut.why(address)
+            if refused is None:
+                try:
+                    return self._store(address).read(key, offset, length)
+                except (StoreRefusedError, StoreAwayError, ConfigError) as error:
+                    if self._receiver is None:
+                        raise
+                    self._shut.note(address, error)
+                    refused = error
+                except ObjectMissingError as error:  # of this one object
+                    if self._receiver is None:
+                        raise
+                    refused = error
+        return self._of_receiver(key, offset, length, refused)
+
+    def told_digests(self) -> bytes | None:
+        """Packed digests of the file's blocks, of the receiver where it is what is read.
+
+        For a file whose row vouches for none. A store that can be read is read without them.
+        """
+        if self._receiver is None:
+            return None
+        address = self._place.store
+        if address is not None:
+            if self._shut.why(address) is None:
+                self.read(self._place.key, 0, 1)  # the way there is known by going it
+            if self._shut.why(address) is None:
+                return None
+        return self._of_receiver(blocks_key(self._place.key), 0, 1 << 30, None)
+
+    def _of_receiver(
+        self, key: str, offset: int, length: int, refused: TsferryError | None
+    ) -> bytes:
+        assert self._receiver is not None
+        try:
+            if key == self._place.key:
+                return self._receiver.read(self._place.physical, offset, length)
+            return self._receiver.digests(self._place.physical)[offset : offset + length]
+        except (TsferryError, OSError) as error:
+            if refused is None:
+                raise
+            said = error.message if isinstance(error, TsferryError) else str(error)
+            kind = NotFoundError if _missing(refused) and _missing(error) else NoTierError
+            raise kind(f"{refused.message}; and not from the receiver: {said}") from error
+
+
+def _missing(error: Exception) -> bool:
+    return isinstance(error, NotFoundError)

@@ -1,0 +1,103 @@
+"""Calls of a reader to a receiver or a node: with a token that goes to that server alone."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import requests
+
+from common import wire
+from common.config import is_loopback
+from common.errors import ProtocolError, TsferryError, UnreachableError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["ReaderCalls"]
+
+_TIMEOUT = (10, 60)
+_MOST = 1 << 27
+
+
+class ReaderCalls:
+    """Asks one server; any thread may call."""
+
+    def __init__(self, url: str, *, token: str | None, ca_cert: str | None, what: str) -> None:
+        """Ask nothing yet.
+
+        Args:
+            url: of the server.
+            token: of a reader.
+            ca_cert: PEM file that it is checked against.
+            what: names the URL in messages.
+
+        Raises:
+            UsageError: the token would travel where others can read it.
+        """
+        parts = urlsplit(url)
+        if token and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+            raise UsageError(
+                f"{what} = {url!r}: expected https, since others can read a token on http"
+            )
+        self._url = url.rstrip("/")
+        self._token, self._ca_cert = token, ca_cert
+        self._of_thread = threading.local()  # a session is no thing for several threads
+        self._lock = threading.Lock()
+        self._sessions: list[requests.Session] = []
+
+    def get(
+        self,
+        path: str,
+        query: Mapping[str, str | int | None],
+        headers: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """The body of an answer.
+
+        Raises:
+            UnreachableError: nobody answers.
+            TsferryError: as the server refused it.
+        """
+        url = self._url + path
+        try:
+            with self._session().get(
+                url,
+                params={key: value for key, value in query.items() if value is not None},
+                headers=dict(headers or {}),
+                timeout=_TIMEOUT,
+                allow_redirects=False,
+                stream=True,
+            ) as answer:
+                body = answer.raw.read(_MOST, decode_content=True)
+        except (requests.RequestException, OSError) as error:
+            raise UnreachableError(f"{url} does not answer: {error}") from error
+        if answer.status_code >= 300:
+            raise _refusal(url, answer, body)
+        return body
+
+    def close(self) -> None:
+        """Let go of connections."""
+        with self._lock:
+            sessions, self._sessions = self._sessions, []
+        for each in sessions:
+            each.close()
+
+    def _session(self) -> requests.Session:
+        made: requests.Session | None = getattr(self._of_thread, "session", None)
+        if made is None:
+            made = self._of_thread.session = requests.Session()
+            made.trust_env = False  # no .netrc, no proxy: the token is for this server alone
+            if self._ca_cert is not None:
+                made.verify = self._ca_cert
+            if self._token:
+                made.headers["Authorization"] = f"Bearer {self._token}"
+            with self._lock:
+                self._sessions.append(made)
+        return made
+
+
+def _refusal(url: str, answer: requests.Response, body: bytes) -> TsferryError:
+    if answer.headers.get("Content-Type", "").partition(";")[0] == wire.PROBLEM_TYPE:
+        return wire.from_problem(wire.decode(body, wire.Problem, "the server's refusal"))
+    return ProtocolError(f"{url} answered with HTTP status {answer.status_code}")
