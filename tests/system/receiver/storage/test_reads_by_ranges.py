@@ -8,13 +8,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from common.errors import Transient
 from receiver.storage.object_content import ContentChangedError
+from receiver.storage.object_store import StoreRefusedError
+from receiver.storage.reading.file_tiers import NoTierError
 from receiver.storage.reading.open_stores import OpenStores
-from receiver.storage.reading.stored_place import StoreAddress, StoredPlace
+from receiver.storage.reading.stored_place import ReceiverAddress, StoreAddress, StoredPlace
 from receiver.storage.stored_files import place_of
 from tests.support.architecture import ROOT
 from tests.support.s3_proxy import Request, S3Proxy
@@ -92,6 +96,22 @@ def test_whatever_it_answers_nothing_unchecked_is_given(
         assert found == content[-100:]
     assert len(asked) > 2, "nothing went wrong"
     assert found.endswith(b"TsFile")
+
+
+def test_a_process_without_credentials_is_refused_and_so_asks_a_receiver(
+    world: StoredWorld, proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    proxy.fault = lambda _: None
+    place = places(world)[1]
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(StoreRefusedError):
+        OpenStores().file(place).read(0, 1)
+    asked = replace(place, receiver=ReceiverAddress("http://127.0.0.1:9"), physical="x")
+    with pytest.raises(NoTierError, match=r"127\.0\.0\.1:9"):
+        OpenStores().file(asked).read(0, 1)
 
 
 SCRIPT = """
