@@ -34,10 +34,12 @@ from receiver.transfer.uploads import Uploads
 from receiver.txn.txn_manager import TxnManager
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator, Iterable, Sequence
+    from contextlib import AbstractContextManager
 
     from receiver.config import ReceiverConfig
     from receiver.metadata.engine import Engine
+    from receiver.metadata.state.table_rows import FileRow
     from receiver.operator.views import LogFilesView
     from receiver.storage.copying import StorageService
 
@@ -81,7 +83,7 @@ class Node(Closing):
             is_pressed=load.is_pressed,
             memory=config.proofs.memory,
             every=config.proofs.every,
-            pinned=lambda rows: load.disks.pinned(rows),
+            in_turn=self._pinned_in_turn,
         )
         self.storage = _storage(config, engine, load)
         acknowledging = (
@@ -126,6 +128,14 @@ class Node(Closing):
         self._resources.callback(self.content.close)
         if self.storage is not None:
             self._resources.callback(self.storage.close)
+
+    def _pinned_in_turn(
+        self, batches: Iterable[Sequence[FileRow]]
+    ) -> Generator[AbstractContextManager[None], None, None]:
+        if self.storage is None:
+            yield from map(self.load.disks.pinned, batches)
+        else:
+            yield from self.storage.pinned_in_turn(batches)
 
     @classmethod
     def open(

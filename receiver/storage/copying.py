@@ -36,7 +36,8 @@ from receiver.storage.stored_files import stands_in
 from receiver.storage.uploader import Uploader, UploadProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from receiver.config import StorageConfig
     from receiver.metadata.engine import Engine
@@ -320,6 +321,15 @@ class StorageService(Closing):
                     retry_after=self._config.lag,
                 )
         yield
+
+    def pinned_in_turn(
+        self, batches: Iterable[Sequence[FileRow]]
+    ) -> Generator[AbstractContextManager[None], None, None]:
+        """For one batch after the other what has it here; see `FileFetcher.pinned_in_turn`."""
+        if self._fetcher is None:
+            yield from map(self.pinned, batches)
+        else:
+            yield from self._fetcher.pinned_in_turn(batches)
 
     def fetch(self, rows: Sequence[FileRow], timeout: float) -> FetchedFiles:
         """Bring files here for somebody who asks for them by name, in the background.

@@ -141,8 +141,8 @@ class DiskCache:
             if self._waiting:
                 self._changed.notify_all()
 
-    def reserve(self, coming: Mapping[str, int]) -> bool:
-        """Take room for files that are to come; False if there is none, which is noted.
+    def reserve(self, coming: Mapping[str, int], *, wanted: bool = True) -> bool:
+        """Take room for files that are to come; False if there is none, which is noted if `wanted`.
 
         What comes for somebody else already takes none once more.
         """
@@ -150,7 +150,8 @@ class DiskCache:
             size = sum(its for each, its in coming.items() if each not in self._coming)
             total = self._usage + self._reserved + size
             if size and self.capacity is not None and total > self.capacity:
-                self._demand = max(self._demand, size)
+                if wanted:
+                    self._demand = max(self._demand, size)
                 return False
             for each, its in coming.items():
                 if not self._coming[each]:

@@ -8,23 +8,25 @@ replaced. Nothing of this is a commit.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from common import crash
-from common.errors import NoSpaceError, NotFoundError, StoppedError
+from common.errors import NoSpaceError, NotFoundError, StoppedError, TsferryError
 from common.names import FilePath
 from receiver.disks import NAMING, disk_room, home_of
 from receiver.metadata.state.table_rows import FileState
 from receiver.storage.cache_books import allocated
 from receiver.storage.object_fetching import fetch_beside, settle_fetched
+from receiver.storage.reading.prefetching import fetched_ahead
 from receiver.storage.uploader import resource_key, stored_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from common.durable import Tree
     from receiver.metadata.engine import Engine
@@ -34,6 +36,12 @@ if TYPE_CHECKING:
 
 __all__ = ["FileFetcher"]
 
+log = logging.getLogger(__name__)
+
+_TURNS = 2
+"""Batches of files that come while another is worked on."""
+_TURN_BYTES = 256 << 20
+"""Bytes of them, unless one alone has more."""
 _LOOK = 1.0
 """Seconds at most between two looks for room."""
 
@@ -124,15 +132,17 @@ class FileFetcher:
         self._is_closed = False
         self.asked = self.fetched = 0
         self._pool = ThreadPoolExecutor(parallel, thread_name_prefix="fetch")
+        self._turns = ThreadPoolExecutor(_TURNS, thread_name_prefix="turns")
 
     def close(self) -> None:
         """Begin no more; what is under way comes to its end."""
         with self._lock:
             self._is_closed = True
+        self._turns.shutdown(wait=True, cancel_futures=True)
         self._pool.shutdown(wait=True, cancel_futures=False)
 
     def pinned(
-        self, rows: Sequence[FileRow], *, used: bool = False
+        self, rows: Sequence[FileRow], *, used: bool = False, ahead: bool = False
     ) -> AbstractContextManager[None]:
         """While it is entered, files lie in the data directories and stay there.
 
@@ -141,6 +151,7 @@ class FileFetcher:
         Args:
             rows: the files.
             used: they are asked for by name, and not in a walk over many.
+            ahead: nobody needs them yet, so they get room that is free, and nothing goes for them.
 
         Raises:
             NoSpaceError: there is no room for all of them, now or ever.
@@ -148,14 +159,52 @@ class FileFetcher:
             ContentChangedError: the store has other bytes.
             StoreAwayError, StoreRefusedError: of the store.
         """
-        return _Pinned(self._have_counted, self._cache, rows, used=used)
+        have = self._have_ahead if ahead else self._have_counted
+        return _Pinned(have, self._cache, rows, used=used)
+
+    def pinned_in_turn(
+        self, batches: Iterable[Sequence[FileRow]]
+    ) -> Generator[AbstractContextManager[None], None, None]:
+        """For one batch after the other, what has its files here while it is entered (`pinned`).
+
+        While one is worked on, the next come: two at most, and into room that is free. Nothing
+        goes for them, and they are pinned only while they come: who waits for room waits for no
+        guess. One that does not come so comes when it is entered, or is an error there.
+        """
+        ahead = fetched_ahead(
+            batches,
+            self._come,
+            lambda rows: sum(row.size for row in rows),
+            self._turns,
+            most_things=_TURNS,
+            most_bytes=_TURN_BYTES,
+        )
+        with closing(ahead):
+            for rows, came in ahead:
+                yield self._taken(rows, came)
+
+    def _come(self, rows: Sequence[FileRow]) -> None:
+        with self.pinned(rows, ahead=True):
+            pass
+
+    @contextmanager
+    def _taken(self, rows: Sequence[FileRow], came: Callable[[], None]) -> Iterator[None]:
+        try:
+            came()
+        except TsferryError as error:
+            log.debug("files did not come ahead", extra={"error": str(error)})
+        with self.pinned(rows):
+            yield
 
     def _have_counted(self, rows: Sequence[FileRow], names: Sequence[str]) -> None:
         self._have(rows, names)
         with self._lock:
             self.asked += len(rows)
 
-    def _have(self, rows: Sequence[FileRow], names: Sequence[str]) -> None:
+    def _have_ahead(self, rows: Sequence[FileRow], names: Sequence[str]) -> None:
+        self._have(rows, names, ahead=True)
+
+    def _have(self, rows: Sequence[FileRow], names: Sequence[str], *, ahead: bool = False) -> None:
         """Pin files, and bring those that are not here."""
         until: float | None = None
         while True:
@@ -174,7 +223,7 @@ class FileFetcher:
                         f"{size} bytes are to come from the object store at once, and "
                         f"storage.capacity is {capacity}"
                     )
-                if self._cache.reserve(coming):
+                if self._cache.reserve(coming, wanted=not ahead):
                     try:
                         self._bring_all(due)
                         with self._lock:
@@ -186,8 +235,9 @@ class FileFetcher:
                 self._cache.unpin(names)
                 raise
             self._cache.unpin(names)
-            self._wake()
-            left = until - self._monotonic()
+            if not ahead:
+                self._wake()
+            left = 0 if ahead else until - self._monotonic()
             if left <= 0:
                 raise NoSpaceError(
                     f"{size} bytes are to come from the object store, and no room is made for "

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -27,7 +27,7 @@ from receiver.superseding.due import DuePartition, JudgedPartition, due_of, unpr
 from receiver.superseding.reading_process import ProcessDied, ReadingProcess, missing_decoders
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
     from contextlib import AbstractContextManager
 
     from common.durable import Tree
@@ -73,8 +73,10 @@ class ProofProgress(NamedTuple):
     problem: str | None = None
 
 
-def _as_they_are(_: Sequence[FileRow]) -> AbstractContextManager[None]:
-    return nullcontext()
+def _as_they_are(
+    batches: Iterable[Sequence[FileRow]],
+) -> Generator[AbstractContextManager[None], None, None]:
+    yield from (nullcontext() for _ in batches)
 
 
 class Prover:
@@ -89,7 +91,9 @@ class Prover:
         is_pressed: Callable[[], bool],
         memory: int,
         every: float,
-        pinned: Callable[[Sequence[FileRow]], AbstractContextManager[None]] = _as_they_are,
+        in_turn: Callable[
+            [Iterable[Sequence[FileRow]]], Generator[AbstractContextManager[None], None, None]
+        ] = _as_they_are,
     ) -> None:
         """Prepare; nothing is read before `start` or `run_once`.
 
@@ -100,12 +104,13 @@ class Prover:
             is_pressed: whether space is needed, so that proofs go first.
             memory: bytes that the process may take that reads files.
             every: seconds between two looks for what is due.
-            pinned: while it is entered, files lie on the disk, if they can be had at all.
+            in_turn: gives for each batch of files what has them lie on the disk while it is
+                entered, if they can be had at all; those of the next may come meanwhile.
         """
         self._engine = engine
         self._trees = trees
         self._is_busy = is_busy
-        self._pinned = pinned
+        self._in_turn = in_turn
         self._is_pressed = is_pressed
         self._every = every
         self._most_points = max(1 << 16, memory >> 8)  # 24 bytes each, sorted, and what is decoded
@@ -217,37 +222,28 @@ class Prover:
         due = due_of(self._engine, key, judged, self._place, self._most_points)
         found = dict(due.kept)
         proved, overtaken = 0, False
-        for asked in due.asked:
-            self._stand_back()
-            began = time.monotonic()
-            try:
-                with self._pinned([due.rows[each.physical] for each in asked.files]):
-                    answer = self._ask(self._placed(asked, due), [_MOST_DEATHS])
-            except TsferryError as error:  # the next look finds them due again
-                log.info("files are not to be had now", extra={"error": str(error)})
-                overtaken = True
-                continue
-            if self._stop.is_set():
-                return proved
-            self._files += len(answer)
-            self._seconds += time.monotonic() - began
-            crash.point("proofs.answered")
-            good = [each for each in answer if each.proved]
-            missed = self._commit(good, due)
-            proved += len(good) - missed
-            overtaken |= missed > 0
-            told = {each.physical: each for each in answer}
-            for file in asked.files:
-                if not file.candidate:
+        batches = [[due.rows[each.physical] for each in asked.files] for asked in due.asked]
+        with closing(self._in_turn(batches)) as turns:
+            for asked, here in zip(due.asked, turns, strict=True):
+                self._stand_back()
+                began = time.monotonic()
+                try:
+                    with here:
+                        answer = self._ask(self._placed(asked, due), [_MOST_DEATHS])
+                except TsferryError as error:  # the next look finds them due again
+                    log.info("files are not to be had now", extra={"error": str(error)})
+                    overtaken = True
                     continue
-                one = told.get(file.physical, due.maybe.get(file.physical))
-                if one is not None and not one.proved:
-                    found[file.physical] = one
-                    if one.unreadable:
-                        log.warning(
-                            "a retired file cannot be proved",
-                            extra={"file": file.physical, "why": one.unreadable},
-                        )
+                if self._stop.is_set():
+                    return proved
+                self._files += len(answer)
+                self._seconds += time.monotonic() - began
+                crash.point("proofs.answered")
+                good = [each for each in answer if each.proved]
+                missed = self._commit(good, due)
+                proved += len(good) - missed
+                overtaken |= missed > 0
+                found |= _unproved(asked, answer, due)
         kept = len(found), sum(due.rows[each].size for each in found)
         self._judged[key] = JudgedPartition(
             due.at, due.senders, found, kept, due.skipped, again=overtaken
@@ -321,6 +317,24 @@ class Prover:
                 continue
             crash.point("proofs.committed")
         return missed
+
+
+def _unproved(
+    asked: PartitionAsked, answer: Iterable[FileProof], due: DuePartition
+) -> dict[str, FileProof]:
+    """What was found of the candidates of a question that are not proved."""
+    told = {each.physical: each for each in answer}
+    found = {}
+    for file in asked.files:
+        one = told.get(file.physical, due.maybe.get(file.physical)) if file.candidate else None
+        if one is not None and not one.proved:
+            found[file.physical] = one
+            if one.unreadable:
+                log.warning(
+                    "a retired file cannot be proved",
+                    extra={"file": file.physical, "why": one.unreadable},
+                )
+    return found
 
 
 def _only(asked: PartitionAsked, candidates: set[str]) -> PartitionAsked:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,7 @@ from receiver.storage.object_content import ContentChangedError
 from receiver.storage.object_fetching import sweep_fetched
 from receiver.storage.object_store import StoreAwayError
 from receiver.storage.uploader import resource_key
+from tests.support.followed import wait_for
 from tests.support.uploading import Centre
 
 BLOCK = 4096
@@ -487,3 +490,89 @@ def test_a_kill_at_any_step_loses_nothing_and_leaves_nothing(centre: Cached, poi
     assert centre.whole(f"{one}.resource") == b"res"
     centre.evict_all()
     assert centre.here() == set()
+
+
+# -- ahead ---------------------------------------------------------------------------------------
+
+
+def test_while_a_batch_is_worked_on_the_next_two_come_and_no_more(centre: Cached) -> None:
+    loaded = centre.filled(8)
+    centre.evict_all()
+    centre.store.reads.clear()
+    turns = centre.fetcher.pinned_in_turn([centre.row(each)] for each in loaded)
+    with next(turns):
+        wait_for(lambda: len(centre.here()) >= 3)
+        assert loaded[0] in centre.here()
+        assert len(centre.store.reads) == 3
+    with next(turns):
+        wait_for(lambda: len(centre.here()) >= 4)
+        assert loaded[1] in centre.here()
+    turns.close()
+    wait_for(lambda: not centre.fetcher._coming)
+    assert set(centre.store.reads) == {centre.key(each) for each in loaded[:4]}, "no more is begun"
+    wait_for(lambda: not centre.cache._pins)
+
+
+def test_what_comes_ahead_takes_free_room_only(centre: Cached) -> None:
+    """Nothing goes for it, least of all what the running batch has pinned."""
+    loaded = centre.filled(8)
+    centre.evict_all()
+    centre.cache.capacity = 2 * BLOCK
+    asked = [[centre.row(loaded[0]), centre.row(loaded[1])], [centre.row(loaded[2])]]
+    turns = centre.fetcher.pinned_in_turn(asked)
+    with next(turns):
+        wait_for(lambda: not centre.fetcher._turns._work_queue.qsize())
+        centre.fetcher._turns.submit(int).result()
+        assert centre.here() == set(loaded[:2])
+        assert not centre.cache._demand, "no room is asked for"
+    centre.evict_all()
+    centre.cache.capacity = 2 * BLOCK
+    with next(turns):
+        assert loaded[2] in centre.here()
+
+
+def test_what_does_not_come_ahead_is_an_error_where_it_is_needed(centre: Cached) -> None:
+    loaded = centre.filled(3)
+    centre.evict_all()
+    read, lost = centre.store.read, centre.key(loaded[1])
+
+    def refusing(key: str, offset: int, length: int) -> bytes:
+        if key == lost:
+            raise StoreAwayError("away")
+        return read(key, offset, length)
+
+    centre.store.read = refusing  # type: ignore[method-assign]
+    first, second, third = centre.fetcher.pinned_in_turn([centre.row(each)] for each in loaded)
+    with first:
+        assert loaded[0] in centre.here()
+    with pytest.raises(StoreAwayError), second:
+        pass
+    with third:
+        assert loaded[2] in centre.here()
+
+
+@pytest.mark.slow
+def test_proofs_over_files_of_the_store_do_not_wait_for_each(centre: Cached) -> None:
+    """With 100 ms more for each request, and as long to work on each batch."""
+    loaded = centre.filled(8)
+    centre.evict_all()
+    read = centre.store.read
+
+    def late(key: str, offset: int, length: int) -> bytes:
+        time.sleep(0.1)
+        return read(key, offset, length)
+
+    centre.store.read = late  # type: ignore[method-assign]
+
+    def over(turns: Iterator[AbstractContextManager[None]]) -> float:
+        begun = time.monotonic()
+        for each in turns:
+            with each:
+                time.sleep(0.1)
+        return time.monotonic() - begun
+
+    rows = [[centre.row(each)] for each in loaded]
+    alone = over(centre.fetcher.pinned(each) for each in rows)
+    centre.evict_all()
+    ahead = over(centre.fetcher.pinned_in_turn(rows))
+    assert ahead < 0.8 * alone, (ahead, alone)

@@ -255,6 +255,23 @@ def test_damage_in_the_store_is_told_of_and_not_covered(stores, tmp_path, node, 
         file.read(0, 1)
 
 
+def test_a_store_that_is_damaged_on_its_way_is_not_covered_up(stores, tmp_path, node, files, url):
+    """A client of the store that finds other bytes says so, and nobody else is asked."""
+
+    class Lying(DirectoryStore):
+        def read(self, key, offset, length):
+            raise ContentChangedError("the checksum of the answer is another")
+
+    (tmp_path / "bucket").mkdir()
+    address = StoreAddress((tmp_path / "bucket").as_uri())
+    stores._stores[address] = Lying(tmp_path / "bucket")
+    with (
+        pytest.raises(ContentChangedError),
+        stores.file(place_of(node, files[0], url, address, "x")) as file,
+    ):
+        file.read(0, 1)
+
+
 @pytest.mark.parametrize("token", ["", "nobodys"])
 def test_a_token_that_is_refused_says_where_one_is_expected(
     stores, node, files, url, monkeypatch, token
