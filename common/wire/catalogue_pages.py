@@ -80,10 +80,12 @@ class FatesRequest(Struct, frozen=True, kw_only=True):
 class FetchRequest(Struct, frozen=True, kw_only=True):
     """`POST /catalogue/fetch`: files that are to be in a data directory, by their physical paths.
 
-    Who asks opens them soon: they stay for as long as others are not needed more.
+    Who asks opens them soon: they stay for as long as others are not needed more. Those of `ahead`
+    are going to be asked for next, and come meanwhile where there is room; nothing is said of them.
     """
 
     paths: list[str]
+    ahead: list[str] = []
 
 
 class FailedFetch(Struct, frozen=True, kw_only=True):

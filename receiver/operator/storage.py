@@ -109,16 +109,25 @@ def running_storage(there: ReceiverDirectories) -> StorageView:
     )
 
 
-def fetch_files(there: RunningReceiver, physicals: Sequence[str]) -> FetchAnswer:
+def fetch_files(
+    there: RunningReceiver, physicals: Sequence[str], ahead: Sequence[str] = ()
+) -> FetchAnswer:
     """Have files in the data directories that may be in the object store only.
+
+    Args:
+        there: the receiver.
+        physicals: of the files.
+        ahead: of those that are going to be asked for next.
 
     Raises:
         TooLargeError: there are too many.
     """
-    if len(physicals) > _MOST_AT_ONCE:
-        raise TooLargeError(f"{len(physicals)} files, at most {_MOST_AT_ONCE} are taken")
+    if max(len(physicals), len(ahead)) > _MOST_AT_ONCE:
+        many = max(len(physicals), len(ahead))
+        raise TooLargeError(f"{many} files, at most {_MOST_AT_ONCE} are taken")
     with there.engine.reading() as state:
         rows = {each: state.files.get(each) for each in physicals}
+        guessed = [row for each in ahead if (row := state.files.get(each)) is not None]
     known = [row for row in rows.values() if row is not None]
     failed = [(each, "there is no such file") for each, row in rows.items() if row is None]
     if there.storage is None:
@@ -127,6 +136,7 @@ def fetch_files(there: RunningReceiver, physicals: Sequence[str]) -> FetchAnswer
         coming: list[str] = []
     else:
         found = there.storage.fetch(known, _PATIENCE)
+        there.storage.come_ahead(guessed)
         here, coming = found.here, found.coming
         failed += found.failed
     return FetchAnswer(

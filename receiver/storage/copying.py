@@ -331,6 +331,11 @@ class StorageService(Closing):
         else:
             yield from self._fetcher.pinned_in_turn(batches)
 
+    def come_ahead(self, rows: Sequence[FileRow]) -> None:
+        """Have files come that are going to be fetched; see `FileFetcher.come_ahead`."""
+        if self._fetcher is not None and rows:
+            self._fetcher.come_ahead(rows)
+
     def fetch(self, rows: Sequence[FileRow], timeout: float) -> FetchedFiles:
         """Bring files here for somebody who asks for them by name, in the background.
 

@@ -132,13 +132,19 @@ class FileFetcher:
         self._is_closed = False
         self.asked = self.fetched = 0
         self._pool = ThreadPoolExecutor(parallel, thread_name_prefix="fetch")
-        self._turns = ThreadPoolExecutor(_TURNS, thread_name_prefix="turns")
+        self._parallel = parallel
+        self._guess: Future[None] = Future()
+        self._guess.set_result(None)
+        # One thread: a batch that is needed later takes no room before one that is needed sooner.
+        self._turns = ThreadPoolExecutor(1, thread_name_prefix="turns")
+        self._guesses = ThreadPoolExecutor(1, thread_name_prefix="guesses")
 
     def close(self) -> None:
         """Begin no more; what is under way comes to its end."""
         with self._lock:
             self._is_closed = True
         self._turns.shutdown(wait=True, cancel_futures=True)
+        self._guesses.shutdown(wait=True, cancel_futures=True)
         self._pool.shutdown(wait=True, cancel_futures=False)
 
     def pinned(
@@ -182,6 +188,27 @@ class FileFetcher:
         with closing(ahead):
             for rows, came in ahead:
                 yield self._taken(rows, came)
+
+    def come_ahead(self, rows: Sequence[FileRow]) -> None:
+        """Have files come that are going to be asked for, into free room; one such list at a time.
+
+        What does not come so comes, or is an error, when it is asked for.
+        """
+        with self._lock:
+            if self._is_closed or not self._guess.done():
+                return
+            self._guess = self._guesses.submit(self._come_by_few, rows)
+
+    def _come_by_few(self, rows: Sequence[FileRow]) -> None:
+        for begin in range(0, len(rows), self._parallel):
+            if self._is_closed:
+                return
+            try:
+                self._come(rows[begin : begin + self._parallel])
+            except NoSpaceError:
+                return
+            except TsferryError as error:
+                log.debug("files did not come ahead", extra={"error": str(error)})
 
     def _come(self, rows: Sequence[FileRow]) -> None:
         with self.pinned(rows, ahead=True):

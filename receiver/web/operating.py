@@ -212,7 +212,8 @@ def delete(call: Call) -> Response:
 )
 def fetch(call: Call) -> Response:
     """Bring files here."""
-    return json_answer(fetch_files(call.operator, call.body(FetchRequest).paths))
+    request = call.body(FetchRequest)
+    return json_answer(fetch_files(call.operator, request.paths, request.ahead))
 
 
 @ROUTES.call(

@@ -387,7 +387,8 @@ def catalogue_fates(call: Call) -> Response:
 def catalogue_fetch(call: Call) -> Response:
     """Bring files here."""
     call.who.must_read()
-    return json_answer(fetch_files(call.node.operator, call.body(wire.FetchRequest).paths))
+    request = call.body(wire.FetchRequest)
+    return json_answer(fetch_files(call.node.operator, request.paths, request.ahead))
 
 
 @ROUTES.call(

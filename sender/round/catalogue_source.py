@@ -107,16 +107,12 @@ class CatalogueSource:
 
         No more of them than a part of the cache may hold: the next round has the next of them.
         """
-        wanted: list[str] = []
-        size = 0
-        for entry in self._found.remote[: self.remote.config.task_max_files]:
-            size += entry.size
-            if wanted and size > _FETCHED:
-                break
-            wanted.append(entry.path)
+        most = self.remote.config.task_max_files
+        wanted = _first(self._found.remote[:most])
+        ahead = _first(self._found.remote[len(wanted) :][:most])
         client = self.remote.source_client()
         try:
-            failed = self.remote.patiently(lambda: client.fetch(wanted))
+            failed = self.remote.patiently(lambda: client.fetch(wanted, ahead))
         except TsferryError as error:
             log.warning("files are in the object store only", extra={"error": str(error)})
             return False
@@ -257,3 +253,15 @@ _LOST = (
     "the receiver on this node was exchanged, or restored from an old copy: its catalogue may lack "
     "what it once had; once it is complete again: tsferry-sender sync --accept-source"
 )
+
+
+def _first(entries: Iterable[wire.CatalogueEntry]) -> list[str]:
+    """The paths of the first, as many as come from the object store for one round."""
+    found: list[str] = []
+    size = 0
+    for entry in entries:
+        size += entry.size
+        if found and size > _FETCHED:
+            break
+        found.append(entry.path)
+    return found

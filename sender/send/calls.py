@@ -242,8 +242,15 @@ class Client:
         assert answer is not None
         return msgspec.structs.replace(answer, fates=fates)
 
-    def fetch(self, paths: Sequence[str], limit: int = 100) -> list[wire.FailedFetch]:
+    def fetch(
+        self, paths: Sequence[str], ahead: Sequence[str] = (), limit: int = 100
+    ) -> list[wire.FailedFetch]:
         """Have files brought to the receiver's disk that it has in an object store only.
+
+        Args:
+            paths: of the files.
+            ahead: of those that are going to be asked for next.
+            limit: files of one call.
 
         Returns:
             those that did not come.
@@ -252,7 +259,8 @@ class Client:
         waiting = list(paths)
         while waiting:
             asked, waiting = waiting[:limit], waiting[limit:]
-            page = wire.FetchRequest(paths=asked)
+            following = [] if waiting else list(ahead[:limit])
+            page = wire.FetchRequest(paths=asked, ahead=following)
             answer = self._json("POST", "/catalogue/fetch", wire.FetchAnswer, page)
             failed += answer.failed
             waiting = [*answer.coming, *waiting]

@@ -551,6 +551,17 @@ def test_what_does_not_come_ahead_is_an_error_where_it_is_needed(centre: Cached)
         assert loaded[2] in centre.here()
 
 
+def test_what_is_going_to_be_asked_for_comes_as_far_as_there_is_room(centre: Cached) -> None:
+    loaded = centre.filled(9)
+    centre.evict_all()
+    centre.cache.capacity = 6 * BLOCK
+    centre.fetcher.come_ahead([centre.row(each) for each in loaded])
+    wait_for(centre.fetcher._guess.done)
+    assert centre.here() == set(loaded[:4]), "in fours"
+    assert not centre.cache._demand
+    assert not centre.cache._pins
+
+
 @pytest.mark.slow
 def test_proofs_over_files_of_the_store_do_not_wait_for_each(centre: Cached) -> None:
     """With 100 ms more for each request, and as long to work on each batch."""
