@@ -232,10 +232,19 @@ def fetch(invocation: Invocation[ReceiverConfig], pattern: tuple[str, ...], as_j
     "--check", "only_check", is_flag=True, help="Only see whether it could be; nothing is made."
 )
 @click.option("--deep", is_flag=True, help="With --check: read the bytes of all files too.")
+@click.option(
+    "--on-demand", is_flag=True, help="Leave files in the store: they come when they are needed."
+)
 @json_option
 @click.pass_context
 def restore(
-    ctx: click.Context, url: str | None, at: int | None, only_check: bool, deep: bool, as_json: bool
+    ctx: click.Context,
+    url: str | None,
+    at: int | None,
+    only_check: bool,
+    deep: bool,
+    on_demand: bool,
+    as_json: bool,
 ) -> None:
     """Make the directories of this configuration again from an object store, or a backup.
 
@@ -245,6 +254,11 @@ def restore(
     """
     if deep and not only_check:
         raise UsageError("--deep: expected with --check")
+    if on_demand and (url is not None or only_check):
+        raise UsageError(
+            "--on-demand: expected without --from and --check; files stay in the store "
+            "of storage.url"
+        )
     from receiver.cli.progress_line import showing_progress
     from receiver.storage.copying import store_of
     from receiver.storage.file_restore import restore_files
@@ -293,6 +307,7 @@ def restore(
                 keep = config.limits.min_free_bytes
                 capacity = config.storage.capacity
                 most = None if capacity is None else int(capacity * config.storage.evict_to)
+                most = 0 if on_demand else most
                 told = stack.enter_context(showing_progress(as_json))
                 found = restore_files(store, engine, trees, keep=keep, most=most, told=told)
             put_fork(engine, store, home, restored=here)  # what was asked for again, too

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from common.digests import md5
 from receiver.metadata.engine import Engine
 from receiver.operator.storage import running_storage
 from tests.support.etcd import Etcd
@@ -60,6 +61,25 @@ def test_a_receiver_is_made_of_the_store_and_the_old_one_is_fenced_until_it_take
     machine.fill(B, there=3)
     with other.world.node() as node:
         until(lambda: running_storage(node.operator).fenced)
+
+
+def test_a_restore_may_leave_the_files_for_when_they_are_needed(
+    machine: Machine, tmp_path: Path, bucket: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine.fill()
+    other = Machine(tmp_path / "two", bucket, capsys)
+    assert "--on-demand" in other.command("restore", "--on-demand", "--from", "file:///x", code=2)
+    found = other.asked("restore", "--on-demand")
+    assert (found["fetched"], found["left"], found["lacking"]) == (0, 2, [])
+    with other.world.node() as node:
+        with node.engine.reading() as state:
+            rows = sorted(state.files.values(), key=lambda row: row.path)
+        assert all(row.visible for row in rows)
+        first = rows[0]
+        assert md5(node.content.read(first, 0, first.size)).hexdigest() == first.md5
+        until(lambda: node.storage is not None and node.storage.fetch([first], 10.0).here)
+    found = other.asked("restore")  # and the rest
+    assert (found["fetched"], found["there"]) == (1, 1)
 
 
 def test_what_is_not_in_the_store_is_named(
