@@ -77,12 +77,10 @@ class ReceiverReads:
             UsageError: the token cannot be read, or would travel where others can read it.
         """
         self.url = address.url
-        self._calls = ReaderCalls(
-            address.url,
-            token=token or reader_token(os.environ),
-            ca_cert=address.ca_cert,
-            what="the receiver's URL",
-        )
+        self._address, self._given = address, token
+        self._token = token or reader_token(os.environ)
+        self._calls = self._calls_by(self._token)
+        self._changing = threading.Lock()
         self._places = threading.BoundedSemaphore(_AT_ONCE)
         self._sleep, self._monotonic = sleep, monotonic
 
@@ -115,11 +113,12 @@ class ReceiverReads:
         until = self._monotonic() + _PATIENCE
         with self._places:
             while True:
+                calls = self._calls
                 try:
-                    return self._calls.get(
-                        f"{wire.BASE}/catalogue/{what}", {"path": physical}, headers
-                    )
+                    return calls.get(f"{wire.BASE}/catalogue/{what}", {"path": physical}, headers)
                 except (UnauthorizedError, ForbiddenError) as error:
+                    if self._is_renewed(calls):
+                        continue
                     raise type(error)(
                         f"{self.url}: {error.message}; whoever reads there has the token of a "
                         f"reader in {TOKEN}, or in a file that {TOKEN_PATH} names"
@@ -129,3 +128,20 @@ class ReceiverReads:
                     if self._monotonic() + pause > until:
                         raise
                     self._sleep(pause)
+
+    def _calls_by(self, token: str | None) -> ReaderCalls:
+        address = self._address
+        return ReaderCalls(
+            address.url, token=token, ca_cert=address.ca_cert, what="the receiver's URL"
+        )
+
+    def _is_renewed(self, refused: ReaderCalls) -> bool:
+        """Whether there is another token by now than the one that was refused."""
+        with self._changing:
+            if self._calls is not refused:
+                return True
+            token = None if self._given else reader_token(os.environ)
+            if token is None or token == self._token:
+                return False
+            self._token, self._calls = token, self._calls_by(token)
+            return True

@@ -293,6 +293,18 @@ def test_the_token_may_stand_in_a_file(stores, node, files, url, monkeypatch, tm
     assert stores.file(place_of(node, files[0], url)).read(0, 4) == SMALL[:4]
 
 
+def test_a_token_that_was_exchanged_in_its_file_is_taken(
+    stores, node, files, url, monkeypatch, tmp_path, reader
+):
+    monkeypatch.delenv(TOKEN)
+    (tmp_path / "token").write_text("of yesterday")
+    monkeypatch.setenv(TOKEN_PATH, str(tmp_path / "token"))
+    with pytest.raises(UnauthorizedError):
+        stores.file(place_of(node, files[0], url)).read(0, 4)
+    (tmp_path / "token").write_text(reader)
+    assert stores.file(place_of(node, files[0], url)).read(0, 4) == SMALL[:4]
+
+
 def test_no_token_travels_where_others_read_it(monkeypatch):
     monkeypatch.setenv(TOKEN, "secret")
     place = StoredPlace(None, "x", 1, "", "", ReceiverAddress("http://centre.example.com"), "x")
