@@ -53,9 +53,10 @@ def test_workers_read_by_the_token_of_their_environment_and_are_refused_without(
     (tmp_path / "token").write_text("nobodys")
     environ = {key: value for key, value in os.environ.items() if key != TOKEN}
     environ[TOKEN_PATH] = str(tmp_path / "token")
-    with centre(tmp_path / "centre") as served:
+    with centre(tmp_path) as served:
+        url = served.start()
         elsewhere = str(tmp_path / "elsewhere")
-        given = [sys.executable, "-c", SCRIPT, served.url, token, elsewhere, environ[TOKEN_PATH]]
+        given = [sys.executable, "-c", SCRIPT, url, token, elsewhere, environ[TOKEN_PATH]]
         done = subprocess.run(given, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environ)
     said = json.loads(done.stdout.splitlines()[-1])
     assert TOKEN_PATH in said["refused"]
