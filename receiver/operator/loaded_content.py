@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 from common.errors import BusyError, DamagedError, NotFoundError
 from receiver.disks import AwayError
 from receiver.load.placing import tree_of
-from receiver.storage.object_content import ContentChangedError, FileContent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,10 +89,13 @@ class LoadedContent:
         Raises:
             NotFoundError: its bytes are in no place that is known here.
             AwayError: they may be in a data directory that is away.
-            ContentChangedError: they are not as many as were loaded, or others.
+            DamagedError: they are not as many as were loaded.
+            ContentChangedError: they are others.
             StoreAwayError, StoreRefusedError: of the store.
             BusyError: others read, as many as may.
         """
+        from receiver.storage.object_content import FileContent
+
         with self._place():
             fd = self._open(row)
             if fd is None:
@@ -152,7 +154,7 @@ class LoadedContent:
         size = os.fstat(fd).st_size
         if size != row.size:
             os.close(fd)
-            raise ContentChangedError(f"{row.physical}: {size} bytes, {row.size} were loaded")
+            raise DamagedError(f"{row.physical}: {size} bytes, {row.size} were loaded")
         return fd
 
     def _stored(self, row: FileRow) -> RangedFile:
@@ -177,6 +179,7 @@ class LoadedContent:
         return self._stores.file(place_of(address, self._engine.uuid, there, row.md5))
 
     def _made_digests(self, row: FileRow) -> bytes:
+        from receiver.storage.object_content import ContentChangedError, FileContent
         from receiver.storage.reading.block_digests import BlockDigests
 
         fd = self._open(row)
