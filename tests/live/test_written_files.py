@@ -10,8 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from common.tsfile import Compression, DataType, Encoding, read_tail
+from common.tsfile.device_names import device_segments
+from receiver.points import Column
+from receiver.writing.chunk_pages import SeriesForm
+from receiver.writing.resource_bytes import resource_of
+from receiver.writing.tsfile_writer import TsFileWriter
 from tests.live.server import Server, versions
-from tests.live.written_files import KNOWS, Points, tables, tree
+from tests.live.written_files import BEGIN, KNOWS, Points, tables, tree
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -122,3 +128,33 @@ def bits(value: Any) -> Any:
 
 def normal(points: Points) -> Points:
     return {at: bits(value) for at, value in points.items()}
+
+
+def test_a_server_that_starts_finds_our_file_with_its_resource(
+    server: Server, tmp_path: Path
+) -> None:
+    own = Server(server.unpacked, tmp_path / "run")
+    own.run.mkdir()
+    knows = KNOWS[".".join(own.version.split(".")[:2])]
+    with own.running(own.kind.quiet):
+        own.say(f"{own.kind.groups} root.w")
+        own.say("create timeseries root.w.d.s with datatype=INT64, encoding=TS_2DIFF")
+        own.say(f"insert into root.w.d(time, s) values({BEGIN}, -1)")
+        own.say("flush")
+        own.quiet()
+    (beside,) = (own.files / "sequence").rglob("*.tsfile")
+    times = BEGIN + 1 + np.arange(500)
+    place = beside.with_name(f"{int(beside.name.split('-')[0]) + 1}-2-0-0.tsfile")
+    with place.open("wb") as file:
+        writer = TsFileWriter(file.write, version=knows.version)
+        form = SeriesForm("s", DataType.INT64, Encoding.TS_2DIFF, Compression.SNAPPY)
+        with writer.plain_device(device_segments("root.w.d", knows.version)) as device:
+            device.write(form, times, Column(DataType.INT64, times * 7))
+        writer.finish()
+    resource = place.with_name(place.name + ".resource")
+    resource.write_bytes(resource_of(read_tail(place)))
+    before = resource.read_bytes()
+    with own.running(own.kind.quiet):
+        wanted = {BEGIN: -1, **dict(zip(times.tolist(), (times * 7).tolist(), strict=True))}
+        assert asked(own, "root.w.d", "s") == wanted
+    assert resource.read_bytes() == before, "the server has made another"

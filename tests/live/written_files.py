@@ -147,13 +147,14 @@ def tables(into: Path) -> dict[tuple[Any, ...], tuple[Any, ...]]:
     """A file of a table: (site, unit, time) -> (running, heat, word)."""
     chance = np.random.default_rng(8)
     times = BEGIN + 1_000 * np.arange(ROWS, dtype=np.int64)
+    codes = (
+        (Encoding.PLAIN, Compression.LZ4),
+        (Encoding.GORILLA, Compression.SNAPPY),
+        (Encoding.DICTIONARY, Compression.ZSTD),
+    )
     forms = [
-        SeriesForm(each.name, each.data_type, written_as(Encoding.GORILLA, each.data_type), code)
-        for each, code in zip(
-            TABLE.columns[2:],
-            (Compression.LZ4, Compression.SNAPPY, Compression.ZSTD),
-            strict=True,
-        )
+        SeriesForm(each.name, each.data_type, *pair)
+        for each, pair in zip(TABLE.columns[2:], codes, strict=True)
     ]
     written = {}
     with into.open("wb") as file:

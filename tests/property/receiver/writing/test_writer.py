@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from receiver.points import Binaries, ChunkSummary, Column, TsFileReader
 from receiver.points.columns import dtype_of
 from receiver.writing.chunk_pages import SeriesForm
 from receiver.writing.page_compression import compressed_as
-from receiver.writing.page_cuts import Cuts
+from receiver.writing.page_cuts import Cuts, part_of
 from receiver.writing.tsfile_writer import TsFileWriter
 from receiver.writing.value_encoding import SAFE, written_as
 from tests.support import tiers
@@ -77,16 +78,7 @@ SPLITS = st.lists(st.integers(0, 60), max_size=4)
 
 def blocks(splits: list[int], count: int) -> list[tuple[int, int]]:
     edges = sorted({0, count, *(at for at in splits if at < count)})
-    return list(zip(edges, edges[1:], strict=False))
-
-
-def part(column: Column, low: int, high: int) -> Column:
-    values = column.values
-    if isinstance(values, Binaries):
-        values = Binaries(values.offsets[low : high + 1], values.data)
-    else:
-        values = values[low:high]
-    return Column(column.data_type, values, None if column.valid is None else column.valid[low:high])
+    return list(itertools.pairwise(edges))
 
 
 @settings(max_examples=tiers.examples(60), suppress_health_check=list(HealthCheck), database=None)
@@ -104,7 +96,7 @@ def test_series_with_times_of_their_own_come_back(
             form = SeriesForm(f"s{number}", code, encoding, compression)
             column = column_of(code, values)
             for low, high in blocks(splits, len(times)):
-                device.write(form, np.array(times[low:high]), part(column, low, high))
+                device.write(form, np.array(times[low:high]), part_of(column, low, high))
             wanted[form.measurement] = (form, times, values)
     assert writer.finish() == len(written)
     found = read(bytes(written), version)
@@ -124,7 +116,7 @@ def test_series_that_share_their_times_come_back_with_their_nulls(
         given_columns = [column_of(each[0], each[3]) for each in drawn]
         for low, high in blocks(splits, len(times)):
             device.write(
-                np.array(times[low:high]), [part(each, low, high) for each in given_columns]
+                np.array(times[low:high]), [part_of(each, low, high) for each in given_columns]
             )
     writer.finish()
     wanted = {
