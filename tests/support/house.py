@@ -47,7 +47,7 @@ API = frozenset({
     "SnapshotKV.save", "SnapshotKV.multi_save", "open_kv",
     "arm",  # tests put their hook there
     # Who has a file to write: scripts and tests; merging and export will.
-    "rewrite",
+    "rewrite", "resource_of",
     # What others call by name: prompt_toolkit, lark, numba, pyarrow, pyspark, waitress.
     "SchemaCompleter.get_completions", "Words.lex",
     "_Locator.get_cache_path", "_Locator.get_source_stamp", "_Locator.get_disambiguator",
