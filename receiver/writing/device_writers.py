@@ -156,7 +156,7 @@ class AlignedDeviceWriter(_DeviceWriter):
         self._section = section
         self._times = _Series(time_form(compression), TIME_COLUMN_FLAG, section)
         self._columns = [_Series(form, VALUE_COLUMN_FLAG, section) for form in forms]
-        self._waiting = WaitingRows(section.cuts)
+        self._waiting = WaitingRows(section.cuts, len(forms))
         self._last = _BEFORE_ALL
         self._begun = False
 

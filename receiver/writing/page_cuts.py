@@ -20,6 +20,8 @@ class Cuts:
 
     Attributes:
         page_points: rows of a page, at most. 10,000 is what the servers have.
+        page_cells: rows times columns of the pages of an aligned device, at most, unless one row
+            has more: so many values wait in memory.
         page_bytes: of the texts of one column in a page; one value may be larger.
         chunk_points: rows of a chunk.
         chunk_bytes: of a chunk, compressed; of a plain device.
@@ -28,6 +30,7 @@ class Cuts:
     """
 
     page_points: int = 10_000
+    page_cells: int = 4 * 1024 * 1024
     page_bytes: int = 64 * 1024
     chunk_points: int = 100_000
     chunk_bytes: int = 1024 * 1024
@@ -37,8 +40,9 @@ class Cuts:
 class WaitingRows:
     """Rows that were handed in and stand in no page yet."""
 
-    def __init__(self, cuts: Cuts) -> None:
-        self._cuts = cuts
+    def __init__(self, cuts: Cuts, columns: int = 1) -> None:
+        self._most = max(1, min(cuts.page_points, cuts.page_cells // max(1, columns)))
+        self._bytes = cuts.page_bytes
         self._times: list[Times] = []
         self._columns: list[Sequence[Column]] = []
 
@@ -61,7 +65,7 @@ class WaitingRows:
         low, rows = 0, len(times)
         while low < rows:
             high = self._end(low, rows, columns)
-            if high == rows and high - low < self._cuts.page_points and not last:
+            if high == rows and high - low < self._most and not last:
                 break
             yield times[low:high], [part_of(column, low, high) for column in columns]
             low = high
@@ -69,11 +73,11 @@ class WaitingRows:
         self._columns = [[part_of(each, low, rows) for each in columns]] if low < rows else []
 
     def _end(self, low: int, rows: int, columns: Sequence[Column]) -> int:
-        high = min(low + self._cuts.page_points, rows)
+        high = min(low + self._most, rows)
         for column in columns:
             if isinstance(column.values, Binaries):
                 offsets = column.values.offsets[low : high + 1].astype(np.int64)
-                fit = int(np.searchsorted(offsets, offsets[0] + self._cuts.page_bytes, "right")) - 1
+                fit = int(np.searchsorted(offsets, offsets[0] + self._bytes, "right")) - 1
                 high = min(high, low + max(1, fit))
         return high
 

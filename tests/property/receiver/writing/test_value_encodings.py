@@ -73,8 +73,8 @@ def test_the_bytes_are_those_of_the_java_writer(case: Case, data: st.DataObject)
     assert decoded_list(back) == decoded_list(given_values)
 
 
-@pytest.mark.parametrize("encoding", Encoding)
-@pytest.mark.parametrize("data_type", SAFE)
+@pytest.mark.parametrize("encoding", Encoding, ids=lambda each: each.name)
+@pytest.mark.parametrize("data_type", SAFE, ids=lambda each: each.name)
 def test_what_stands_for_an_encoding_loses_nothing(encoding: Encoding, data_type: DataType):
     instead = written_as(encoding, data_type)
     assert written_as(instead, data_type) is instead

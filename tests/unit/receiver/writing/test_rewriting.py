@@ -9,6 +9,7 @@ import pytest
 
 from common.tsfile import Status, Tail, read_tail
 from receiver.points import ChunkSummary, TsFileReader
+from receiver.points.deletions import Deletions
 from receiver.writing.page_cuts import Cuts
 from receiver.writing.rewriting import rewrite
 from receiver.writing.value_encoding import written_as
@@ -28,10 +29,12 @@ def again(path: Path, into: Path, version: int | None, cuts: Cuts | None) -> Tai
     return read_tail(into, chunk_headers=True)
 
 
-def rows(path: Path, *, check: bool = False) -> dict[tuple[str, str], list[tuple[int, Any]]]:
+def rows(
+    path: Path, *, check: bool = False, deletions: Deletions | None = None
+) -> dict[tuple[str, str], list[tuple[int, Any]]]:
     """The points of series that have any; if asked, every chunk is what the file says of it."""
     found: dict[tuple[str, str], list[tuple[int, Any]]] = {}
-    with TsFileReader(path, text="binary") as file:
+    with TsFileReader(path, text="binary", deletions=deletions) as file:
         for device in file.tail.devices:
             for series in device.series():
                 for batch in file.read_series(device, series.measurement):
@@ -53,6 +56,21 @@ def test_it_has_the_same_rows_and_passes_every_check(path: Path, tmp_path: Path)
         for series in device.series():
             for chunk in series.chunks:
                 assert written_as(chunk.encoding or 0, series.data_type) == chunk.encoding
+
+
+DELETED = sorted({path for real in real_files() if real.deletions for path in real.paths})
+
+
+@pytest.mark.parametrize("path", DELETED, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_what_was_deleted_of_it_is_not_written_again(path: Path, tmp_path: Path):
+    written = bytearray()
+    deletions = Deletions.beside(path)
+    with TsFileReader(path, deletions=deletions, text="binary") as file:
+        rewrite(file, written.extend)
+    (tmp_path / "a.tsfile").write_bytes(written)
+    kept = rows(path, deletions=deletions)
+    assert rows(tmp_path / "a.tsfile", check=True) == kept
+    assert not path.name.startswith("deletions.") or kept != rows(path)
 
 
 VARIED = {"aligned_types", "chunks", "compacted", "names", "nulls", "short_pairs", "specials"}

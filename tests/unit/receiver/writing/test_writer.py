@@ -130,6 +130,20 @@ def test_pages_and_chunks_end_where_they_are_told_to():
     assert found == {"s": [40, 40, 15], "t": [42, 42, 11]}  # three texts of 30 bytes a page
 
 
+def test_pages_of_a_wide_device_have_fewer_rows():
+    out = bytearray()
+    writer = TsFileWriter(out.extend, cuts=Cuts(page_cells=300, chunk_points=7))
+    forms = [FORM._replace(measurement=f"s{at:03}") for at in range(100)]
+    times, column = numbers(*range(10))
+    with writer.aligned_device(DEVICE, forms) as device:
+        device.write(times, [column] * 100)
+    writer.finish()
+    (found,) = read_tail(bytes(out)).devices
+    times_column = found.time_column()
+    assert times_column is not None
+    assert [chunk.statistics.count for chunk in times_column.chunks] == [9, 1]
+
+
 def test_what_waits_does_not_grow_with_what_was_written():
     handed_on = [0]
 
