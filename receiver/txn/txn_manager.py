@@ -27,7 +27,7 @@ from receiver.txn.txn_store import TxnStore
 if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
 
-__all__ = ["LEASE", "MOST_ACTIVE", "Outcome", "RunningTxn", "TxnManager"]
+__all__ = ["LEASE", "MOST_ACTIVE", "RunningTxn", "TxnFate", "TxnManager"]
 
 LEASE: Final = 60.0
 MOST_ACTIVE: Final = 100
@@ -37,7 +37,7 @@ _RANDOM_BITS: Final = 31
 _KEPT_UNKNOWN: Final = 10_000
 
 
-class Outcome(NamedTuple):
+class TxnFate(NamedTuple):
     """What became of a transaction.
 
     Attributes:
@@ -104,6 +104,7 @@ class TxnManager:
         self._lock = threading.Lock()
         self._forks = threading.BoundedSemaphore(_FORKS)
         self._held: dict[int, _Held] = {}
+        self._next_sweep = clock()
         self._unknown: dict[int, None] = {}
         self._pins: dict[int, tuple[int, float]] = {}
         engine.window.needed = self._oldest_needed
@@ -114,8 +115,9 @@ class TxnManager:
         Raises:
             BusyError: there are as many as there may be.
         """
-        self.sweep()
         now = self._clock()
+        if now >= self._next_sweep or len(self._held) >= self._most:
+            self.sweep()
         with self._lock:
             if len(self._held) >= self._most:
                 raise BusyError(
@@ -165,7 +167,7 @@ class TxnManager:
             raise TxnMissingError(f"there is no transaction {ident}; it is over, or was not used")
         return held.txn
 
-    def outcome(self, ident: int) -> Outcome:
+    def outcome(self, ident: int) -> TxnFate:
         """What became of a transaction, as it will be answered for ever once it is over.
 
         Raises:
@@ -176,17 +178,17 @@ class TxnManager:
         self.sweep()
         # In this order: one that ends between the two looks is in the table by then.
         if ident in self._held:
-            return Outcome(TxnState.ACTIVE)
+            return TxnFate(TxnState.ACTIVE)
         if ident in self._unknown:
             self._engine.settle()
         with self._engine.reading() as state:
             row = state.txn_table.rows.get(ident)
             forgotten = state.txn_table.forgotten
         if row is not None:
-            return Outcome(TxnState.COMMITTED, row.created)
+            return TxnFate(TxnState.COMMITTED, row.created)
         if ident <= forgotten:
             raise TxnForgottenError(f"what became of transaction {ident} is too long ago to say")
-        return Outcome(TxnState.ROLLED_BACK)
+        return TxnFate(TxnState.ROLLED_BACK)
 
     def running(self) -> list[RunningTxn]:
         """All that are not over, the oldest first."""
@@ -208,7 +210,9 @@ class TxnManager:
 
     def sweep(self) -> None:
         """Roll back what nobody used for longer than the lease."""
-        limit = self._clock() - self._lease
+        now = self._clock()
+        self._next_sweep = now + self._lease / 10
+        limit = now - self._lease
         with self._lock:
             late = [each for each in self._held.values() if each.used < limit]
         for held in late:
@@ -227,10 +231,8 @@ class TxnManager:
 
     def _new_id(self) -> int:
         seconds = int(to_seconds(self._engine.newest_commit))
-        begun = max((ident >> _RANDOM_BITS for ident in self._held), default=0)
         while True:
-            second = max(seconds, begun)
-            ident = second << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
+            ident = seconds << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
             if ident and ident not in self._held:
                 return ident
 

@@ -192,6 +192,7 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "common": ("common",),
     "sender": ("common", "sender"),
     "receiver.metadata": ("common", "receiver.metadata"),
+    "receiver.txn": ("common", "receiver.metadata", "receiver.txn"),
     "receiver.superseding": ("common", "receiver.metadata", "receiver.points",
                              "receiver.superseding"),
     # What others keep of the engine's files is copied, and made of copies again.
@@ -218,7 +219,7 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "receiver.node": ("common", "receiver.metadata", "receiver.load", "receiver.transfer",
                       "receiver.operator", "receiver.config", "receiver.principal",
                       "receiver.open_engine", "receiver.superseding", "receiver.storage",
-                      "receiver.node"),
+                      "receiver.txn", "receiver.node"),
     "receiver.points": ("common", "receiver.points"),
     "receiver.writing": ("common", "receiver.points", "receiver.writing"),
     "receiver.spark": ("common", "receiver.metadata", "receiver.load", "receiver.config",
@@ -230,7 +231,7 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
                                        "receiver.operator.wire"),
     "receiver.web": ("common", "receiver.metadata", "receiver.load", "receiver.transfer",
                      "receiver.operator", "receiver.config", "receiver.principal",
-                     "receiver.node", "receiver.follower", "receiver.web"),
+                     "receiver.node", "receiver.follower", "receiver.txn", "receiver.web"),
     # A copy of an engine's files, and the reading half of a receiver over it.
     "receiver.follower": ("common", "receiver.metadata", "receiver.transfer", "receiver.operator",
                           "receiver.storage", "receiver.config", "receiver.open_engine",
@@ -247,6 +248,7 @@ _THIRD_PARTY: dict[str, frozenset[str]] = {
     "receiver.spark": _LIGHT | _SPARK | {"tsfile"},
     "receiver.cli": _LIGHT | _WEB | {"prompt_toolkit"},
     "receiver.metadata": _LIGHT | {"numpy"},
+    "receiver.txn": _LIGHT | {"numpy"},
     "receiver.metadata.sql": _LIGHT | {"lark"},
 }
 

@@ -45,6 +45,8 @@ order.
 API = frozenset({
     # A store is used by who embeds an engine; nothing of tsferry does.
     "SnapshotKV.save", "SnapshotKV.multi_save", "open_kv",
+    # Keys are written over no wire, but by who embeds an engine.
+    "TxnKeys.save",
     "arm",  # tests put their hook there
     # Who has a file to write: scripts and tests; merging and export will.
     "rewrite", "resource_of",

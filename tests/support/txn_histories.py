@@ -8,8 +8,8 @@ which order its values were written, and by that which transaction depends on wh
     rw  the one did not see yet what the other wrote next
 
 Under snapshot isolation each cycle of these has two rw that follow each other (Fekete et al.,
-2005); one that has none such is an anomaly. That a transaction sees all that was committed before it began
-is a dependency too: the moments of begin and commit are nodes that follow each other.
+2005); one that has none such is an anomaly. That a transaction sees all that was committed before
+it began is a dependency too: the moments of begin and commit are nodes that follow each other.
 """
 
 from __future__ import annotations

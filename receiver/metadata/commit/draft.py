@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from common.errors import TsferryError
-from receiver.metadata.commit.rules import Rules
+from receiver.metadata.commit.rules import Rules, check_txn
 from receiver.metadata.commit.schema_rules import SchemaRules
 from receiver.metadata.commit.touched import Touched
 from receiver.metadata.model import records
@@ -50,11 +50,17 @@ def examine(state: State, ops: Sequence[records.Op], *, pending: int = 0) -> Tou
     """
     if not ops:
         raise RefusedCommitError("there is nothing to commit")
-    if len(ops) == 1 and type(ops[0]) is records.SeriesCreated and state.max_memory is None:
-        # Most commits of many threads: the tables have no part in it.
+    if type(ops[0]) is records.SeriesCreated and state.max_memory is None:
         touched = Touched()
-        SchemaRules(state.schema, touched, keeps=False).series_created(ops[0])
-        return touched
+        if len(ops) == 1:
+            # Most commits of many threads: the tables have no part in it.
+            SchemaRules(state.schema, touched, keeps=False).series_created(ops[0])
+            return touched
+        if len(ops) == 2 and type(ops[1]) is records.TxnCommitted:  # the same, by a transaction
+            SchemaRules(state.schema, touched, keeps=False).series_created(ops[0])
+            check_txn(state, ops[1])
+            touched.written.add(("txn", ops[1].id))
+            return touched
     draft = Draft(state, pending=pending, notes=True)
     draft.take(ops, last=True)
     return draft.touched

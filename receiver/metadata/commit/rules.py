@@ -37,7 +37,7 @@ from receiver.metadata.state.table_rows import FileState, UploadedRow
 if TYPE_CHECKING:
     from receiver.metadata.state.state import State
 
-__all__ = ["Rules"]
+__all__ = ["Rules", "check_txn"]
 
 T = TypeVar("T")
 
@@ -560,11 +560,9 @@ class Rules:
         self.touched.exclusive |= bool(op.removals)
 
     def _txn_committed(self, op: records.TxnCommitted) -> None:
-        if not 0 < op.id < 1 << 63:
-            raise refusal_of(op, f"{op.id} is no id of a transaction")
-        known = self._state.txn_table
-        if self._get(("txn", op.id), lambda: op.id in known.rows):
-            raise refusal_of(op, f"transaction {op.id} was committed already")
+        check_txn(self._state, op)
+        if ("txn", op.id) in self._changes:
+            raise refusal_of(op, "it stands twice")
         self._put(("txn", op.id), True)
 
     def _clock_corrected(self, op: records.ClockCorrected) -> None:
@@ -574,6 +572,18 @@ class Rules:
         if any(each.pace not in range(3) or each.moment < 0 for each in op.pieces):
             raise refusal_of(op, "a piece goes at a pace that is none")
         self._put(("clock",), True)
+
+
+def check_txn(state: State, op: records.TxnCommitted) -> None:
+    """See that a transaction is one that was not committed yet.
+
+    Raises:
+        RefusedCommitError: it was, or its id is none.
+    """
+    if not 0 < op.id < 1 << 63:
+        raise refusal_of(op, f"{op.id} is no id of a transaction")
+    if op.id in state.txn_table.rows:
+        raise refusal_of(op, f"transaction {op.id} was committed already")
 
 
 _FORMS = ("mods", "mods2")

@@ -90,6 +90,8 @@ class SeriesLookup:
         row = self.find(nodes, alias=False)
         if row >= 0:
             return self._changed(row)
+        if self._tree.names.find(nodes[-1]) < 0:
+            return 0
         return max((self._changed(life) for life in self._tree.lives_at(nodes, LEAF)), default=0)
 
     def _changed(self, row: int) -> int:
