@@ -65,16 +65,15 @@ class TxnClient:
             TsferryError: as it was refused; `txn` is None behind it if the transaction is over.
         """
         request = SqlRequest(statement=statement, at=at, fetch_size=size, txn=self.txn)
+        commits = self.txn is not None and statement.strip(" \n;").lower() == "commit"
         try:
             answer = self._server().ask("POST", "/v1/sql", SqlAnswer, body=request)
-        except UnreachableError:
-            if self.txn is None or statement.strip(" \n;").lower() != "commit":
+        except (UnreachableError, TxnMissingError):
+            if not commits:
+                self._look_whether_over()
                 raise
-            told = self._find_out(self.txn)
-            self.txn = None
-            return SqlAnswer(
-                columns=[], rows=[], message="committed", commit=_done(told), next=None
-            )
+            commit = self._found_out(self._need())
+            return SqlAnswer(columns=[], rows=[], message="committed", commit=commit, next=None)
         except TsferryError:
             self._look_whether_over()
             raise
@@ -87,14 +86,18 @@ class TxnClient:
         Raises:
             WriteConflictError: a row was changed by somebody else.
             TxnEndedError: it had been rolled back.
-            UnreachableError: the receiver does not say; `outcome` may, later.
+            UnreachableError: the receiver does not say; it may when this is called again.
             TsferryError: as the server refused it.
         """
-        txn, self.txn = self._need(), None
+        txn = self._need()
         try:
             told = self._server().ask("POST", f"/v1/txn/{txn}/commit", TxnOutcome)
-        except UnreachableError:
-            told = self._find_out(txn)
+        except (UnreachableError, TxnMissingError):
+            return self._found_out(txn)
+        except TsferryError:
+            self.txn = None
+            raise
+        self.txn = None
         return _done(told)
 
     def rollback(self) -> None:
@@ -116,6 +119,18 @@ class TxnClient:
         if self.txn is not None:
             with suppress(TsferryError):
                 self.rollback()
+
+    def _found_out(self, txn: str) -> int:
+        """The commit of a transaction whose end was not told; `txn` stays until that is known."""
+        try:
+            told = self._find_out(txn)
+        except UnreachableError:
+            raise
+        except TsferryError:
+            self.txn = None
+            raise
+        self.txn = None
+        return _done(told)
 
     def _find_out(self, txn: str) -> TxnOutcome:
         for left in reversed(range(_TRIES)):

@@ -153,6 +153,23 @@ def test_a_commit_whose_answer_is_lost_is_found_out(session, other, server, node
     assert shown(other, "show storage group") == ["root.sg"]
 
 
+@pytest.mark.parametrize("by", ["call", "statement"])
+def test_a_commit_is_asked_for_again_when_the_receiver_is_back(session, server, node, by):
+    txn = session.begin()
+    session.run("set storage group to root.sg")
+    lost = ("/commit" if by == "call" else "/sql", "answer")
+    server.loses = [lost] + [(f"/v1/txn/{txn}", "request")] * 5
+
+    def commit():
+        return session.commit() if by == "call" else session.run("commit").commit
+
+    with pytest.raises(UnreachableError):
+        commit()
+    assert session.txn == txn
+    assert commit() == node.engine.newest_commit
+    assert session.txn is None
+
+
 def test_what_was_rolled_back_is_not_said_to_be_committed(session, server, node):
     txn = session.begin()
     session.run("set storage group to root.sg")
