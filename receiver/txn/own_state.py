@@ -60,7 +60,7 @@ class OwnState:
 
     def judge(self, ops: Sequence[records.Op]) -> None:
         """Raise what speaks against operations of the schema, by the rules of a commit."""
-        error = Draft(self.state).attempt(ops)
+        error = Draft(self.state).attempt(ops) if ops else None
         if error is not None:
             raise error
 

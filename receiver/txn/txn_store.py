@@ -10,6 +10,7 @@ from common.errors import BusyError, TooLargeError, TsferryError
 from receiver.metadata.commit.draft import Draft, examine
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
+from receiver.metadata.model.errors import RefusedCommitError
 from receiver.metadata.model.paths import Nodes, format_path, parse_stored
 from receiver.metadata.model.tag_layout import layout
 from receiver.txn.errors import TxnEndedError, WriteConflictError
@@ -26,8 +27,6 @@ MOST_OPS: Final = 10_000
 """Operations of a transaction; a device with its series is one."""
 _SEEN: Final = (*SCHEMA_OPS, records.OwnerSet)
 _MOST_BYTES: Final = 16 << 20
-_REPLAYED: Final = 4096
-"""Operations that are judged once more because of other commits, until a fork is cheaper."""
 
 
 class TxnStore:
@@ -73,8 +72,6 @@ class TxnStore:
         self._guards: dict[Changed, Guard] = {}
         self._size = 0
         self._draft: Draft | None = None
-        self._drafted_at = 0
-        self._replayed = 0
         self._own: OwnState | None = None
         self._groups: set[str] = set()
         self._dropped: set[str] = set()
@@ -104,9 +101,12 @@ class TxnStore:
             )
         try:
             own = OwnState(self._engine, self.read_ts)
+            own.judge([op for op in self.ops if isinstance(op, SCHEMA_OPS)])
             own.apply(self.ops)
-        except BaseException:
+        except BaseException as error:
             self._forks.release()
+            if isinstance(error, RefusedCommitError):  # it was right by what came since alone
+                raise self._contradicted(error) from error
             raise
         return own
 
@@ -153,8 +153,6 @@ class TxnStore:
             ("key", key) for op in ops if isinstance(op, records.KeysWritten) for key in op.saves
         ]
         guards: list[Guard] = []
-        if self._replayed > _REPLAYED and all(isinstance(op, SCHEMA_OPS) for op in self.ops):
-            self.own_state()
         with self._engine.reading() as state:
             self._see_unchanged(state, rows, guards)
             self._see_groups(state, ops)
@@ -231,20 +229,26 @@ class TxnStore:
         return list(table_rows(draft.touched.written))
 
     def _draft_over(self, state: State) -> Draft:
-        """What is committed now, with what was written; both judged again where it has changed."""
-        if self._draft is None or self._drafted_at != state.newest:
+        """What is committed, with what was written; made once.
+
+        What is committed moves on beneath it. What was taken before may be against the rules then,
+        and is not looked at again here: the commit judges all of it.
+        """
+        if self._draft is None:
             draft = Draft(state, notes=True)
             error = draft.attempt(self.ops) if self.ops else None
             if error is not None:
-                self.lost = WriteConflictError(
-                    "what was committed since the transaction began is against what it wrote: "
-                    f"{error.message}",
-                    extra=dict(error.extra),
-                )
-                raise self.lost from error
-            self._draft, self._drafted_at = draft, state.newest
-            self._replayed += len(self.ops)
+                raise self._contradicted(error) from error
+            self._draft = draft
         return self._draft
+
+    def _contradicted(self, error: TsferryError) -> WriteConflictError:
+        self.lost = WriteConflictError(
+            "what was committed since the transaction began is against what it wrote: "
+            f"{error.message}",
+            extra=dict(error.extra),
+        )
+        return self.lost
 
     def _blame(self, state: State, error: TsferryError) -> None:
         """A refusal that rests on a series that was changed since is a conflict."""

@@ -276,16 +276,34 @@ def test_the_write_set_is_bounded(txns, monkeypatch):
     txn.commit()
 
 
-def test_many_operations_beside_many_commits_are_judged_once_each(engine, txns, monkeypatch):
-    monkeypatch.setattr(txn_store, "_REPLAYED", 10)
+def test_many_statements_beside_many_commits_are_one_commit(engine, txns):
     with txns.transaction() as txn:
         for number in range(12):
             txn.database.create_series(f"root.sg.e.s{number}", "INT32")
             engine.create_series(f"root.sg.f.s{number}", "INT32")
-        assert txn._store._replayed <= 20
         with pytest.raises(SeriesExistsError):
             txn.database.create_series("root.sg.e.s0", "INT32")
     assert len(shown(engine)) == 25
+
+
+def test_what_is_right_by_what_came_since_alone_is_a_conflict(engine, txns):
+    txn = txns.begin()
+    engine.delete_series("root.sg.d.a")
+    txn.database.create_series("root.sg.d.a.below", "INT32")
+    with pytest.raises(WriteConflictError, match="is a series itself"):
+        shown(txn.database)
+    with pytest.raises(WriteConflictError):
+        txn.commit()
+
+
+def test_a_statement_behind_one_that_was_contradicted_is_refused_at_the_commit(engine, txns):
+    txn = txns.begin()
+    txn.database.set_storage_group("root.new")
+    txn.database.set_ttl("root.new", 5)
+    engine.set_storage_group("root.new.below")
+    txn.database.create_series("root.new.d.s", "INT32")
+    with pytest.raises(WriteConflictError, match=r"root\.new"):
+        txn.commit()
 
 
 # -- ends ------------------------------------------------------------------------------------------
