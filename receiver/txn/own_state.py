@@ -10,6 +10,7 @@ from receiver.metadata.model.tag_layout import layout
 from receiver.metadata.state.lock import Reading
 from receiver.metadata.state.state import State
 from receiver.metadata.state.table_rows import OwnerRow
+from receiver.metadata.state.tables.series import SchemaTable
 from receiver.txn.schema_fork import schema_as_of
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class OwnState:
         self._labels: dict[int, tuple[dict[str, str], dict[str, str]]] = {}
         self.state = state = State(schema_as_of(engine, ts))
         state.newest = ts + 1
+        self._loaded = SchemaTable(state.schema).operations()[records.SeriesLoaded]
         with engine.reading() as committed:
             rows = list(committed.owners.items())
         state.owners.update((device, row) for device, row in rows if row.changed <= ts)
@@ -66,10 +68,20 @@ class OwnState:
 
     def apply(self, ops: Sequence[records.Op]) -> None:
         """Play operations that were judged; those of other tables than the schema are left out."""
-        schema = [op for op in ops if isinstance(op, SCHEMA_OPS)]
+        schema: list[records.Op] = []
         for op in ops:
-            if isinstance(op, records.OwnerSet):
+            if isinstance(op, SCHEMA_OPS):
+                schema.append(op)
+            elif isinstance(op, records.OwnerSet):
                 self._set_owner(op)
+            elif isinstance(op, records.SeriesLoaded):
+                self._apply_schema(schema)
+                schema = []
+                # By itself: the row of its file is not here.
+                self._loaded(op, self._ts + 1)
+        self._apply_schema(schema)
+
+    def _apply_schema(self, schema: Sequence[records.Op]) -> None:
         if not schema:
             return
         laid = layout(schema, self._tags_end)

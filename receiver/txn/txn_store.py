@@ -25,8 +25,8 @@ __all__ = ["MOST_OPS", "TxnStore"]
 
 MOST_OPS: Final = 10_000
 """Operations of a transaction; a device with its series is one."""
-_SEEN: Final = (*SCHEMA_OPS, records.OwnerSet)
-_MOST_BYTES: Final = 16 << 20
+_SEEN: Final = (*SCHEMA_OPS, records.OwnerSet, records.SeriesLoaded)
+_MOST_BYTES: Final = 4 << 20
 
 
 class TxnStore:
@@ -101,7 +101,8 @@ class TxnStore:
             )
         try:
             own = OwnState(self._engine, self.read_ts)
-            own.judge([op for op in self.ops if isinstance(op, SCHEMA_OPS)])
+            if not any(isinstance(op, records.SeriesLoaded) for op in self.ops):
+                own.judge([op for op in self.ops if isinstance(op, SCHEMA_OPS)])
             own.apply(self.ops)
         except BaseException as error:
             self._forks.release()

@@ -240,6 +240,23 @@ def test_owners_and_files_take_part(engine, txns):
         assert caught.value.extra["table"] in tables
 
 
+def test_series_of_a_file_that_it_loads_are_seen_and_can_be_altered(engine, txns):
+    engine.commit([seen()])
+    name = path("1-1-0", sg="root.sg")
+    file = load(name, 1, devices={"root.sg.e": (0, 9)})
+    one = records.LoadedDevice("root.sg.e", False, ("s",), b"\3", b"\x08", b"\1", (9,))
+    with txns.transaction() as txn:
+        txn.database.create_series("root.sg.d.b", "INT32")
+        txn.write([file, records.SeriesLoaded(file.physical, [one])])
+        assert [row[8] for row in execute(txn.database, "show timeseries root.sg.e.**")] == [9]
+        txn.database.alter("root.sg.e.s", AddTags({"k": "v"}))
+        assert shown(txn.database, "show timeseries where k = v") == ["root.sg.e.s"]
+        assert shown(engine) == ["root.sg.d.a"]
+    assert shown(engine) == ["root.sg.d.a", "root.sg.d.b", "root.sg.e.s"]
+    assert shown(engine, "show timeseries where k = v") == ["root.sg.e.s"]
+    assert shown(engine, "show files") == [file.physical]
+
+
 def test_the_past_is_that_of_its_own_time(engine, txns):
     before = engine.newest_commit
     engine.create_series("root.sg.d.b", "INT32")
