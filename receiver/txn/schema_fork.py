@@ -100,6 +100,7 @@ class _Rewinding:
             for kind in (INTERNAL, STORAGE_GROUP)
             for row in self._rows(gone, kind).tolist()
         }
+        groups = [tree.nodes(row) for row in self._rows(gone, STORAGE_GROUP).tolist()]
         series = schema.series.describe_many(self._rows(gone, LEAF).tolist(), self._ts)
         heats |= {row.nodes: row.heat for row in series if row.heat is not None}
         tags = self._altered(heats)
@@ -107,10 +108,10 @@ class _Rewinding:
             [tree.nodes(row) for row in self._rows(new, LEAF).tolist()],
             [tree.nodes(row) for row in self._rows(new, STORAGE_GROUP).tolist()],
             series,
-            [tree.nodes(row) for row in self._rows(gone, STORAGE_GROUP).tolist()],
+            groups,
             self._aliases(gone | new),
             tags,
-            self._ttls(),
+            self._ttls(groups),
             heats,
             created,
         )
@@ -139,12 +140,18 @@ class _Rewinding:
                 found[described.nodes] = described.alias
         return found
 
-    def _ttls(self) -> dict[Nodes, int | None]:
-        """Of all storage groups that there were, where they are not as they are now."""
+    def _ttls(self, gone: list[Nodes]) -> dict[Nodes, int | None]:
+        """Of all storage groups that there were, where they are not as they are now.
+
+        One that is gone is made anew and has none then, whatever the one in its place has.
+        """
+        made_anew = set(gone)
         groups = self._schema.groups
         now = {row.nodes: row.ttl for row in groups.rows()}
         then = {row.nodes: row.ttl for row in groups.rows(self._ts)}
-        return {nodes: ttl for nodes, ttl in then.items() if now.get(nodes) != ttl}
+        return {
+            nodes: ttl for nodes, ttl in then.items() if nodes in made_anew or now.get(nodes) != ttl
+        }
 
     # -- making it so ------------------------------------------------------------------------
 

@@ -448,6 +448,17 @@ def test_an_unknown_outcome_is_found_out_when_it_is_asked_for(engine, txns, monk
     assert txns.outcome(txn.id) == outcome
 
 
+def test_a_storage_group_that_was_made_anew_since_is_seen_as_it_was(engine, txns):
+    engine.set_ttl("root.sg", 5)
+    txn = txns.begin()
+    engine.delete_storage_group("root.sg")
+    engine.set_storage_group("root.sg")
+    engine.set_ttl("root.sg", 5)
+    txn.database.set_storage_group("root.new")
+    assert execute(txn.database, "show ttl on root.sg").fetch() == [("root.sg", 5)]
+    assert shown(txn.database) == ["root.sg.d.a"]
+
+
 def test_an_owner_that_came_since_is_not_seen(engine, txns):
     engine.commit([seen()])
     with engine.reading() as state:
