@@ -280,6 +280,9 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
         region: of the bucket; none for what the environment or the profile says.
         profile: of the credentials' file; none for the usual order.
         path_style: the bucket is in the path, not in the host's name, as many compatibles want.
+        encryption: that a store of S3 keeps objects by: ``AES256``, or ``aws:kms``; none for what
+            the bucket says.
+        kms_key: of the key service, for ``aws:kms``; none for the bucket's.
         upload: when loaded files go there, by storage group; SQL says otherwise for one of them.
         before_ack: a task is *loaded* only when its files and its commit are there too.
         parallel: files on their way at once, and parts of one large file.
@@ -301,6 +304,8 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
     region: str | None = None
     profile: str | None = None
     path_style: bool = False
+    encryption: Literal["AES256", "aws:kms"] | None = None
+    kms_key: str | None = None
     upload: UploadRules = UploadRules()
     before_ack: bool = False
     parallel: Annotated[int, Meta(ge=1, le=64)] = 4
@@ -320,6 +325,10 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
             yield ConfigFinding("capacity", "expected with url: what leaves the disk is there")
         if self.evict_to >= self.evict_above:
             yield ConfigFinding("evict_to", "expected less than evict_above")
+        if self.encryption is not None and not (self.url or "").startswith("s3://"):
+            yield ConfigFinding("encryption", "expected with a url of S3: others have none")
+        if self.kms_key is not None and self.encryption != "aws:kms":
+            yield ConfigFinding("kms_key", 'expected with encryption = "aws:kms"')
         if self.tree and self.url is None:
             yield ConfigFinding("tree", "expected with url: that is where it is kept")
         if self.before_ack and self.url is None:

@@ -89,6 +89,7 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
         return
     lines = {
         "store": printable(found.url or "none is configured"),
+        **({"encryption": found.encryption} if found.encryption else {}),
         "problem": printable(found.problem or "none"),
         "in the store": f"{found.uploaded_files} files, {size_text(found.uploaded_bytes)}",
         "waiting": _waiting(found),

@@ -42,6 +42,7 @@ def storage_in_catalogue(there: ReceiverDirectories) -> StorageView:
         oldest = min((row.created for row in rows), default=0)
         return StorageView(
             url=there.config.storage.url,
+            encryption=there.config.storage.encryption,
             newest=state.newest,
             uploaded_files=len(table.rows),
             uploaded_bytes=table.bytes,
@@ -67,6 +68,7 @@ def running_storage(there: ReceiverDirectories) -> StorageView:
         said = _said(state)
     view = StorageView(
         url=there.config.storage.url,
+        encryption=there.config.storage.encryption,
         running=True,
         newest=there.engine.newest_commit,
         incarnation=found.incarnation,

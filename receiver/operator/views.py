@@ -418,6 +418,7 @@ class StorageView(Struct, frozen=True, kw_only=True):
 
     Attributes:
         url: of the store, None where none is configured.
+        encryption: that it is asked for, None for what the bucket says.
         running: whether a server makes copies now; without one, what the catalogue knows is told.
         newest: commit of the catalogue.
         incarnation: as whom they are put; 0 while the store was not reached.
@@ -451,6 +452,7 @@ class StorageView(Struct, frozen=True, kw_only=True):
     """
 
     url: str | None
+    encryption: str | None = None
     running: bool = False
     newest: int = 0
     incarnation: int = 0

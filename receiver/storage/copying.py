@@ -82,6 +82,8 @@ def store_of(config: StorageConfig) -> ObjectStore:
         profile=config.profile,
         path_style=config.path_style,
         parallel=config.parallel,
+        encryption=config.encryption,
+        kms_key=config.kms_key,
     )
     return open_store(config.url, options)
 

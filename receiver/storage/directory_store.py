@@ -52,6 +52,7 @@ class DirectoryStore:
     """
 
     tells_many = False
+    encryption: str | None = None
 
     def __init__(self, path: Path) -> None:
         self.url = path.as_uri()

@@ -19,11 +19,14 @@ from common.errors import ConflictError, NotFoundError, Permanent, UnreachableEr
 from receiver.storage.object_content import ObjectContent
 
 __all__ = [
+    "ClockSkewError",
     "Fingerprint",
+    "ObjectArchivedError",
     "ObjectExistsError",
     "ObjectMissingError",
     "ObjectStore",
     "StoreAwayError",
+    "StoreFullError",
     "StoreRefusedError",
     "StoredObject",
     "Unfinished",
@@ -48,10 +51,31 @@ class StoreRefusedError(Permanent):
     slug = "store-refused"
 
 
+class ClockSkewError(StoreRefusedError):
+    """The clocks here and there are too far apart for the store to believe a signature."""
+
+    slug = "store-clock"
+
+
+class ObjectArchivedError(StoreRefusedError):
+    """The object is there, in a class that is not read from: it has to be restored first.
+
+    No word against the object: nobody may conclude from it that bytes are lost or bad.
+    """
+
+    slug = "object-archived"
+
+
 class StoreAwayError(UnreachableError):
     """The store did not answer, or asks to be left alone for a while."""
 
     slug = "store-away"
+
+
+class StoreFullError(StoreAwayError):
+    """The store, or the quota of the bucket, has no room."""
+
+    slug = "store-full"
 
 
 @dataclass(frozen=True)
@@ -78,6 +102,7 @@ class StoredObject:
         modified: when it came, seconds since the epoch by the store's clock.
         digests: of what the store keeps, by its own words; those of a listing lack some.
         about: what its writer said of it; empty in a listing.
+        encryption: by which the store keeps it, in its own word; empty in a listing, or for none.
     """
 
     key: str
@@ -85,6 +110,7 @@ class StoredObject:
     modified: float
     digests: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     about: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    encryption: str = ""
 
     def agrees(self, expected: Fingerprint) -> bool | None:
         """Whether it is what was put; None: the store knows no digest that we know."""
@@ -123,6 +149,8 @@ class ObjectStore(Protocol):
     """Sent since it was opened, repeated ones too, by the kinds that have prices: ``put`` (parts
     too), ``list``, ``get``, ``head``, ``delete``. Empty where nobody asks a price."""
 
+    encryption: str | None
+    """That the store is asked for with each object, in its own word."""
     tells_many: bool
     """Whether `agreeing` tells of many objects by few requests."""
 

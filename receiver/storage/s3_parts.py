@@ -48,12 +48,14 @@ class MultipartPut:
         bucket: where it goes.
         key: in the bucket.
         url: of the store, for messages.
+        sealing: what is said of its encryption.
     """
 
     client: Any
     bucket: str
     key: str
     url: str
+    sealing: Mapping[str, str]
     _ident: str = field(default="", init=False)
     _there: dict[int, _Kept] = field(default_factory=dict, init=False)
 
@@ -86,7 +88,10 @@ class MultipartPut:
 
     def _begin(self, about: Mapping[str, str]) -> None:
         answer = self._call(
-            "create_multipart_upload", ChecksumAlgorithm="SHA256", Metadata=dict(about)
+            "create_multipart_upload",
+            ChecksumAlgorithm="SHA256",
+            Metadata=dict(about),
+            **self.sealing,
         )
         self._ident = answer["UploadId"]
 

@@ -6,8 +6,8 @@ free in parts too, go on with parts of an earlier attempt, ask for the checksums
 and tells exactly why something failed. obstore lets other threads run while it works, and costs a
 fraction: it reads, and it puts what goes as one, once; what it does not manage, botocore does.
 
-The digests of an object are its ETag, which is made of MD5s unless the store encrypts by keys of
-its own, and, where the store knows checksums, the SHA-256 that AWS calls *composite*: of the
+The digests of an object are its ETag, which is made of MD5s unless the store encrypts by keys of a
+key service, and, where the store knows checksums, the SHA-256 that AWS calls *composite*: of the
 SHA-256s of the parts, with their number.
 """
 
@@ -29,13 +29,7 @@ import botocore.session
 from botocore.config import Config
 from obstore import get_range, head, put
 from obstore import list as list_objects
-from obstore.exceptions import (
-    AlreadyExistsError,
-    BaseError,
-    GenericError,
-    PermissionDeniedError,
-    UnauthenticatedError,
-)
+from obstore.exceptions import AlreadyExistsError, BaseError, GenericError
 from obstore.store import S3Store as QuickStore
 
 from common.digests import md5
@@ -44,12 +38,11 @@ from receiver.storage.object_store import (
     Fingerprint,
     ObjectExistsError,
     ObjectMissingError,
-    StoreAwayError,
     StoredObject,
     StoreRefusedError,
     Unfinished,
 )
-from receiver.storage.s3_errors import s3_errors
+from receiver.storage.s3_errors import quick_errors, s3_errors
 from receiver.storage.s3_parts import MultipartPut, in_base64
 
 if TYPE_CHECKING:
@@ -84,6 +77,8 @@ class S3Place:
         profile: of the credentials' file; None for the usual order.
         path_style: the bucket is in the path, not in the host's name.
         parallel: parts of one object on their way at once.
+        encryption: that the store is asked for, ``AES256`` or ``aws:kms``; None for the bucket's.
+        kms_key: of the key service, by its id or ARN; None for the bucket's.
     """
 
     bucket: str
@@ -93,6 +88,14 @@ class S3Place:
     profile: str | None = None
     path_style: bool = False
     parallel: int = 4
+    encryption: str | None = None
+    kms_key: str | None = None
+
+    @property
+    def sealing(self) -> dict[str, str]:
+        """What a request to put something says of its encryption."""
+        said = {"ServerSideEncryption": self.encryption, "SSEKMSKeyId": self.kms_key}
+        return {name: text for name, text in said.items() if text}
 
     @property
     def url(self) -> str:
@@ -111,10 +114,11 @@ class S3Place:
 class S3Store:
     """Objects below a prefix of a bucket; any thread may call."""
 
-    tells_many = True
-
     def __init__(self, place: S3Place) -> None:
         self.url = place.url
+        self.encryption = place.encryption
+        # By keys of a key service no ETag is an MD5: lists, and the quick ways, tell of nothing.
+        self._has_md5s = self.tells_many = place.encryption in (None, "AES256")
         self._place = place
         self._large = threading.Lock()
         self._counting = threading.Lock()
@@ -149,6 +153,8 @@ class S3Store:
             },
         )
         self._reads = QuickStore(place.bucket, **options)
+        if place.encryption:
+            options["server_side_encryption"] = place.encryption
         self._once = QuickStore(
             place.bucket, checksum_algorithm="sha256", retry_config={"max_retries": 0}, **options
         )
@@ -172,7 +178,8 @@ class S3Store:
         if content.size <= ONE_PUT:
             data = b"".join(checked_blocks(content, paced, block=ONE_PUT))
             return self._put(key, data, bytes.fromhex(content.md5), about)
-        parts = MultipartPut(self._client, self._place.bucket, self._place.full(key), self.url)
+        place = self._place
+        parts = MultipartPut(self._client, place.bucket, place.full(key), self.url, place.sealing)
         with self._large:  # its parts are in memory
             return parts.run(content, about, resume, began, paced, self._place.parallel)
 
@@ -183,10 +190,8 @@ class S3Store:
                 Bucket=self._place.bucket, Key=self._place.full(key), ChecksumMode="ENABLED"
             )
         digests = {}
-        if (
-            "kms" not in found.get("ServerSideEncryption", "")
-            and "SSECustomerAlgorithm" not in found
-        ):
+        encryption = found.get("ServerSideEncryption", "")
+        if "kms" not in encryption and "SSECustomerAlgorithm" not in found:
             digests["etag"] = found["ETag"].strip('"')
         if "ChecksumSHA256" in found:
             digests["sha256"] = found["ChecksumSHA256"]
@@ -196,16 +201,18 @@ class S3Store:
             modified=found["LastModified"].timestamp(),
             digests=digests,
             about={name: unquote(text) for name, text in found.get("Metadata", {}).items()},
+            encryption=encryption,
         )
 
     def agrees(self, key: str, expected: Fingerprint) -> bool | None:
         """See `ObjectStore.agrees`; asks the quick way first, which knows the ETag alone."""
-        self._add("head")
-        with contextlib.suppress(BaseError, OSError):
-            found = head(self._once, key)
-            etag = (found["e_tag"] or "").strip('"')
-            if (found["size"], etag) == (expected.size, expected.digests.get("etag")):
-                return True
+        if self._has_md5s:
+            self._add("head")
+            with contextlib.suppress(BaseError, OSError):
+                found = head(self._once, key)
+                etag = (found["e_tag"] or "").strip('"')
+                if (found["size"], etag) == (expected.size, expected.digests.get("etag")):
+                    return True
         return self.head(key).agrees(expected)
 
     def agreeing(self, expected: Mapping[str, Fingerprint]) -> set[str]:
@@ -247,7 +254,7 @@ class S3Store:
         """See `ObjectStore.read`."""
         if not length:
             return b""
-        with _reading(self.url, key):
+        with quick_errors(self.url, f"read {key}"):
             self._add("get")
             try:
                 return bytes(get_range(self._reads, key, start=offset, length=length))
@@ -332,7 +339,7 @@ class S3Store:
             self._requests[kind] += 1
 
     def _put(self, key: str, data: bytes, digest: bytes, about: Mapping[str, str]) -> Fingerprint:
-        if data and self._is_put_quickly(key, data, digest, about):
+        if data and self._has_md5s and self._is_put_quickly(key, data, digest, about):
             return Fingerprint(len(data), {"etag": digest.hex()})
         sha256 = in_base64(hashlib.sha256(data).digest())
         with s3_errors(self.url, f"put {key}"):
@@ -344,6 +351,7 @@ class S3Store:
                 ChecksumSHA256=sha256,
                 Metadata=dict(about),
                 IfNoneMatch="*",
+                **self._place.sealing,
             )
         return Fingerprint(len(data), {"etag": digest.hex(), "sha256": sha256})
 
@@ -373,21 +381,3 @@ class _Credentials:
             "token": frozen.token,
             "expires_at": datetime.now(UTC) + timedelta(minutes=1),
         }
-
-
-@contextlib.contextmanager
-def _reading(url: str, key: str) -> Iterator[None]:
-    """Raise the errors of obstore as ours."""
-    where = f"{url}: read {key}"
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise ObjectMissingError(f"{where}: not there") from error
-    except (PermissionDeniedError, UnauthenticatedError) as error:
-        raise StoreRefusedError(f"{where}: {_first_line(error)}") from error
-    except BaseError as error:
-        raise StoreAwayError(f"{where}: {_first_line(error)}") from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]

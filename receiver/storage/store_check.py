@@ -17,7 +17,12 @@ from dataclasses import dataclass
 from common.digests import md5
 from common.errors import TsferryError
 from receiver.storage.object_content import ContentChangedError
-from receiver.storage.object_store import ObjectExistsError, ObjectMissingError, ObjectStore
+from receiver.storage.object_store import (
+    ObjectExistsError,
+    ObjectMissingError,
+    ObjectStore,
+    StoredObject,
+)
 
 __all__ = ["StoreFinding", "check_store"]
 
@@ -102,10 +107,17 @@ class _Trials:
         found = self._store.head(self._small)
         if found.size != len(self._data) or found.agrees(self._print) is False:
             raise _BrokenPromise(f"it says {found} of {self._print}")
+        self._is_encrypted(found)
 
     def read(self) -> None:
         if self._store.read(self._small, 100, 50) != self._data[100:150]:
             raise _BrokenPromise("other bytes came back")
+
+    def _is_encrypted(self, found: StoredObject) -> None:
+        wanted = self._store.encryption
+        if wanted is not None and found.encryption != wanted:
+            kept = f"by {found.encryption}" if found.encryption else "as it is"
+            raise _BrokenPromise(f"it keeps an object {kept}, where {wanted} was asked for")
 
     def enumerate(self) -> None:
         keys = [each.key for each in self._store.objects(self._prefix)]
@@ -147,6 +159,7 @@ class _Trials:
             raise _BrokenPromise(f"it says {said} of {found}")
         if said.about.get("check") != "1":
             raise _BrokenPromise("it forgets what is said of an object")
+        self._is_encrypted(said)
         tail = self._store.read(self._large, _LARGE - 100, 100)
         if tail != self._content.data[-100:]:
             raise _BrokenPromise("other bytes came back")

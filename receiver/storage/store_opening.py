@@ -11,6 +11,13 @@ from receiver.storage.object_store import ObjectStore
 
 __all__ = ["StoreOptions", "open_store"]
 
+_ELSE = (
+    "a large object could be put there only over what has its key, and nothing says which bytes it "
+    "keeps; use a store that speaks S3 and passes tsferry-receiver storage check, or a directory"
+)
+_OTHERS = dict.fromkeys(("gs", "gcs", "az", "azure", "abfs", "abfss", "adl"), _ELSE)
+"""Why a scheme that others know is none here."""
+
 
 @dataclass(frozen=True)
 class StoreOptions:
@@ -22,6 +29,8 @@ class StoreOptions:
         profile: of the credentials' file; None for the usual order.
         path_style: the bucket is in the path, not in the host's name.
         parallel: parts of one object on their way at once.
+        encryption: that a store of S3 is asked for, ``AES256`` or ``aws:kms``.
+        kms_key: of the key service, by its id or ARN.
     """
 
     endpoint: str | None = None
@@ -29,16 +38,24 @@ class StoreOptions:
     profile: str | None = None
     path_style: bool = False
     parallel: int = 4
+    encryption: str | None = None
+    kms_key: str | None = None
 
 
 def open_store(url: str, options: StoreOptions = StoreOptions()) -> ObjectStore:
     """Open the store of a URL: ``s3://bucket/prefix`` or ``file:///directory``.
+
+    Those of Google and Azure are refused by name: obstore puts a large object there in parts over
+    whatever has its key, and tells no digest of what they keep.
 
     Raises:
         ConfigError: it means none, or what it needs is not installed.
         StoreRefusedError: there is no such directory, or no region is known.
     """
     pieces = urlsplit(url)
+    if pieces.scheme in _OTHERS:
+        why = _OTHERS[pieces.scheme]
+        raise ConfigError(f"storage.url: {pieces.scheme}:// is not supported: {why}")
     if pieces.query or pieces.fragment or pieces.username or pieces.password:
         bare = f"{pieces.scheme}://{pieces.netloc.rpartition('@')[2]}{pieces.path}"
         raise ConfigError(
@@ -66,6 +83,8 @@ def open_store(url: str, options: StoreOptions = StoreOptions()) -> ObjectStore:
             profile=options.profile,
             path_style=options.path_style,
             parallel=options.parallel,
+            encryption=options.encryption,
+            kms_key=options.kms_key,
         )
         return S3Store(place)
     raise ConfigError(f"storage.url: expected s3://bucket/prefix or file:///directory, not {url!a}")

@@ -7,14 +7,30 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
+REFUSALS = {
+    "slow": (503, "SlowDown", "Reduce your request rate."),
+    "archived": (
+        403,
+        "InvalidObjectState",
+        "The operation is not valid for the object's storage class",
+    ),
+    "skewed": (
+        403,
+        "RequestTimeTooSkewed",
+        "The difference between the request time and the current time is too large.",
+    ),
+    "full": (507, "InsufficientStorage", "There is no room."),
+    "quota": (403, "QuotaExceeded", "The quota of the bucket is used up."),
+}
+"""What a store answers with without having done anything: status, code and message."""
 
 _LISTED_TAG = re.compile(rb"[0-9a-f]{32}(?=(?:&#34;|&quot;|\")?</ETag>)")
 
@@ -26,6 +42,7 @@ class Request:
     method: str
     path: str
     size: int
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_put(self) -> bool:
@@ -38,11 +55,14 @@ class S3Proxy:
     Attributes:
         fault: what is done with a request: `slow` (503, and the server never hears of it), `lost`
             (it is carried out, and the connection ends without an answer), `cut` (the answer's body
-            ends in the middle), `lie` (another ETag, in a list too), `other` (the body has another
-            byte in its middle), or None.
+            ends in the middle), `lie` (another ETag, in a list too), `keyed` (the ETag is no MD5,
+            and the checksum is right), `bare` (it says nothing of an encryption), `other` (the body
+            has another byte in its middle), `archived`, `skewed`, `full`, `quota` (refused as a store
+            does it), or None.
         seen: all requests, in order.
         given: bytes of the bodies that were answered with, by path.
         delay: seconds before each answer.
+        clock: of the store, by which it dates its answers, by ours, in seconds.
     """
 
     def __init__(self, endpoint: str) -> None:
@@ -50,6 +70,7 @@ class S3Proxy:
         self.seen: list[Request] = []
         self.given: Counter[str] = Counter()
         self.delay = 0.0
+        self.clock = 0.0
         target = urlsplit(endpoint).netloc
 
         class Handler(_Handler):
@@ -94,17 +115,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _pass_on(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        request = Request(self.command, self.path, len(body))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        request = Request(self.command, self.path, len(body), headers)
         self.proxy.seen.append(request)
         fault = self.proxy.fault(request)
         time.sleep(self.proxy.delay)
-        if fault == "slow":
-            self.send_response(503)
-            self.send_header("Retry-After", "0")
-            self.send_header("Content-Length", str(len(SLOW_DOWN)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(SLOW_DOWN)
+        if fault in REFUSALS:
+            self._refuse(*REFUSALS[fault])
             return
         status, headers, content = self._ask(body)
         if fault == "lost":
@@ -112,6 +129,10 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.send_response(status)
         for name, value in headers:
+            if fault == "bare" and "server-side-encryption" in name.lower():
+                continue
+            if fault == "keyed" and name.lower() == "etag":
+                value = '"' + "e" * 32 + '"'
             if fault == "lie" and name.lower() in ("etag", "x-amz-checksum-sha256"):
                 value = '"' + "0" * 32 + '"'
             self.send_header(name, value)
@@ -129,6 +150,19 @@ class _Handler(BaseHTTPRequestHandler):
                 self.proxy.given[urlsplit(self.path).path] += len(content)
             self.wfile.write(content)
 
+    def _refuse(self, status: int, code: str, message: str) -> None:
+        text = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()
+        self.send_response(status)
+        if status >= 500:
+            self.send_header("Retry-After", "0")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(text)
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        return formatdate((timestamp or time.time()) + self.proxy.clock, usegmt=True)
+
     def _ask(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
         connection = http.client.HTTPConnection(self.behind, timeout=30)
         try:
@@ -144,7 +178,7 @@ class _Handler(BaseHTTPRequestHandler):
             headers = [
                 (name, value)
                 for name, value in answer.getheaders()
-                if name.lower() not in ("transfer-encoding", "connection", "content-length")
+                if name.lower() not in ("transfer-encoding", "connection", "content-length", "date")
             ]
             size = answer.getheader("Content-Length") if self.command == "HEAD" else None
             headers.append(("Content-Length", size or str(len(content))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -40,7 +41,9 @@ class S3Server:
             "credentials": [{"accessKey": KEY, "secretKey": SECRET}],
             "actions": ["Admin", "Read", "Write", "List", "Tagging"],
         }
-        access.write_text(json.dumps({"identities": [right]}))
+        keys = {"type": "local", "enableOnDemandCreate": True}  # of a key service in the process
+        kms = {"default_provider": "local", "providers": {"local": keys}}
+        access.write_text(json.dumps({"identities": [right], "kms": kms}))
         ports = {name: _free_port() for name in ("master", "volume", "filer")}
         command = [
             _program(),
@@ -61,7 +64,13 @@ class S3Server:
             f"-s3.config={access}",
         ]
         with (self._directory / "log").open("ab") as log:
-            self._child = subprocess.Popen(command, stdout=log, stderr=log, cwd=self._directory)
+            self._child = subprocess.Popen(
+                command,
+                stdout=log,
+                stderr=log,
+                cwd=self._directory,
+                env={**os.environ, "WEED_S3_SSE_KEY": SECRET},
+            )
         self._wait()
 
     def stop(self) -> None:

@@ -44,3 +44,10 @@ def test_what_else_a_url_has_is_refused_and_not_repeated(url):
     with pytest.raises(ConfigError, match="environment") as error:
         open_store(url)
     assert "secret" not in error.value.message
+
+
+@pytest.mark.parametrize("url", ["gs://bucket/x", "az://container/x", "abfss://c@account/x"])
+def test_a_store_of_another_kind_is_refused_with_the_reason_and_the_way_out(url):
+    with pytest.raises(ConfigError, match=r"not supported: .* use a store that speaks S3") as error:
+        open_store(url)
+    assert "storage check" in error.value.message
