@@ -57,8 +57,8 @@ class S3Proxy:
             (it is carried out, and the connection ends without an answer), `cut` (the answer's body
             ends in the middle), `lie` (another ETag, in a list too), `keyed` (the ETag is no MD5,
             and the checksum is right), `bare` (it says nothing of an encryption), `other` (the body
-            has another byte in its middle), `archived`, `skewed`, `full`, `quota` (refused as a store
-            does it), or None.
+            has another byte in its middle), `archived`, `skewed`, `full`, `quota` (refused as a
+            store does it), or None.
         seen: all requests, in order.
         given: bytes of the bodies that were answered with, by path.
         delay: seconds before each answer.
