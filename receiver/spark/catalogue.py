@@ -142,9 +142,12 @@ class Catalogue(Closing):
         """
         if there is not None and self._store is not None:
             return place_of(self._store, self.uuid, there, digest, self._receiver)
-        if self._receiver is None:
+        if self._receiver is not None:
+            return StoredPlace(None, physical, size, digest, "", self._receiver, physical)
+        if self._store is None:
             return None
-        return StoredPlace(None, physical, size, digest, "", self._receiver, physical)
+        # Its upload may be newer than what is known here: where it is needed it is looked for.
+        return StoredPlace(self._store, "", size, digest, "", None, physical, self.uuid)
 
     def refresh(self) -> None:
         """Look at what was committed since."""

@@ -86,7 +86,7 @@ class DataFile:
     @property
     def is_in_known_store(self) -> bool:
         """Whether it is read by ranges from a store, where it is on no disk."""
-        return self.place is not None and self.place.store is not None
+        return self.place is not None and self.place.store is not None and self.place.key != ""
 
     def local(self) -> str | None:
         """Where it is on this machine; None if it is at none of its locations."""

@@ -38,7 +38,7 @@ def place_of(
     """
     blocks = _digests(there).get(BLOCKS, "")
     key = stored_key(engine, there)
-    return StoredPlace(store, key, there.size, digest, blocks, receiver, there.physical)
+    return StoredPlace(store, key, there.size, digest, blocks, receiver, there.physical, engine)
 
 
 def _digests(there: UploadedRow) -> dict[str, str]:

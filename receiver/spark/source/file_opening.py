@@ -11,8 +11,9 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from common.durable import Closing
-from common.errors import Integrity, Permanent
+from common.errors import Integrity, NotFoundError, Permanent
 from common.tsfile import Status, read_tail
+from receiver.spark.late_uploads import place_again, place_now
 from receiver.spark.source.overlapping import MergeSlice
 from receiver.spark.source.picking import row_device
 from receiver.spark.source.wanted_ranges import wanted_ranges
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from receiver.spark.source.read_plan import ReadPlan
     from receiver.spark.source.slicing import Slice
     from receiver.storage.reading.ranged_file import RangedFile
+    from receiver.storage.reading.stored_place import StoredPlace
 
 __all__ = ["ChangedFileError", "FileOpener", "MissingFileError"]
 
@@ -142,8 +144,15 @@ class FileOpener(Closing):
 
     def _fetch(self, need: _Need) -> _Stored:
         assert need.file.place is not None
+        place = place_now(need.file.place)
+        try:
+            return self._fetch_at(place, need)
+        except NotFoundError as error:
+            return self._fetch_at(place_again(place, error), need)
+
+    def _fetch_at(self, place: StoredPlace, need: _Need) -> _Stored:
         files = need.part.files if isinstance(need.part, MergeSlice) else ()
-        source = of_process.file(need.file.place, together=max(1, len(files)))
+        source = of_process.file(place, together=max(1, len(files)))
         tail = read_tail(source)
         if tail.status is Status.COMPLETE:
             source.expect(self._ranges(need, tail))

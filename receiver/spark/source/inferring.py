@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from common.errors import TsferryError, UsageError
+from common.errors import NotFoundError, TsferryError, UsageError
 from common.tsfile import Status, Tail, read_tail
 from receiver.metadata.model.ranks import NOW
 from receiver.spark.finder import DataFile, list_files
@@ -155,10 +155,16 @@ def _tail_of(file: DataFile) -> Tail | None:
             continue
     if file.place is None:
         return None
+    from receiver.spark.late_uploads import place_again, place_now
     from receiver.storage.reading.open_stores import of_process
 
-    with of_process.file(file.place) as source:
-        return read_tail(source)
+    place = place_now(file.place)
+    try:
+        with of_process.file(place) as source:
+            return read_tail(source)
+    except NotFoundError as error:
+        with of_process.file(place_again(place, error)) as source:
+            return read_tail(source)
 
 
 def _tails_of(files: Sequence[DataFile]) -> Iterator[tuple[DataFile, Tail | None]]:

@@ -244,8 +244,6 @@ class CommittedFiles(Closing):
         """
         physical, home = file.row.physical, file.row.data_dir
         where = f" (on {host})" if host else ""
-        if self._copies:
-            return _unproved("it was not in the object store when its catalogue was copied there")
         if self._is_remote(physical):
             # One that was uploaded while this ran has no place: the next run reads it there.
             why = "since this began" if self._store else "and storage.url names none"
@@ -340,9 +338,11 @@ class CommittedFiles(Closing):
         if self._store is not None and state.uploaded_table.parts(row).file:
             there = state.uploaded_table.rows[physical]
             return place_of(self._store, self.uuid, there, row.md5, self._receiver)
-        if self._receiver is None:
-            return None
-        return StoredPlace(None, physical, row.size, row.md5, "", self._receiver, physical)
+        if self._receiver is not None:
+            return StoredPlace(None, physical, row.size, row.md5, "", self._receiver, physical)
+        if not self._copies or self._store is None:
+            return None  # here it should be on a disk
+        return StoredPlace(self._store, "", row.size, row.md5, "", None, physical, self.uuid)
 
     def _devices(self, row: FileRow) -> tuple[str, ...]:
         """Names of a file's devices: one object for all files that have the same ones."""

@@ -32,6 +32,7 @@ from common.tsfile.proving import series_proofs
 from receiver.metadata.model.paths import IllegalPathError
 from receiver.points.errors import DamagedData, UnsupportedData
 from receiver.spark.finder import shown
+from receiver.spark.late_uploads import place_now
 from receiver.spark.report.results import Severity
 from receiver.spark.source.selection import TimeRange
 from receiver.spark.source.wanted_ranges import wanted_ranges
@@ -419,7 +420,7 @@ def opened(expected: Expected) -> Iterator[int | RangedFile]:
     except FileNotFoundError:
         if expected.place is None:
             raise
-        with of_process.file(expected.place) as source:
+        with of_process.file(place_now(expected.place)) as source:
             yield source
         return
     try:

@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from common.errors import TsferryError
+from receiver.spark.late_uploads import place_now
 from receiver.storage.reading.open_stores import of_process
 from receiver.storage.reading.prefetching import fetched_ahead
 
@@ -44,6 +45,6 @@ def _fetch(part: FilePart) -> None:
         return  # a share of the devices, which begins anywhere
     if known.place is None or any(os.path.lexists(f"{e}/{known.physical}") for e in known.roots):
         return
-    with of_process.file(known.place) as source:
+    with of_process.file(place_now(known.place)) as source:
         source.expect([(0, source.size)])
         source.bring(_AHEAD)

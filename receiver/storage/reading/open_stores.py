@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         StoredPlace,
     )
 
-__all__ = ["OpenStores", "of_process"]
+__all__ = ["OpenStores", "of_process", "opened_at"]
 
 _CACHE = 128 << 20
 """docs/storage.md, *Reading from the store*, has what it brings."""
@@ -73,6 +73,13 @@ class OpenStores:
         origin, told = self._origin(place)
         return RangedFile(origin, place, self.cache, self.pool, together=together, told=told)
 
+    def store(self, address: StoreAddress) -> ObjectStore:
+        """A store, which stays open; raises as `opened_at`."""
+        with self._lock:
+            if address not in self._stores:
+                self._stores[address] = opened_at(address)
+            return self._stores[address]
+
     def close(self) -> None:
         """Let go of all of it; who reads is done."""
         self.pool.shutdown(wait=True)
@@ -87,8 +94,8 @@ class OpenStores:
     def _origin(self, place: StoredPlace) -> tuple[BlockOrigin, Callable[[], bytes | None] | None]:
         if place.receiver is None:
             assert place.store is not None
-            return self._at(place.store), None
-        tiers = FileTiers(place, self._at, self._asked(place.receiver), self._shut)
+            return self.store(place.store), None
+        tiers = FileTiers(place, self.store, self._asked(place.receiver), self._shut)
         return tiers, tiers.told_digests
 
     def _asked(self, address: ReceiverAddress) -> ReceiverReads:
@@ -101,17 +108,21 @@ class OpenStores:
                 self._receivers[address] = ReceiverReads(address, token)
             return self._receivers[address]
 
-    def _at(self, address: StoreAddress) -> ObjectStore:
-        with self._lock:
-            if address not in self._stores:
-                options = StoreOptions(
-                    endpoint=address.endpoint,
-                    region=address.region,
-                    profile=_known(address.profile),
-                    path_style=address.path_style,
-                )
-                self._stores[address] = open_store(address.url, options)
-            return self._stores[address]
+
+def opened_at(address: StoreAddress) -> ObjectStore:
+    """Open a store, by the credentials of this process; the caller closes it.
+
+    Raises:
+        ConfigError: the address means no store, or what it needs is not installed.
+        StoreRefusedError: there is no such directory, or no region is known.
+    """
+    options = StoreOptions(
+        endpoint=address.endpoint,
+        region=address.region,
+        profile=_known(address.profile),
+        path_style=address.path_style,
+    )
+    return open_store(address.url, options)
 
 
 def _known(profile: str | None) -> str | None:

@@ -56,12 +56,13 @@ class StoredPlace:
 
     Attributes:
         store: that has it; None where none has, or nobody says which.
-        key: of the object, below the store's prefix.
+        key: of the object, below the store's prefix; "" where no commit told that it was put.
         size: bytes.
         md5: of all of it, in hex.
         blocks: MD5 of the object with the digests of its blocks; "" where there is none.
         receiver: that is asked by whom the store gives nothing.
         physical: its name there.
+        engine: uuid of the metadata engine that has its row.
     """
 
     store: StoreAddress | None
@@ -71,6 +72,7 @@ class StoredPlace:
     blocks: str = ""
     receiver: ReceiverAddress | None = None
     physical: str = ""
+    engine: str = ""
 
     @property
     def store_url(self) -> str:

@@ -358,10 +358,11 @@ def test_directories_and_url_say_the_same_of_where_the_store_has_a_file(tmp_path
         assert all(each.receiver == ReceiverAddress(url) for each in places.values() if each)
         stored = {name: each for name, each in places.items() if each and each.store}
         assert {name: replace(each, receiver=None) for name, each in stored.items()} == {
-            name: each for name, each in local.items() if each
+            name: each for name, each in local.items() if each and each.key
         }
         assert places[three] == replace(places[three], store=None, key=three, physical=three)
-    assert local[three] is None
+    assert local[three] is not None
+    assert not local[three].key, "no commit told of its upload"
     assert local[one] is not None
     assert not local[one].blocks
     assert local[two] is not None
