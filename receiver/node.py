@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
 from common.durable import Closing, Tree, failed_sync
+from common.wire import IncarnationMark
 from receiver.load.service import LoadService
 from receiver.load.upkeep.verdicts import Verdict, record_verdicts
 from receiver.metadata.clock.machine_clock import MachineClock
@@ -92,11 +93,12 @@ class Node(Closing):
             else Acknowledging(engine)
         )
         self.uploads = Uploads(config, engine, load, acknowledging, clock=clock)
-        self.checks = Checks(config, engine, load, acknowledging, clock=clock)
-        self.tasks = Tasks(config, engine, load, self.uploads, acknowledging, clock=clock)
-        self.listing = Listing(
-            config, engine, load.disks, None if self.storage is None else self.storage.stored
+        self.checks = Checks(
+            config, engine, load, acknowledging, clock=clock, incarnation=self._incarnation
         )
+        self.tasks = Tasks(config, engine, load, self.uploads, acknowledging, clock=clock)
+        stored = None if self.storage is None else self.storage.stored
+        self.listing = Listing(config, engine, load.disks, stored, self._incarnation)
         self.content = LoadedContent(config, engine, load.disks)
         if self.storage is not None:
             load.disks.pinned = self.storage.pinned
@@ -128,6 +130,16 @@ class Node(Closing):
         self._resources.callback(self.content.close)
         if self.storage is not None:
             self._resources.callback(self.storage.close)
+
+    def _incarnation(self) -> IncarnationMark | None:
+        """Which of the owners of its copies this is; what never had a store imports nothing."""
+        if not (self.config.schema_dir / "storage").is_dir():
+            return None
+        from receiver.storage.incarnation import known_owner
+
+        with Tree(self.config.schema_dir) as home:
+            owner = known_owner(home, self.engine.uuid)
+        return None if owner is None else IncarnationMark(number=owner.number, ident=owner.ident)
 
     def _pinned_in_turn(
         self, batches: Iterable[Sequence[FileRow]]

@@ -141,6 +141,14 @@ class LostFiles(Struct, frozen=True, kw_only=True):
     named: list[LostFile] = []
 
 
+class IncarnationMark(Struct, frozen=True, kw_only=True):
+    """Which of the owners of an engine's copies in an object store a centre is."""
+
+    number: Count
+    ident: str
+    """Random; tells it from another centre that took the same number."""
+
+
 class CheckAnswer(Struct, frozen=True, kw_only=True):
     """What the receiver is, and where it stands with this sender."""
 
@@ -184,6 +192,8 @@ class CheckAnswer(Struct, frozen=True, kw_only=True):
     resources: bool = False
     """Whether the `.resource` of a loaded file that was written anew may come alone: the plan then
     says of a file that is loaded already that its `.resource` is wanted."""
+    incarnation: IncarnationMark | None = None
+    """None from a centre that never had an object store."""
 
 
 class Heartbeat(Struct, frozen=True, kw_only=True):

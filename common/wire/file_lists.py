@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from common.wire.base import Count, Struct, Time
-from common.wire.checking import LostFile, LostFiles
+from common.wire.checking import IncarnationMark, LostFile, LostFiles
 from common.wire.outcomes import Propagate
 from common.wire.task_content import ResourceEntry
 
@@ -49,6 +49,8 @@ class InventoryAnswer(Struct, frozen=True, kw_only=True):
     """Whether `stands` was asked and found out; a receiver that cannot does not say."""
     propagate: Propagate | None = None
     """What a file that is gone means, as this sender has it committed here; None for nothing."""
+    incarnation: IncarnationMark | None = None
+    """As that of a check."""
 
 
 class ListedRequest(Struct, frozen=True, kw_only=True):

@@ -47,6 +47,7 @@ __all__ = [
     "has_been_put",
     "incarnations",
     "known_incarnation",
+    "known_owner",
     "own_incarnation",
     "succeed",
 ]
@@ -173,10 +174,16 @@ def _claim(
     return known.owner
 
 
+def known_owner(home: Tree, engine: str) -> Incarnation | None:
+    """Who this machine's engine is; None where no store ever made it take a number."""
+    known = _remembered(home, engine)
+    return None if known is None else known.owner
+
+
 def known_incarnation(home: Tree, engine: str) -> int:
     """The number that this machine's engine has; 0 where no store ever made it take one."""
-    known = _remembered(home, engine)
-    return 0 if known is None else known.owner.number
+    owner = known_owner(home, engine)
+    return 0 if owner is None else owner.number
 
 
 def has_been_put(home: Tree, engine: str, notes: RemoteNotes | None = None) -> bool:

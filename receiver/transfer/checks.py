@@ -16,6 +16,7 @@ from common.wire import (
     Heartbeat,
     HeartbeatAnswer,
     History,
+    IncarnationMark,
     Limits,
     VerifiedFiles,
     Wanted,
@@ -63,7 +64,9 @@ class Checks:
         acknowledging: Acknowledging,
         *,
         clock: Callable[[], float],
+        incarnation: Callable[[], IncarnationMark | None] = lambda: None,
     ) -> None:
+        self._incarnation = incarnation
         self._config = config
         self._engine = engine
         self._load = load
@@ -213,6 +216,7 @@ class Checks:
             origins=True,
             resources=True,
             held_records=records,
+            incarnation=self._incarnation(),
         )
 
     def _next_look(self, request: CheckRequest, newest: int) -> int:

@@ -18,6 +18,7 @@ from common.wire import (
     EndMeaning,
     FatesAnswer,
     FileFate,
+    IncarnationMark,
     InventoryAnswer,
     InventoryEntry,
     LooksBelow,
@@ -87,6 +88,7 @@ class Listing:
         engine: Engine,
         disks: Disks,
         in_store: Callable[[Sequence[FileRow]], frozenset[str]] | None = None,
+        incarnation: Callable[[], IncarnationMark | None] = lambda: None,
     ) -> None:
         """Prepare.
 
@@ -96,7 +98,9 @@ class Listing:
             disks: its data directories.
             in_store: asks the object store which of some files it has now, whole; the answer are
                 their physical names. None without a store.
+            incarnation: which of the owners of its copies this receiver is now.
         """
+        self._incarnation = incarnation
         self._most = config.limits.max_page_items
         self._engine = engine
         self._store = _store_entry(config.storage)
@@ -158,6 +162,7 @@ class Listing:
             next=following,
             looked=look,
             propagate=None if owner is None else owner.propagate,
+            incarnation=self._incarnation(),
         )
 
     def _standing(self, rows: Sequence[FileRow], stored: Mapping[str, InStore]) -> frozenset[str]:

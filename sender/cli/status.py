@@ -203,7 +203,7 @@ def _safe_to_delete(session: Session, as_machine: bool, *, verified: bool) -> in
         views = {remote.name: stack.enter_context(viewing(remote)) for remote in remotes}
         # All of them: one receiver out of reach, and nothing is safe.
         words = {
-            remote.name: ReceiverWord.asked(remote, views[remote.name].kept.memory.now.engine)
+            remote.name: ReceiverWord.asked(remote, views[remote.name].kept.memory.now)
             for remote in remotes
         }
         scan = next(iter(views.values())).scan

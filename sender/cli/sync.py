@@ -50,6 +50,11 @@ _MOVED = (
     help="What this node has is all that it should have, though it was exchanged or restored.",
 )
 @click.option(
+    "--accept-receiver",
+    is_flag=True,
+    help="The centre that answers is the right one, though another took over from it.",
+)
+@click.option(
     "--allow-mass-delete",
     is_flag=True,
     hidden=True,
@@ -62,6 +67,7 @@ def sync(
     names: tuple[str, ...],
     dry_run: bool,
     accept_source: bool,
+    accept_receiver: bool,
     allow_mass_delete: bool,
     as_machine: bool,
 ) -> int:
@@ -83,7 +89,8 @@ def sync(
             return _dry_run(session, accept_source, as_machine)
         from sender.round.round import RoundOptions
 
-        reports = run_rounds(session, RoundOptions(accept_source=accept_source))
+        options = RoundOptions(accept_source=accept_source, accept_receiver=accept_receiver)
+        reports = run_rounds(session, options)
         return show_reports(reports, as_machine)
 
 

@@ -242,7 +242,7 @@ class Daemon:
                 except OSError:
                     heard.set()  # whoever asked has gone; the round goes on
 
-        names = ("accept_source", "forget", "schema", "only_recover")
+        names = ("accept_source", "forget", "schema", "only_recover", "accept_receiver")
         options = RoundOptions(**{name: bool(request.get(name, False)) for name in names})
         asked = Request(options, told)
         told(RoundProgress(loop.remote.name, step="waiting"))

@@ -21,7 +21,7 @@ from common.wire import HeldRecords, LostFiles, Propagate, TaskMark, VerifiedFil
 if TYPE_CHECKING:
     from common.durable import Tree
 
-__all__ = ["RECEIVER_FILE", "Receiver", "ReceiverFile", "SourceMark"]
+__all__ = ["RECEIVER_FILE", "Receiver", "ReceiverFile", "SeenIncarnation", "SourceMark"]
 
 RECEIVER_FILE = "receiver.json"
 _VERSION = 1
@@ -39,6 +39,20 @@ class SourceMark(msgspec.Struct, frozen=True, kw_only=True):
     engine: str
     commit: int
     lost: bool = False
+
+
+class SeenIncarnation(msgspec.Struct, frozen=True, kw_only=True):
+    """The highest incarnation of an engine that ever answered.
+
+    Attributes:
+        engine: uuid of its metadata engine.
+        number: from 1 up.
+        ident: tells it from another one that took the same number.
+    """
+
+    engine: str
+    number: int
+    ident: str
 
 
 class Receiver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -61,6 +75,7 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         held_records: deletions that wait for its operator, as it told last.
         settled: the commit up to which it has said which freed files it needs no more (`freed`);
             0 while there are none.
+        incarnations: the highest that ever answered, of each engine that had one.
         last_round: what `status` shows of the last round; any JSON.
     """
 
@@ -79,6 +94,7 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     lost: LostFiles | None = None
     held_records: tuple[HeldRecords, ...] = ()
     settled: int = 0
+    incarnations: tuple[SeenIncarnation, ...] = ()
     last_round: dict[str, Any] | None = None
 
 

@@ -30,6 +30,8 @@ from common.errors import StoppedError, UnsafePathError, UsageError
 from common.names import RESOURCE, FilePath, Kind
 from common.wire import InventoryEntry, Propagate
 from sender.kept.freed import FreedFile
+from sender.kept.receiver_file import Receiver
+from sender.kept.seen_incarnations import refuse_replaced
 from sender.plan.safe_to_delete import Holding, SafeFiles, safe_to_delete
 from sender.round.look import LookedAt, viewing
 from sender.round.removing import FreeBatch, Removal
@@ -65,22 +67,24 @@ class ReceiverWord(NamedTuple):
 
     @classmethod
     def asked(
-        cls, remote: Remote, engine: str | None, directories: Iterable[str] = ("",)
+        cls, remote: Remote, known: Receiver, directories: Iterable[str] = ("",)
     ) -> ReceiverWord:
         """Ask what it has in some directories; everything without them.
 
         Raises:
             UsageError: it is not the engine that the list of loaded files is of.
+            ReplacedCentreError: it is one that was replaced.
         """
         there: dict[str, InventoryEntry] = {}
         commit, propagate = 0, None
         for directory in directories:
             for page in remote.client.inventory_looked_at(after=directory or None):
-                if engine not in (None, page.engine):
+                if known.engine not in (None, page.engine):
                     raise UsageError(
                         f"{remote.name}: another engine answers than in the rounds before: do a "
                         "round first"
                     )
+                refuse_replaced(known, remote.name, page.engine, page.incarnation)
                 commit, propagate = max(commit, page.commit), page.propagate
                 found = [each for each in page.entries if each.path.startswith(directory)]
                 there.update((each.path, each) for each in found)
@@ -316,8 +320,8 @@ class Freeing:
         return replace(scan, files=left, _wholes={})
 
     def _ask(self, remote: Remote, directories: list[str]) -> ReceiverWord:
-        engine = self._views[remote.name].kept.memory.now.engine
-        return remote.patiently(lambda: ReceiverWord.asked(remote, engine, directories))
+        known = self._views[remote.name].kept.memory.now
+        return remote.patiently(lambda: ReceiverWord.asked(remote, known, directories))
 
     def _lines(
         self, files: Iterable[LocalFile], words: Mapping[str, ReceiverWord]

@@ -16,6 +16,7 @@ from common.errors import NotFoundError, TsferryError
 from common.wire import TaskState
 from sender.kept.receiver_file import ReceiverFile
 from sender.kept.receiver_state import ReceiverState
+from sender.kept.seen_incarnations import refuse_replaced
 from sender.kept.troubles import Troubles
 from sender.plan.next_round import Known, NextRound, next_round
 from sender.plan.plan_options import PlanOptions
@@ -120,6 +121,7 @@ def dry_run(remote: Remote, *, accept_source: bool) -> dict[str, Any]:
         kept, now = view.kept, view.kept.memory.now
         request = remote.check_request(now, kept.looks.now.last)
         check = remote.patiently(lambda: remote.client.check(request))
+        refuse_replaced(now, remote.name, check.engine, check.incarnation)
         view.scan = view.source.scan(kept.ledger.entries, kept.handed_to(check))
         known = view.known(view.left_behind(lambda task: _committed(remote, task)), check)
         compared = compare(remote, known, now.compared)

@@ -21,6 +21,7 @@ from common.wire import History, Propagate, TaskState
 from sender.kept.looks import EdgeLook, Looks
 from sender.kept.receiver_file import ReceiverFile
 from sender.kept.receiver_state import ReceiverState
+from sender.kept.seen_incarnations import remember_incarnation
 from sender.kept.takeover import under_way
 from sender.kept.troubles import Trouble, expired_paths
 from sender.plan.assurance import remaining
@@ -69,12 +70,14 @@ class RoundOptions(msgspec.Struct, frozen=True):
         forget: throw the list away first and compare all with the receiver (`resync`).
         schema: send the whole schema again.
         only_recover: stop after the recovery.
+        accept_receiver: the centre that answers is the right one, though it was replaced.
     """
 
     accept_source: bool = False
     forget: bool = False
     schema: bool = False
     only_recover: bool = False
+    accept_receiver: bool = False
 
 
 @dataclass
@@ -341,6 +344,13 @@ class Round:
         self._since = now.compared
         request = self.remote.check_request(now, last_look)
         check = self.remote.patiently(lambda: self.remote.client.check(request))
+        remember_incarnation(
+            memory,
+            self.remote.name,
+            check.engine,
+            check.incarnation,
+            accept=self.options.accept_receiver,
+        )
         if check.busy is not None:
             self._meter.step("load")
             with suppress(NotFoundError):

@@ -233,6 +233,24 @@ def test_the_last_copy_of_an_unloaded_file_is_kept_and_sent(site):
     assert taken.dropped == ()
 
 
+def test_a_last_copy_stays_when_a_link_of_its_path_in_another_data_directory_goes(site):
+    """The first content is loaded; the database wrote another one elsewhere, and removed both."""
+    site.put(A)
+    sent(site, begun(site), [A])
+    site.remove(A)
+    unloaded = tsfile(last=250)
+    site.put(A, unloaded, data_dir=1)
+    site.snapshot().take([site.scan().files[A]])
+    site.remove(A, data_dir=1)
+    assert [each.data_dir for each in site.snapshot().leftovers()] == list(site.data_dirs)
+    receiver = Receiver(done(TASK, {A: Result.LOADED}))
+    for _ in range(2):
+        (last,) = recovered(site, receiver).last_copies
+        assert last.data_dir == site.data_dirs[1]
+    assert (last.data_dir / last.rel).read_bytes() == unloaded
+    assert site.snapshot().leftovers() == [last]
+
+
 @pytest.mark.parametrize("content", [b"", bytes(500), tsfile()[:-7]])
 def test_a_last_copy_that_no_receiver_could_load_keeps_nothing_waiting(site, content):
     """As a power cut leaves one whose database never flushed it; the database then removes it."""
