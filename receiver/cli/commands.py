@@ -49,6 +49,7 @@ def _add_commands() -> None:
     from receiver.cli.backup import backup
     from receiver.cli.clock import clock
     from receiver.cli.deletes import deletes
+    from receiver.cli.export import export
     from receiver.cli.files import files
     from receiver.cli.fsck import fsck
     from receiver.cli.init import init
@@ -89,6 +90,7 @@ def _add_commands() -> None:
         storage,
         backup,
         restore,
+        export,
     )
     for command in (*every, config_group(PROGRAM)):
         cli.add_command(command)

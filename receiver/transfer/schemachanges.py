@@ -122,9 +122,13 @@ class SchemaReader:
         found = self._find(after, cursor.until)
         return self._changed(after, cursor.until, found, cursor.index, limit)
 
-    def every(self, limit: int = 5000) -> Iterator[Item]:
-        """All items of the whole schema as it is now, for those who hold the engine."""
-        page = self.page(0, None, limit)
+    def every(self, limit: int = 5000, *, at: int | None = None) -> Iterator[Item]:
+        """All items of the whole schema as it is now, or was, for those who hold the engine.
+
+        Raises:
+            HistoryGoneError: `at` is before the kept history.
+        """
+        page = self.page(0, None, limit) if at is None else self._whole(at, None, limit)
         yield from page.items
         while page.next is not None:
             page = self.page(0, page.next, limit)

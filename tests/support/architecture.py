@@ -245,6 +245,7 @@ _THIRD_PARTY: dict[str, frozenset[str]] = {
     "receiver.storage.tree": _LIGHT | {"pyarrow"},
     "receiver.points": frozenset({"lz4", "llvmlite", "numba", "numpy", "pyarrow", "xxhash"}),
     "receiver.writing": frozenset({"lz4", "llvmlite", "numba", "numpy", "pyarrow"}),
+    "receiver.exporting": _LIGHT | {"numpy", "pyarrow"},
     "receiver.spark": _LIGHT | _SPARK | {"tsfile"},
     "receiver.cli": _LIGHT | _WEB | {"prompt_toolkit"},
     "receiver.metadata": _LIGHT | {"numpy"},

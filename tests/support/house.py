@@ -20,8 +20,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "": ("receiver", "sender", "common"),
     "sender": ("cli", "daemon", "round", "schema", "send", "plan", "kept", "select", "config"),
     "receiver": (
-        "cli", "web", "node", "spark", "follower", "operator", "transfer", "load", "superseding",
-        "storage", "open_engine",
+        "cli", "web", "node", "exporting", "spark", "follower", "operator", "transfer", "load",
+        "superseding", "storage", "open_engine",
         "disks", "principal", "txn", "metadata", "writing", "points", "config", "scope",
     ),
     "receiver.metadata": (
@@ -49,8 +49,8 @@ API = frozenset({
     # Keys are written over no wire, but by who embeds an engine.
     "TxnKeys.save",
     "arm",  # tests put their hook there
-    # Who has a file to write: scripts and tests; merging and export will.
-    "rewrite", "resource_of",
+    # Who has a file to write again: scripts and tests; compaction will.
+    "rewrite",
     # What others call by name: prompt_toolkit, lark, numba, pyarrow, pyspark, waitress.
     "SchemaCompleter.get_completions", "Words.lex",
     "_Locator.get_cache_path", "_Locator.get_source_stamp", "_Locator.get_disambiguator",

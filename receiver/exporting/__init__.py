@@ -1,0 +1,1 @@
+"""The way back: committed files, merged, as a directory that a database loads as it is."""
