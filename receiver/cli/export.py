@@ -23,8 +23,9 @@ __all__ = ["export"]
 @click.command(
     epilog="Example: tsferry-receiver export /srv/export --path 'root.plant.**' --from "
     "2026-01-01T00:00:00Z --version 3. Works beside a running server too. Exit codes: 0 done; 1 an "
-    "input or an output is damaged; 2 wrong usage, or there is nothing to export; 4 the object "
-    "store does not answer; 130 interrupted: said again it goes on."
+    "input is gone, types do not go together, or an output is not what was merged; 2 wrong usage, "
+    "or there is nothing to export; 3 an input is damaged, or the disk is full; 4 the object store "
+    "does not answer; 130 interrupted. Said again it goes on."
 )
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--path", "pattern", default="root.**", help="Pattern of series (default root.**).")

@@ -1,8 +1,8 @@
 """An export from its begin to its end; one that was cut off goes on where it was.
 
-In the directory meanwhile: `export.json` says what is exported and as of which commit,
-`export.journal` has a line for each slice that is done. Both go when `manifest.json` is there. An
-output that has its name but no line is written again, over itself.
+In the directory meanwhile: a file with the request, which says as of which commit it is, and a
+journal with a line for each slice that is done. Both go when the manifest is there. An output that
+has its name but no line is written again, over itself.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from common.durable import Closing, Tree
+from common.durable import Closing, Lock, Tree, is_temporary
 from common.errors import NotFoundError, UsageError
 from common.wire import Struct
 from receiver.exporting.merged_inputs import SliceInputs
@@ -159,16 +159,18 @@ class _Export(Closing):
         self._tree = Tree(directory, create=True)
         self._done: dict[int, _Done] = {}
         self._tables: dict[str, dict[str, TableSchema]] = {}
+        self._lock: Lock | None = None
         try:
             self._begin()
+            items = SchemaReader(catalogue.engine).every(at=request.commit)
+            self._schema = SchemaSeries(items, wanted)
         except BaseException:
-            self._tree.close()
+            self.close()
             raise
-        self._schema = SchemaSeries(SchemaReader(catalogue.engine).every(at=request.commit), wanted)
 
     def _begin(self) -> None:
         tree = self._tree
-        names = {name for name, _ in tree.listing()} - {_LOCK}
+        names = {name for name, _ in tree.listing() if not is_temporary(name)} - {_LOCK}
         if names and _REQUEST not in names:
             raise UsageError(f"{tree.path}: expected an empty or a new directory")
         self._lock = tree.lock(_LOCK)
@@ -198,8 +200,9 @@ class _Export(Closing):
 
     def close(self) -> None:
         """Let go of the directory."""
+        if self._lock is not None:
+            self._lock.release()
         self._tree.close()
-        self._lock.release()
 
     def run(self, told: Callable[[int, int], object]) -> ExportManifest:
         """Do all that is not done."""
@@ -275,7 +278,7 @@ class _Export(Closing):
             bytes=sum(each.size for each in files),
         )
         tree.write_atomic(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)) + b"\n")
-        for name in (_JOURNAL, _REQUEST, _LOCK):
+        for name in (_JOURNAL, _LOCK, _REQUEST):  # the last one says that it is not finished
             tree.unlink(name)
         return manifest
 

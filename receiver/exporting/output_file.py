@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -16,6 +15,7 @@ from common.durable import Tree, WriteFile, temporary_name
 from common.errors import Integrity, UsageError
 from common.tsfile import Compression, DataType, Encoding, TableSchema, read_tail
 from common.tsfile.device_names import device_segments, split_database
+from common.wire import Struct
 from receiver.exporting.point_digests import DeviceDigests, SeriesSum, whole_digest
 from receiver.points import TsFileReader
 from receiver.writing.arrow_columns import column_of
@@ -49,8 +49,7 @@ class ExportDiffersError(Integrity):
     slug = "export-differs"
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenFile:
+class WrittenFile(Struct, frozen=True, kw_only=True):
     """An output that has its name.
 
     Attributes:
@@ -156,10 +155,14 @@ class OutputFile:
         self._tree.write_atomic(f"{self._path}.resource", resource_of(tail))
         self._tree.rename(self._temporary, self._path)
         return WrittenFile(
-            self._path, size, self._md5.hexdigest(), len(self._sums),
-            sum(len(each) - ("" in each) for each in self._sums.values()), self.points,
-            whole_digest(list(self._sums.items())),
-        )  # fmt: skip
+            path=self._path,
+            size=size,
+            md5=self._md5.hexdigest(),
+            devices=len(self._sums),
+            series=sum(len(each) - ("" in each) for each in self._sums.values()),
+            points=self.points,
+            digest=whole_digest(list(self._sums.items())),
+        )
 
     def drop(self) -> None:
         """Leave nothing of it."""

@@ -97,7 +97,7 @@ class World:
                     tail="0" * 32,
                     version=tail.version or 0,
                     devices=[
-                        records.DeviceRange(each.name, each.start, each.end)
+                        records.DeviceRange(each.name_in(parsed.sg), each.start, each.end)
                         for each in tail.devices
                     ],
                     first=tail.first_time,
