@@ -18,6 +18,7 @@ from receiver.load.service import LoadService
 from receiver.load.upkeep.verdicts import Verdict, record_verdicts
 from receiver.metadata.clock.machine_clock import MachineClock
 from receiver.open_engine import open_engine
+from receiver.operator.centre_loading import CentreLoads
 from receiver.operator.directories import RunningReceiver
 from receiver.operator.loaded_content import LoadedContent
 from receiver.operator.log_files import log_files
@@ -114,6 +115,7 @@ class Node(Closing):
             load=load,
             uploads=self.uploads,
             checks=self.checks,
+            centre=CentreLoads(config, engine, load, clock=clock),
             prover=self.prover,
             storage=self.storage,
             out_of_reach=files_out_of_reach(engine, load.disks) if self.storage is None else 0,
@@ -127,6 +129,7 @@ class Node(Closing):
         self._resources.callback(load.close)
         self._resources.callback(self.prover.close)
         self._resources.callback(self.transactions.close)
+        self._resources.callback(self.operator.centre.close)
         self._resources.callback(self.content.close)
         if self.storage is not None:
             self._resources.callback(self.storage.close)

@@ -53,6 +53,7 @@ def _add_commands() -> None:
     from receiver.cli.files import files
     from receiver.cli.fsck import fsck
     from receiver.cli.init import init
+    from receiver.cli.load import load
     from receiver.cli.lost import lost
     from receiver.cli.mlog import mlog
     from receiver.cli.mtree import mtree
@@ -76,6 +77,7 @@ def _add_commands() -> None:
         files,
         tree,
         owners,
+        load,
         quarantine,
         retired,
         deletes,

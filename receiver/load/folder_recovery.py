@@ -20,6 +20,7 @@ from common.errors import NameRefusedError, NotATsFileError
 from common.names import FilePath
 from common.wire import ManifestEntry, Propagate
 from receiver.load.deciding.candidates import physical_name
+from receiver.load.deciding.centre_loads import centre_uuid
 from receiver.load.folder.content_checks import hash_staged
 from receiver.load.folder.current_task import CurrentTask, TaskRecord, open_task
 from receiver.load.folder.obstacles import is_of_one_path
@@ -65,8 +66,11 @@ def _recover_task(
     if folder.task is not None:
         folder.task.close()
     task = open_task(folder)
-    if task is None:
+    if task is None or (task.record.centre is not None and not task.loading):
         folder.forget_task()
+        if folder.uuid == centre_uuid(engine.uuid):  # who said it says it again, and copies anew
+            folder.staged.discard([each.path for each in folder.staged.all()])
+            crash.point("recovery.centre_swept")
         return []
     with engine.reading() as state:
         done = state.task_table.has(folder.uuid, task.id)

@@ -27,6 +27,7 @@ from common.wire import Result
 from receiver.disks import NAMING, whole_in
 from receiver.load.collecting import Collected
 from receiver.load.deciding.candidates import Change, physical_name
+from receiver.load.deciding.centre_loads import whole_or_nothing
 from receiver.load.deciding.change import decide_change
 from receiver.load.folder.current_task import LOAD_LOG
 from receiver.load.folder.manifests import remove_tables, write_tables
@@ -226,6 +227,7 @@ def _decide(
             deletes=deletes,
             between=_pauses(engine.reading()),
         )
+        change = whole_or_nothing(state, current.record, change, _pauses(engine.reading()))
     change.ops[:0] = part.ops
     change.guards += part.guards
     return change
@@ -320,6 +322,8 @@ def finish(
         crash.point("finish.load_log")
     if not _with(outcomes, Result.LOADED):
         remove_tables(folder, current.id)
+    if current.record.centre is not None:  # nobody comes back for what is left of it
+        keep_bytes = 0
     _clear_staged(folder, outcomes, keep_bytes, single=current.record.single)
     if current.record.schema is not None:
         folder.schema.clear()

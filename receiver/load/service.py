@@ -8,8 +8,9 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from common.durable import free_bytes
-from common.errors import Transient, TsferryError
+from common.errors import ForbiddenError, Transient, TsferryError
 from receiver.disks import Disks
+from receiver.load.deciding.centre_loads import CENTRE, centre_uuid
 from receiver.load.folder.obstacles import is_of_one_path, misplaced, obstacle
 from receiver.load.folder.sender_folder import FOLDERS_ROOT, Folders, folder_name
 from receiver.load.folder_recovery import recover_folder
@@ -388,8 +389,21 @@ class LoadService:
 
         Raises:
             AwayError: the directory that it is in is away.
+            ForbiddenError: the uuid is that of the centre's own loads.
             Transient: something is in the way of it.
         """
+        if uuid == centre_uuid(self._engine.uuid):
+            raise ForbiddenError(f"{uuid} is no sender: it is for loads at the centre")
+        return self._folder_of(uuid, peer)
+
+    def centre_folder(self) -> SenderFolder:
+        """The folder of what is loaded at the centre itself; raises as `folder_of` does."""
+        uuid = centre_uuid(self._engine.uuid)
+        folder = self._folder_of(uuid, CENTRE)
+        self.make_known(uuid, folder.directory, CENTRE)
+        return folder
+
+    def _folder_of(self, uuid: str, peer: str) -> SenderFolder:
         self.disks.first()
         hindered = self._find_again()
         if hindered is not None:

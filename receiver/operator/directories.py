@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from receiver.config import ReceiverConfig
     from receiver.load.service import LoadService
+    from receiver.operator.centre_loading import CentreLoads
     from receiver.storage.copying import StorageService
     from receiver.superseding.prover import Prover
     from receiver.transfer.checks import Checks
@@ -59,6 +60,7 @@ class RunningReceiver(ReceiverDirectories):
         load: the loader, the reaper and the senders' folders.
         uploads: that are under way.
         checks: knows the heartbeats.
+        centre: loads files without an edge.
         prover: knows what of retired files exists nowhere else.
         storage: makes the copies in the object store; None without one.
         out_of_reach: files that were in an object store only when it was opened without one.
@@ -69,6 +71,7 @@ class RunningReceiver(ReceiverDirectories):
     load: LoadService
     uploads: Uploads
     checks: Checks
+    centre: CentreLoads
     prover: Prover
     storage: StorageService | None
     out_of_reach: int

@@ -11,6 +11,9 @@ from common.wire import SchemaFailure, Struct
 from receiver.operator.views import HeldDeletesView, LostView, QuarantineView, SenderView, TokenView
 
 __all__ = [
+    "CentreLoadAnswer",
+    "CentreLoadFile",
+    "CentreLoadRequest",
     "ClockAnswer",
     "DeletesDecided",
     "HeldDeletesAnswer",
@@ -36,6 +39,56 @@ class SendersAnswer(Struct, frozen=True, kw_only=True):
     """`GET /v1/senders`."""
 
     senders: list[SenderView]
+
+
+class CentreLoadRequest(Struct, frozen=True, kw_only=True):
+    """`POST /v1/loads`: load TsFiles of the receiver's machine, without an edge.
+
+    Attributes:
+        task: an id of 32 hex digits, made by who asks, under which the answer is asked for.
+        paths: absolute, of directories or files.
+        storage_group: of files that do not lie as a database lays them.
+        owner: uuid or label of the sender whose devices they are; empty: the centre's own.
+        dry_run: only say what would become of each file.
+        on_duplicate: `error`: refuse the load where a device has points in the same times already;
+            `keep`, `replace`: load above them.
+    """
+
+    task: str
+    paths: list[str]
+    storage_group: str | None = None
+    owner: str = ""
+    dry_run: bool = False
+    on_duplicate: str = "error"
+
+
+class CentreLoadFile(Struct, frozen=True, kw_only=True):
+    """What became, or would become, of a file.
+
+    Attributes:
+        source: where it lies.
+        path: that it is loaded under.
+        size: bytes; 0 of one that has the content of another one of the load.
+        result: `loaded`, `already`, `expired` or `refused`.
+        device: that the reason names.
+        reason: of a file that is not loaded.
+    """
+
+    source: str
+    path: str
+    size: int
+    result: str
+    device: str | None = None
+    reason: str | None = None
+
+
+class CentreLoadAnswer(Struct, frozen=True, kw_only=True):
+    """`GET /v1/loads/<task>`. All files are loaded in one commit, or none is."""
+
+    task: str
+    done: bool
+    dry_run: bool = False
+    files: list[CentreLoadFile] = msgspec.field(default_factory=list)
 
 
 class ReleaseRequest(Struct, frozen=True, kw_only=True):

@@ -53,6 +53,7 @@ _TREE = (
     Parameter("at", "query", {"type": "string"}, "A commit timestamp, or a time; else now."),
     Parameter("files", "query", {"enum": ["true", "false"]}, "Files in place of directories."),
 )
+_LOAD_WAIT = 10.0
 _PHYSICAL = Parameter("physical", "query", {"type": "string"}, "Its physical path.")
 
 
@@ -214,6 +215,33 @@ def fetch(call: Call) -> Response:
     """Bring files here."""
     request = call.body(FetchRequest)
     return json_answer(fetch_files(call.operator, request.paths, request.ahead))
+
+
+@ROUTES.call(
+    "POST",
+    "/v1/loads",
+    Role.OPERATOR,
+    "Load TsFiles of the receiver's machine, without an edge",
+    AnswerRow(200, wire.CentreLoadAnswer),
+    takes=wire.CentreLoadRequest,
+)
+def load_at_the_centre(call: Call) -> Response:
+    """Load TsFiles of this machine."""
+    request = call.body(wire.CentreLoadRequest)
+    call.operator.centre.begin(request)
+    return json_answer(call.operator.centre.answer(request.task, _LOAD_WAIT))
+
+
+@ROUTES.call(
+    "GET",
+    "/v1/loads/<task>",
+    Role.OPERATOR,
+    "What became of the load; it is waited for, for 10 s at most",
+    AnswerRow(200, wire.CentreLoadAnswer),
+)
+def load_outcome(call: Call) -> Response:
+    """What became of a load."""
+    return json_answer(call.operator.centre.answer(call.arguments["task"], _LOAD_WAIT))
 
 
 @ROUTES.call(

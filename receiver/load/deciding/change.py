@@ -20,6 +20,7 @@ from common.wire import EndMeaning, Propagate, Result
 from receiver.config import DeletesConfig
 from receiver.load.deciding.candidates import Candidate, Change, Load, physical_name
 from receiver.load.deciding.carried_deletions import carried
+from receiver.load.deciding.centre_loads import content_of_anyone
 from receiver.load.deciding.delete_guard import DeleteGuard, ProductSpans
 from receiver.load.deciding.inherited_deletions import (
     inherited,
@@ -222,6 +223,7 @@ class _Decision:
             may_delete=token is None or token.allow_deletes,
             scope=self.scope,
         )
+        self.behalf = "" if record.centre is None else record.centre.owner
         self._owners_guarded: set[str] = set()
         self._rows_guarded: set[str] = set()
         self.mirrors = False
@@ -255,10 +257,11 @@ class _Decision:
 
         In the round that changes to a mirror, what is gone is only retired.
         """
+        # An upload without a task, and a load at the centre, say nothing of what is gone.
+        if self.record.single or self.record.centre is not None:
+            return False
         row = self.state.senders[self.record.sender]
         wanted, look = self.record.propagate, self.record.look
-        if self.record.single:  # an upload without a task says nothing of what is gone
-            return False
         if row.propagate is not wanted:
             is_new = row.propagate is None and row.last_task is None
             self.change.ops.append(records.SenderMode(row.uuid, wanted, 0 if is_new else look))
@@ -277,6 +280,12 @@ class _Decision:
 
     def _addition(self, path: FilePath, candidate: Candidate | None) -> FileOutcome:
         held = self._held(path)
+        if candidate is not None and self.record.centre is not None:
+            row = content_of_anyone(self.state, candidate, self.stands)
+            if row is not None:
+                self.change.guards.append(Guard("file", row.physical, row.changed))
+                reason = f"as {row.physical}"
+                return FileOutcome(path.text, Result.ALREADY, reason=reason, owner=row.sender)
         if self._came_before(path, held, candidate):
             return FileOutcome(path.text, Result.ALREADY)
         if candidate is None:
@@ -445,13 +454,8 @@ class _Decision:
             return FileOutcome(path.text, Result.REFUSED, device=outside, reason=reason)
         for name in names:
             owner = self.state.owners.get(name)
-            if owner is not None and owner.sender != self.record.sender:
-                way_out = somebody_elses(
-                    self.state,
-                    owner.sender,
-                    candidate.staged.tail,
-                    lambda row: _same_content(row, candidate),
-                )
+            if owner is not None and owner.sender not in (self.record.sender, self.behalf):
+                way_out = self._way_out(owner.sender, candidate)
                 return FileOutcome(
                     path.text,
                     Result.CONFLICT,
@@ -460,6 +464,17 @@ class _Decision:
                     owner=owner.sender,
                 )
         return None
+
+    def _way_out(self, owner: str, candidate: Candidate) -> str | None:
+        """What somebody can do whose file has a device of another one."""
+        if self.record.centre is not None:
+            return _say_whose(self.state, owner)
+        return somebody_elses(
+            self.state,
+            owner,
+            candidate.staged.tail,
+            lambda row: _same_content(row, candidate),
+        )
 
     def _held_back(self, path: FilePath, held: FileRow | None) -> FileOutcome | None:
         """The outcome of what goes together with the ends of its partition, if these wait."""
@@ -535,6 +550,7 @@ class _Decision:
             first_look=first,
             closed_look=closed,
             origin=origin_of(entry.origin),
+            owner=self.behalf,
         )
 
     def _end_of_copy(self, path: str, loaded: records.FileLoaded) -> Iterator[records.Op]:
@@ -744,6 +760,13 @@ class _Decision:
 
 def _same_content(row: FileRow, candidate: Candidate) -> bool:
     return (row.size, row.md5) == (candidate.staged.size, candidate.staged.md5)
+
+
+def _say_whose(state: State, owner: str) -> str:
+    """The way out for a load at the centre."""
+    row = state.senders.get(owner)
+    label = f" ({row.label})" if row is not None and row.label else ""
+    return f"if this is data of {owner}{label}: --as {owner}"
 
 
 def _owned(way_out: str | None) -> str:

@@ -21,8 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["check_content", "check_md5", "hash_staged", "record_of"]
 
 
-def check_content(source: TsFileOrigin, path: FilePath) -> Tail | None:
+def check_content(source: TsFileOrigin, path: FilePath, called: str = "") -> Tail | None:
     """Read the tail of a TsFile with its whole structure; a resource may hold anything.
+
+    Args:
+        source: the file.
+        path: of it.
+        called: what an error calls it, if not by its path.
 
     Returns:
         the tail; None: it is a resource.
@@ -34,7 +39,7 @@ def check_content(source: TsFileOrigin, path: FilePath) -> Tail | None:
         return None
     tail: Tail = read_tail(source, structure=True)
     if not tail.complete:
-        raise NotATsFileError(f"{path}: {tail.status.replace('_', ' ')}: {tail.reason}")
+        raise NotATsFileError(f"{called or path}: {tail.status.replace('_', ' ')}: {tail.reason}")
     return tail
 
 

@@ -45,6 +45,7 @@ __all__ = [
     "SYNC_END",
     "SYNC_LOG",
     "TASK_RECORD",
+    "CentreMandate",
     "CurrentTask",
     "Planned",
     "TaskPlace",
@@ -62,6 +63,18 @@ TASK_RECORD = "task.json"
 PLAN_LOG = "plan.log"
 DELETIONS_LOG = "deletions.log"
 MANIFEST_LOG = "manifest.log"
+
+
+class CentreMandate(msgspec.Struct, frozen=True, kw_only=True):
+    """What a load at the centre may do. It is taken whole, or nothing of it is.
+
+    Attributes:
+        owner: uuid of the sender whose devices it brings; empty: the centre's own.
+        may_overlap: whether there may be points of the same devices and times already.
+    """
+
+    owner: str = ""
+    may_overlap: bool = False
 
 
 class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +95,7 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
         single: whether it is an upload without a task, which has no sync.log.
         schema: the schema that it brings, known with the end.
         below: what ends of forwarded files mean, known with the end.
+        centre: of a load at the centre, which no sender brings.
     """
 
     v: int = 1
@@ -99,6 +113,7 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     schema: SchemaEnd | None = None
     token: str | None = None
     below: list[EndBelow] = []
+    centre: CentreMandate | None = None
 
     @property
     def looks(self) -> dict[str, int]:

@@ -264,8 +264,8 @@ class Rules:
         for device in op.devices:
             owner = self._owner(device.name)
             if owner is None:
-                self._put(("owner", device.name), op.sender)
-            elif owner != op.sender:
+                self._put(("owner", device.name), op.owner or op.sender)
+            elif owner not in (op.sender, op.owner):
                 raise ConflictError(
                     f"{op.path}: the device {device.name} belongs to another sender",
                     extra={"device": device.name, "path": op.path, "owner": owner},

@@ -25,6 +25,8 @@ class FileLoaded(Record, frozen=True, tag=7):
         first_look: the first look of the sender that had it, closed or not; 0 if it was not told.
         closed_look: the first look that had it closed; 0 if it was not told.
         origin: of a file that was forwarded.
+        owner: whose its devices are, where that is another one than `sender`: of a load at the
+            centre in the name of an edge. Empty, and from earlier versions: they are `sender`'s.
     """
 
     sender: str
@@ -46,6 +48,7 @@ class FileLoaded(Record, frozen=True, tag=7):
     first_look: int = 0
     closed_look: int = 0
     origin: FileOrigin | None = None
+    owner: str = ""
 
 
 class FileDeleted(Record, frozen=True, tag=8):

@@ -127,14 +127,15 @@ class OwnerTable:
     def _file_loaded(self, op: records.FileLoaded, ts: int) -> None:
         rows = self.rows
         row: OwnerRow | None = None
+        owner = op.owner or op.sender
         for each in op.devices:
             if each.name not in rows:
                 device = self._devices.name(each.name)
-                row = row or OwnerRow(sender=op.sender, created=ts, changed=ts)
+                row = row or OwnerRow(sender=owner, created=ts, changed=ts)
                 rows[device] = row
                 self._order.add(device)
-                self._come_first(device, op.sender, ts)
-                self._note(OwnerChange(ts, device, op.sender, "first load"))
+                self._come_first(device, owner, ts)
+                self._note(OwnerChange(ts, device, owner, "first load"))
 
     def _come_first(self, device: str, sender: str, ts: int) -> None:
         """A device that nobody owns gets an owner: it is taken from the one before, if another."""

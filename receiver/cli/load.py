@@ -1,0 +1,86 @@
+"""`load`: TsFiles of this machine, without an edge."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+import click
+
+from common.cli import Invocation
+from common.errors import EXIT_NOT_LOADED
+from common.terminal import printable, size_text
+from receiver.cli.showing import json_option, show, write_json
+from receiver.config import ReceiverConfig
+from receiver.operator.client import OperatorClient, segment
+from receiver.operator.wire import CentreLoadAnswer, CentreLoadRequest
+
+__all__ = ["load"]
+
+_HEADERS = ("RESULT", "SIZE", "SOURCE", "REASON")
+
+
+@click.command(
+    epilog="Example: tsferry-receiver load /mnt/old/data --as plant-7 --dry-run. The server that "
+    "runs does it, and has to be able to read the files. Exit codes: 0 done, or it would be; 2 "
+    "wrong usage, or there is no such file; 3 a file is bad or refused, and nothing was loaded; 4 "
+    "the receiver does not run, or refuses."
+)
+@click.argument("paths", nargs=-1, required=True)
+@click.option("--as", "owner", default="", help="Sender, by uuid or label, whose devices they are.")
+@click.option("--sg", help="Storage group of files that do not lie as a database lays them.")
+@click.option("--dry-run", is_flag=True, help="Only say what would become of each file.")
+@click.option(
+    "--on-duplicate",
+    type=click.Choice(("error", "keep", "replace", "skip")),
+    default="error",
+    show_default=True,
+    help="Where a device has points in the same times already: refuse the load; or load above "
+    "them (keep and replace are the same: nothing is deleted). skip is not there yet.",
+)
+@json_option
+@click.pass_obj
+def load(
+    invocation: Invocation[ReceiverConfig],
+    paths: tuple[str, ...],
+    owner: str,
+    sg: str | None,
+    dry_run: bool,
+    on_duplicate: str,
+    as_json: bool,
+) -> None:
+    """Load the TsFiles of directories or files, all in one commit or none.
+
+    They are copied, never moved. Content that is here already, under whatever name, is left out.
+    What stands beside a TsFile goes with it: .resource, .mods, .mods2.
+    """
+    server = OperatorClient(invocation.load().value, keep=True)
+    request = CentreLoadRequest(
+        task=secrets.token_hex(16),
+        paths=[str(Path(each).absolute()) for each in paths],
+        storage_group=sg,
+        owner=owner,
+        dry_run=dry_run,
+        on_duplicate=on_duplicate,
+    )
+    answer = server.ask("POST", "/v1/loads", CentreLoadAnswer, body=request)
+    while not answer.done:
+        answer = server.ask("GET", f"/v1/loads/{segment(request.task)}", CentreLoadAnswer)
+    _show(answer, as_json)
+    if any(each.result == "refused" for each in answer.files):
+        raise SystemExit(EXIT_NOT_LOADED)
+
+
+def _show(answer: CentreLoadAnswer, as_json: bool) -> None:
+    if as_json:
+        write_json(answer)
+        return
+    rows = [
+        (each.result, size_text(each.size), each.source, each.reason or "") for each in answer.files
+    ]
+    show(answer, as_json, _HEADERS, rows, "no files")
+    counts: dict[str, int] = {}
+    for each in answer.files:
+        counts[each.result] = counts.get(each.result, 0) + 1
+    text = ", ".join(f"{number} {result}" for result, number in sorted(counts.items()))
+    click.echo(printable(f"{'dry run: ' if answer.dry_run else ''}{text}"))

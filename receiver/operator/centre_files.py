@@ -1,0 +1,199 @@
+"""TsFiles of this machine that are to be loaded without an edge: found, named, read.
+
+A path that ends in `<kind>/<storage group>/<region>/<partition>/<name>.tsfile` says where its file
+belongs, however deep it lies; a file that lies otherwise belongs to a storage group that is given,
+and to the partition of its first time. What stands beside a TsFile goes with it.
+
+Each gets a name of this centre, numbered in the order of its database: so files of one load rank
+among themselves as they did there, and never by chance against those of another instance.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from common.digests import md5_of_fd
+from common.errors import NameRefusedError, NotATsFileError, NotFoundError, UsageError
+from common.names import RESOURCE, SUFFIX, FilePath, Kind
+from common.tsfile import Corrupt
+from common.wire import DeletionsForm
+from receiver.load.deciding.candidates import Candidate
+from receiver.load.folder.content_checks import check_content, record_of
+from receiver.load.tail_facts import facts_of
+from receiver.metadata.model import records
+from receiver.metadata.model.paths import IllegalPathError
+from receiver.metadata.model.ranks import name_rank
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from common.tsfile import Tail
+
+__all__ = ["CentreFile", "find_files", "looked_at", "opened"]
+
+_LONGEST = 160
+"""Characters of a name that go into the new one."""
+_DELETIONS = {f".{form}": form for form in DeletionsForm}
+
+
+@dataclass(frozen=True)
+class CentreFile:
+    """A TsFile where it lies.
+
+    Attributes:
+        source: its path on this machine.
+        path: where it belongs, under the name that it has; its partition counts for nothing if
+            `is_flat`.
+        is_flat: whether its partition is that of its first time.
+    """
+
+    source: Path
+    path: FilePath
+    is_flat: bool
+
+    @property
+    def resource(self) -> Path | None:
+        """Its `.resource`, if it has one."""
+        beside = self.source.with_name(self.source.name + RESOURCE)
+        return beside if beside.is_file() else None
+
+    @property
+    def deletions(self) -> Iterator[tuple[DeletionsForm, Path]]:
+        """Its deletion files."""
+        for suffix, form in _DELETIONS.items():
+            beside = self.source.with_name(self.source.name + suffix)
+            if beside.is_file():
+                yield form, beside
+
+
+def find_files(paths: Iterable[str], storage_group: str | None) -> list[CentreFile]:
+    """The TsFiles of directories and files, in the order of their databases.
+
+    Args:
+        paths: absolute, of this machine; links are not followed below them.
+        storage_group: of files that do not lie as a database lays them.
+
+    Raises:
+        NotFoundError: there is no such path, or no TsFile in any of them.
+        UsageError: a file lies in no directory of a storage group, and none is given; a partition
+            has a deletion file that its TsFiles share.
+    """
+    found: dict[Path, CentreFile] = {}
+    for text in paths:
+        top = Path(text)
+        if not top.is_absolute():
+            raise UsageError(f"{text}: not an absolute path")
+        if not top.exists():
+            raise NotFoundError(f"{text}: there is no such file or directory")
+        for each in _files(top):
+            found[each] = _placed(each, storage_group)
+    if not found:
+        raise NotFoundError("there is no TsFile in what was named (*.tsfile)")
+    return sorted(found.values(), key=_order)
+
+
+def _order(file: CentreFile) -> tuple[object, ...]:
+    path = file.path
+    return path.kind, path.sg, path.vsg, path.partition, name_rank(path) or (), path.name
+
+
+def _files(top: Path) -> Iterator[Path]:
+    if top.is_file():
+        yield top
+        return
+    for directory, below, names in os.walk(top):
+        below.sort()
+        for name in sorted(names):
+            if name.startswith("."):
+                continue
+            path = Path(directory, name)
+            if name.endswith(".mods2") and not name.endswith(f"{SUFFIX}.mods2"):
+                raise UsageError(
+                    f"{path}: a deletion file that TsFiles share is not taken in by a load: let "
+                    "the database compact the partition, or send it by a tsferry-sender"
+                )
+            if name.endswith(SUFFIX) and stat.S_ISREG(path.lstat().st_mode):
+                yield path
+
+
+def _placed(source: Path, storage_group: str | None) -> CentreFile:
+    try:
+        return CentreFile(source, FilePath.parse("/".join(source.parts[-5:])), is_flat=False)
+    except NameRefusedError as error:
+        if storage_group is None:
+            raise UsageError(
+                f"{source}: not in <sequence|unsequence>/<storage group>/<region>/<partition>/: "
+                "say which storage group it belongs to (--sg)"
+            ) from error
+    text = f"{Kind.SEQUENCE}/{storage_group}/0/0/{source.name}"
+    return CentreFile(source, FilePath.parse(text), is_flat=True)
+
+
+def _named(file: CentreFile, task: str, number: int, partition: int) -> FilePath:
+    """The name that a file is loaded under: one that no database gave.
+
+    Args:
+        file: it.
+        task: id of the load.
+        number: of the file in it.
+        partition: that it belongs to.
+    """
+    path = file.path
+    base = path.name.removesuffix(SUFFIX)[:_LONGEST].encode()[:_LONGEST].decode(errors="ignore")
+    return FilePath(
+        path.kind, path.sg, path.vsg, partition, f"c{task[:12]}-{number:07d}-{base}{SUFFIX}"
+    )
+
+
+def looked_at(file: CentreFile, task: str, number: int, *, interval: int, at: float) -> Candidate:
+    """A file as the load would have it, read where it lies: its MD5, its tail, its series.
+
+    Args:
+        file: it.
+        task: id of the load.
+        number: of the file in it.
+        interval: width of a partition, in the unit of the timestamps.
+        at: seconds since the epoch.
+
+    Raises:
+        NotATsFileError: it is none, is not closed, or is damaged.
+        UsageError: it cannot be opened.
+    """
+    with opened(file.source) as fd:
+        return _read(fd, file, task, number, interval, at)
+
+
+@contextmanager
+def opened(source: Path) -> Iterator[int]:
+    """A file of this machine, open for reading; a link is none.
+
+    Raises:
+        UsageError: it cannot be opened.
+    """
+    try:
+        fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise UsageError(f"{source}: cannot be read by the receiver: {error.strerror}") from error
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _read(fd: int, file: CentreFile, task: str, number: int, interval: int, at: float) -> Candidate:
+    try:
+        tail: Tail | None = check_content(fd, file.path, str(file.source))
+        assert tail is not None
+        partition = (tail.first_time or 0) // interval if file.is_flat else file.path.partition
+        path = _named(file, task, number, partition)
+        facts = facts_of(fd, tail, path.sg)
+        staged = record_of(fd, path, md5_of_fd(fd), source=fd, at=at)
+    except (Corrupt, IllegalPathError) as error:
+        raise NotATsFileError(f"{file.source}: {error}") from error
+    manifest = records.ManifestMeta(facts.series, facts.points)
+    return Candidate(path=path, staged=staged, resource=None, facts=facts, manifest=manifest)

@@ -1,0 +1,436 @@
+"""Loads at the centre, without an edge: looked at, copied in, and loaded as a task of their own.
+
+First all files are read where they lie, and what would become of them is decided, as a dry run
+does; if one is refused, nothing is written. Then what is new is copied into the folder of the
+centre's own source (a link would let whoever writes to the original change what is loaded), checked
+against what was read before, and handed to the loader, which decides once more on what is committed
+by then. One commit has all of it. What is cut off before its end is swept at the next start.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import threading
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from common import crash
+from common.config.shared_rules import PER_MILLISECOND
+from common.digests import md5 as new_md5
+from common.errors import (
+    BusyError,
+    DigestError,
+    NotATsFileError,
+    NotFoundError,
+    ReadOnlyError,
+    TsferryError,
+    UsageError,
+)
+from common.names import is_task_id
+from common.tsfile.deletion_records import whole_records
+from common.tsfile.primitives import Malformed
+from common.wire import DeletionsPart, ManifestEntry, Propagate, ResourceEntry, Result
+from receiver.disks import disk_room, whole_in
+from receiver.load.deciding.centre_loads import CENTRE, centre_uuid, whole_or_nothing
+from receiver.load.deciding.change import decide_change
+from receiver.load.folder.current_task import CentreMandate, Planned, TaskRecord, start_task
+from receiver.load.schema.registering import Registering
+from receiver.metadata.commit.draft import Draft
+from receiver.metadata.model import records
+from receiver.metadata.model.records import FileOutcome
+from receiver.operator.centre_files import find_files, looked_at, opened
+from receiver.operator.wire import CentreLoadAnswer, CentreLoadFile
+from receiver.transfer.intake import Intake
+from receiver.transfer.look_numbers import latest_look
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from common.names import FilePath
+    from receiver.config import ReceiverConfig
+    from receiver.load.deciding.candidates import Candidate
+    from receiver.load.folder.current_task import CurrentTask
+    from receiver.load.folder.sender_folder import SenderFolder
+    from receiver.load.service import LoadService
+    from receiver.metadata.engine import Engine
+    from receiver.operator.centre_files import CentreFile
+    from receiver.operator.wire import CentreLoadRequest
+    from receiver.transfer.intake import VerifiedBytes
+
+__all__ = ["ON_DUPLICATE", "CentreLoads"]
+
+log = logging.getLogger(__name__)
+
+ON_DUPLICATE = ("error", "keep", "replace", "skip")
+"""What may become of points of a device and time that have points here already."""
+_BLOCK = 1 << 20
+_AT_ONCE = 64
+"""Files that are flushed into their directories together."""
+_LONGEST_PART = 1 << 20
+"""Bytes of a deletion file in one record of the log."""
+
+
+class CentreLoads:
+    """Loads at the centre: one at a time, each in a thread of its own, asked for by its id."""
+
+    def __init__(
+        self,
+        config: ReceiverConfig,
+        engine: Engine,
+        load: LoadService,
+        *,
+        clock: Callable[[], float],
+    ) -> None:
+        self._config = config
+        self._engine = engine
+        self._load = load
+        self._intake = Intake(config, engine, load, clock=clock)
+        self._clock = clock
+        self._stopping = threading.Event()
+        self._changed = threading.Condition()
+        self._known: tuple[str, CentreLoadAnswer | Exception | None] | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def source(self) -> str:
+        """The uuid that these loads have where senders have theirs."""
+        return centre_uuid(self._engine.uuid)
+
+    def close(self) -> None:
+        """Stop what is being copied; what is handed to the loader is loaded."""
+        self._stopping.set()
+        with self._changed:
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    # -- asked for by its id -----------------------------------------------------------------
+
+    def begin(self, request: CentreLoadRequest) -> None:
+        """Begin a load, or go on with the one of this id.
+
+        Raises:
+            BusyError: another one is under way.
+            UsageError: it asks for what there is not.
+        """
+        _check(request)
+        with self._changed:
+            if self._known is not None:
+                task, found = self._known
+                if task == request.task:
+                    return
+                if found is None:
+                    raise BusyError("another load at the centre is under way", retry_after=5)
+            self._known = request.task, None
+            self._thread = threading.Thread(
+                target=self._run, args=(request,), name="centre-load", daemon=True
+            )
+            self._thread.start()
+
+    def answer(self, task: str, wait: float) -> CentreLoadAnswer:
+        """What became of the last load, or that it is under way, after `wait` seconds at most.
+
+        Raises:
+            NotFoundError: it is not the last one.
+            TsferryError, OSError: it failed so.
+        """
+        with self._changed:
+            if self._known is None or self._known[0] != task:
+                raise NotFoundError(f"load {task[:40]!a} is not known here: say it again")
+            self._changed.wait_for(lambda: self._known is None or self._known[1] is not None, wait)
+            found = None if self._known is None else self._known[1]
+        if isinstance(found, Exception):
+            raise found
+        return found or CentreLoadAnswer(task=task, done=False)
+
+    def _run(self, request: CentreLoadRequest) -> None:
+        found: CentreLoadAnswer | Exception
+        try:
+            found = self.load(request)
+        except Exception as error:
+            if not isinstance(error, TsferryError | OSError):
+                log.exception("a load at the centre failed", extra={"task": request.task})
+            found = error
+        with self._changed:
+            self._known = request.task, found
+            self._changed.notify_all()
+
+    # -- the load ----------------------------------------------------------------------------
+
+    def load(self, request: CentreLoadRequest) -> CentreLoadAnswer:
+        """Look at files, and load them unless it is a dry run or one is refused.
+
+        Raises:
+            NotFoundError: there is nothing to load, or no such sender.
+            NotATsFileError: a file is none, or not closed.
+            UsageError: as the request or the layout has it.
+            TsferryError, OSError: it cannot be done now; nothing of it is left.
+        """
+        _check(request)
+        files = find_files(request.paths, request.storage_group)
+        owner = self._owner(request.owner)
+        looked: dict[str, tuple[CentreFile, Candidate]] = {}
+        seen: dict[str, str] = {}
+        outcomes: dict[str, FileOutcome] = {}
+        sources: dict[str, str] = {}
+        for number, file in enumerate(files):
+            self._go_on()
+            candidate = looked_at(
+                file, request.task, number, interval=self._interval(), at=self._clock()
+            )
+            path, content = candidate.path.text, candidate.staged.md5
+            sources[path] = str(file.source)
+            if content in seen:
+                why = f"as {seen[content]}"
+                outcomes[path] = FileOutcome(path, Result.ALREADY, reason=why)
+            else:
+                seen[content] = str(file.source)
+                looked[path] = file, candidate
+        mandate = CentreMandate(owner=owner, may_overlap=request.on_duplicate != "error")
+        record = TaskRecord(
+            task=request.task,
+            sender=self.source,
+            propagate=Propagate.NEVER,
+            scope=[],
+            started=self._clock(),
+            look=latest_look(self._engine),
+            centre=mandate,
+            manifest=[],
+        )
+        outcomes |= self._decided(record, [each for _, each in looked.values()])
+        sizes = {path: each.staged.size for path, (_, each) in looked.items()}
+        fresh = {path: looked[path] for path in looked if outcomes[path].result is Result.LOADED}
+        refused = any(each.result is Result.REFUSED for each in outcomes.values())
+        if fresh and not refused and not request.dry_run:
+            outcomes |= self._carry_out(record, list(fresh.values()))
+        return CentreLoadAnswer(
+            task=request.task,
+            done=True,
+            dry_run=request.dry_run,
+            files=[
+                CentreLoadFile(
+                    source=sources[path],
+                    path=path,
+                    size=sizes.get(path, 0),
+                    result=str(outcomes[path].result),
+                    device=outcomes[path].device,
+                    reason=outcomes[path].reason,
+                )
+                for path in sources
+            ],
+        )
+
+    def _go_on(self) -> None:
+        if self._stopping.is_set():
+            raise ReadOnlyError("the receiver is being stopped", retry_after=5)
+
+    def _interval(self) -> int:
+        return self._config.partition_interval_ms * PER_MILLISECOND[self._config.time_unit]
+
+    def _owner(self, name: str) -> str:
+        """The uuid of the sender that a name is of; empty for none, and for the centre itself."""
+        if not name or name in (CENTRE, self.source):
+            return ""
+        with self._engine.reading() as state:
+            found = [row.uuid for row in state.senders.values() if name in (row.uuid, row.label)]
+        if not found:
+            raise NotFoundError(f"no sender has the uuid or label {name[:100]!a}: senders list")
+        if len(found) > 1:
+            raise UsageError(f"{len(found)} senders have the label {name[:100]!a}: say the uuid")
+        return found[0]
+
+    def _decided(
+        self, record: TaskRecord, candidates: Sequence[Candidate]
+    ) -> dict[str, FileOutcome]:
+        """What would become of files by what is committed now; nothing is changed."""
+        entries = [_entry(each, record.look) for each in candidates]
+        record = msgspec.structs.replace(record, manifest=entries)
+        engine, ttl = self._engine, self._load.ttl
+        moment, trees = ttl.moment(), self._load.disks.standing()
+        with engine.reading() as state:
+
+            def registering() -> Registering:
+                made = Registering(
+                    Draft(state),
+                    level=engine.options.storage_group_level,
+                    creates=engine.options.auto_create,
+                )
+                if record.sender not in state.senders:
+                    made.play([records.SenderSeen(record.sender, CENTRE, CENTRE)])
+                return made
+
+            change = decide_change(
+                state,
+                record,
+                {},
+                {each.path.text: each for each in candidates},
+                {},
+                registering=registering,
+                stands=lambda row: whole_in(trees, row, state.uploaded_table.parts(row)),
+                expiry=ttl.expiry(state, moment),
+                deletes=self._config.deletes,
+            )
+            return whole_or_nothing(state, record, change).outcomes
+
+    # -- copied in, and loaded ---------------------------------------------------------------
+
+    def _carry_out(
+        self, record: TaskRecord, files: Sequence[tuple[CentreFile, Candidate]]
+    ) -> dict[str, FileOutcome]:
+        folder = self._load.centre_folder()
+        with folder.lock:
+            if folder.task is not None:
+                raise BusyError("the load before this one is not over", retry_after=5)
+            sizes = [each.staged.size for _, each in files]
+            room = sum(map(disk_room, sizes))
+            self._intake.check_room(folder, sum(sizes), 0, room=room)
+            try:
+                current = self._copied(folder, record, files)
+            except BaseException:
+                self._sweep(folder)
+                raise
+        self._load.loader.submit(folder, current)
+        return self._outcomes(folder, record.task)
+
+    def _copied(
+        self,
+        folder: SenderFolder,
+        record: TaskRecord,
+        files: Sequence[tuple[CentreFile, Candidate]],
+    ) -> CurrentTask:
+        """Copy files in and end the task: durable when this returns."""
+        current = start_task(folder, msgspec.structs.replace(record, manifest=None))
+        crash.point("centre.begun")
+        current.add_deletions(part for file, each in files for part in _parts(file, each.path))
+        staged: list[VerifiedBytes] = []
+        for file, candidate in files:
+            self._go_on()
+            resource = file.resource
+            came = None
+            if resource is not None:
+                came = self._copy(folder, resource, candidate.path.resource, None)
+                staged.append(came)
+            current.add_plan(
+                [
+                    Planned(
+                        path=candidate.path.text,
+                        size=candidate.staged.size,
+                        tail=candidate.staged.tail,
+                        md5=candidate.staged.md5,
+                        resource=None
+                        if came is None
+                        else ResourceEntry(size=came.record.size, md5=came.record.md5),
+                    )
+                ]
+            )
+            staged.append(self._copy(folder, file.source, candidate.path, candidate.staged.md5))
+            crash.point("centre.copied")
+            if len(staged) >= _AT_ONCE:
+                self._intake.stage(folder, staged)
+                staged = []
+        self._intake.stage(folder, staged)
+        crash.point("centre.staged")
+        current.end([_entry(each, record.look) for _, each in files], [])
+        return current
+
+    def _copy(
+        self, folder: SenderFolder, source: Path, path: FilePath, expected: str | None
+    ) -> VerifiedBytes:
+        """A copy under a temporary name, flushed and verified.
+
+        Raises:
+            DigestError: it is not what was read before.
+        """
+        part = f"{folder.uploads}/{secrets.token_hex(16)}.part"
+        digest = new_md5()
+        with opened(source) as fd, folder.tree.create(part) as file:
+            while block := os.read(fd, _BLOCK):
+                digest.update(block)
+                file.write(block)
+            file.sync()
+            found = digest.hexdigest()
+            if expected is not None and found != expected:
+                raise DigestError(
+                    f"{source}: MD5 {found} as it was copied, {expected} when it was looked at: "
+                    "somebody writes to it; load a copy that stands still"
+                )
+            return self._intake.verify(
+                file.fileno(), path, part, found, expected=(expected,), planned=None
+            )
+
+    def _sweep(self, folder: SenderFolder) -> None:
+        """Remove what was copied, and the task; what cannot be now is at the next start."""
+        try:
+            folder.forget_task()
+            folder.staged.discard([each.path for each in folder.staged.all()])
+            folder.sweep()
+        except (TsferryError, OSError) as error:
+            log.warning("what a load has left is swept later", extra={"error": str(error)})
+
+    def _outcomes(self, folder: SenderFolder, task: str) -> dict[str, FileOutcome]:
+        """What became of the task, once it is committed."""
+        while True:
+            with self._engine.reading() as state:
+                row = state.task_table.get(folder.uuid, task)
+            if row is not None:
+                return {each.path: each for each in row.outcomes}
+            self._go_on()
+            self._load.loader.wait(lambda: self._is_committed(task), 1.0)
+
+    def _is_committed(self, task: str) -> bool:
+        with self._engine.reading() as state:
+            return state.task_table.has(self.source, task)
+
+
+def _check(request: CentreLoadRequest) -> None:
+    if not is_task_id(request.task):
+        raise UsageError(f"{request.task[:60]!a} is no id of a load (32 lower-case hex digits)")
+    if request.on_duplicate not in ON_DUPLICATE:
+        raise UsageError(f"on_duplicate: expected one of {', '.join(ON_DUPLICATE)}")
+    if request.on_duplicate == "skip":
+        raise UsageError(
+            "on_duplicate skip: a load cannot be put below what is there: leave out what is known "
+            "(error says which files), or load above it (keep)"
+        )
+
+
+def _entry(candidate: Candidate, look: int) -> ManifestEntry:
+    return ManifestEntry(
+        path=candidate.path.text,
+        size=candidate.staged.size,
+        md5=candidate.staged.md5,
+        series=candidate.facts.series,
+        points=candidate.facts.points,
+        first_look=look,
+        closed_look=look,
+    )
+
+
+def _parts(file: CentreFile, path: FilePath) -> list[DeletionsPart]:
+    """The deletion files of a TsFile, whole; they reach no other file.
+
+    Raises:
+        NotATsFileError: one is not whole records.
+    """
+    parts: list[DeletionsPart] = []
+    for form, source in file.deletions:
+        with opened(source) as fd:
+            content = os.pread(fd, os.fstat(fd).st_size, 0)
+        begin = 0
+        while begin < len(content):
+            piece = content[begin : begin + _LONGEST_PART]
+            try:
+                size = whole_records(piece, form)
+            except Malformed as error:
+                raise NotATsFileError(f"{source}: {error}") from error
+            if size == 0:
+                raise NotATsFileError(f"{source}: byte {begin} begins no whole record")
+            parts.append(
+                DeletionsPart(path=path.text, form=form, base=begin, content=piece[:size], floor=0)
+            )
+            begin += size
+    return parts
