@@ -47,13 +47,13 @@ def cli() -> None:
 @functools.cache
 def _add_commands() -> None:
     from receiver.cli.backup import backup
+    from receiver.cli.centre_load import load
     from receiver.cli.clock import clock
     from receiver.cli.deletes import deletes
     from receiver.cli.export import export
     from receiver.cli.files import files
     from receiver.cli.fsck import fsck
     from receiver.cli.init import init
-    from receiver.cli.load import load
     from receiver.cli.lost import lost
     from receiver.cli.mlog import mlog
     from receiver.cli.mtree import mtree

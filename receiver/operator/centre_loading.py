@@ -20,6 +20,7 @@ import msgspec
 from common import crash
 from common.config.shared_rules import PER_MILLISECOND
 from common.digests import md5 as new_md5
+from common.digests import md5_of_fd
 from common.errors import (
     BusyError,
     DigestError,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from receiver.load.deciding.candidates import Candidate
     from receiver.load.folder.current_task import CurrentTask
     from receiver.load.folder.sender_folder import SenderFolder
+    from receiver.load.loader import LoadJob
     from receiver.load.service import LoadService
     from receiver.metadata.engine import Engine
     from receiver.operator.centre_files import CentreFile
@@ -145,7 +147,7 @@ class CentreLoads:
             found = None if self._known is None else self._known[1]
         if isinstance(found, Exception):
             raise found
-        return found or CentreLoadAnswer(task=task, done=False)
+        return found or CentreLoadAnswer(task=task, done=False, trouble=self._trouble())
 
     def _run(self, request: CentreLoadRequest) -> None:
         found: CentreLoadAnswer | Exception
@@ -293,8 +295,7 @@ class CentreLoads:
             except BaseException:
                 self._sweep(folder)
                 raise
-        self._load.loader.submit(folder, current)
-        return self._outcomes(folder, record.task)
+        return self._outcomes(self._load.loader.submit(folder, current))
 
     def _copied(
         self,
@@ -306,28 +307,15 @@ class CentreLoads:
         current = start_task(folder, msgspec.structs.replace(record, manifest=None))
         crash.point("centre.begun")
         current.add_deletions(part for file, each in files for part in _parts(file, each.path))
+        resources = {each.path.text: _resource(file) for file, each in files}
+        current.add_plan(_planned(each, resources[each.path.text]) for _, each in files)
         staged: list[VerifiedBytes] = []
         for file, candidate in files:
             self._go_on()
-            resource = file.resource
-            came = None
-            if resource is not None:
-                came = self._copy(folder, resource, candidate.path.resource, None)
-                staged.append(came)
-            current.add_plan(
-                [
-                    Planned(
-                        path=candidate.path.text,
-                        size=candidate.staged.size,
-                        tail=candidate.staged.tail,
-                        md5=candidate.staged.md5,
-                        resource=None
-                        if came is None
-                        else ResourceEntry(size=came.record.size, md5=came.record.md5),
-                    )
-                ]
-            )
-            staged.append(self._copy(folder, file.source, candidate.path, candidate.staged.md5))
+            path, resource = candidate.path, resources[candidate.path.text]
+            if resource is not None and file.resource is not None:
+                staged.append(self._copy(folder, file.resource, path.resource, resource.md5))
+            staged.append(self._copy(folder, file.source, path, candidate.staged.md5))
             crash.point("centre.copied")
             if len(staged) >= _AT_ONCE:
                 self._intake.stage(folder, staged)
@@ -338,7 +326,7 @@ class CentreLoads:
         return current
 
     def _copy(
-        self, folder: SenderFolder, source: Path, path: FilePath, expected: str | None
+        self, folder: SenderFolder, source: Path, path: FilePath, expected: str
     ) -> VerifiedBytes:
         """A copy under a temporary name, flushed and verified.
 
@@ -353,7 +341,7 @@ class CentreLoads:
                 file.write(block)
             file.sync()
             found = digest.hexdigest()
-            if expected is not None and found != expected:
+            if found != expected:
                 raise DigestError(
                     f"{source}: MD5 {found} as it was copied, {expected} when it was looked at: "
                     "somebody writes to it; load a copy that stands still"
@@ -371,19 +359,21 @@ class CentreLoads:
         except (TsferryError, OSError) as error:
             log.warning("what a load has left is swept later", extra={"error": str(error)})
 
-    def _outcomes(self, folder: SenderFolder, task: str) -> dict[str, FileOutcome]:
-        """What became of the task, once it is committed."""
+    def _outcomes(self, job: LoadJob) -> dict[str, FileOutcome]:
+        """What became of the task, once it is committed and cleared away, if that can be now."""
         while True:
+            self._load.loader.wait(lambda: job.done, 1.0)
             with self._engine.reading() as state:
-                row = state.task_table.get(folder.uuid, task)
-            if row is not None:
+                row = state.task_table.get(self.source, job.task.id)
+            if row is not None and (job.done or job.error is not None):
                 return {each.path: each for each in row.outcomes}
             self._go_on()
-            self._load.loader.wait(lambda: self._is_committed(task), 1.0)
 
-    def _is_committed(self, task: str) -> bool:
-        with self._engine.reading() as state:
-            return state.task_table.has(self.source, task)
+    def _trouble(self) -> str | None:
+        """Why what is copied in has to wait, None while it goes on."""
+        folder = self._load.folders.find(self.source)
+        task = None if folder is None else folder.task
+        return None if task is None else task.trouble
 
 
 def _check(request: CentreLoadRequest) -> None:
@@ -407,6 +397,25 @@ def _entry(candidate: Candidate, look: int) -> ManifestEntry:
         points=candidate.facts.points,
         first_look=look,
         closed_look=look,
+    )
+
+
+def _resource(file: CentreFile) -> ResourceEntry | None:
+    """The resource of a TsFile, as it is now."""
+    if file.resource is None:
+        return None
+    with opened(file.resource) as fd:
+        return ResourceEntry(size=os.fstat(fd).st_size, md5=md5_of_fd(fd))
+
+
+def _planned(candidate: Candidate, resource: ResourceEntry | None) -> Planned:
+    staged = candidate.staged
+    return Planned(
+        path=candidate.path.text,
+        size=staged.size,
+        tail=staged.tail,
+        md5=staged.md5,
+        resource=resource,
     )
 
 

@@ -83,11 +83,20 @@ class CentreLoadFile(Struct, frozen=True, kw_only=True):
 
 
 class CentreLoadAnswer(Struct, frozen=True, kw_only=True):
-    """`GET /v1/loads/<task>`. All files are loaded in one commit, or none is."""
+    """`GET /v1/loads/<task>`. All files are loaded in one commit, or none is.
+
+    Attributes:
+        task: the id of the load.
+        done: whether it is over.
+        dry_run: whether nothing was to be changed.
+        trouble: why one that is not over has to wait.
+        files: what became of each, when it is.
+    """
 
     task: str
     done: bool
     dry_run: bool = False
+    trouble: str | None = None
     files: list[CentreLoadFile] = msgspec.field(default_factory=list)
 
 

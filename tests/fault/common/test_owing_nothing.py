@@ -27,6 +27,7 @@ SEEN = (
     "rename to back/received/", "rename to back/sequence/", "rename to older/mlog-",
     "rename to tlog/tlog-", "rename to anew/mtree.snapshot-", "rename to report/chunks.parquet",
     "rename to bucket/N/data/N/", "rename to restored/schema", "rename to restored/data/sequence/",
+    "rename to centre/data/sync-receiver/", "rename to centre/data/sequence/",
 )  # fmt: skip
 PROGRAM = """
 import sys
@@ -42,6 +43,7 @@ from receiver.metadata.engine import Engine
 from receiver.metadata.log.frames import encode_frame, encode_log_head, encode_payload
 from receiver.metadata.model import records
 from receiver.metadata.model.engine_options import EngineOptions
+from receiver.operator.wire import CentreLoadRequest
 from receiver.spark.report import summarise, write
 from receiver.storage.disk_cache import DiskCache
 from receiver.storage.file_fetching import FileFetcher
@@ -130,6 +132,16 @@ edge.round({path_of(1): tsfile()}, resources={path_of(1): b"r"})
 edge.round({}, [path_of(1)], propagate=wire.Propagate.ALL)
 clock.now += 200
 assert node.load.reaper.run_once() == 1
+node.close()
+
+# files of this machine, without an edge
+old = root.parent / "old" / path_of(1)
+old.parent.mkdir(parents=True)
+old.write_bytes(tsfile())
+old.with_name(old.name + ".resource").write_bytes(b"r")
+node = World(root / "centre").still_node()
+request = CentreLoadRequest(task="5" * 32, paths=[str(old)])
+assert [each.result for each in node.operator.centre.load(request).files] == ["loaded"]
 node.close()
 
 # copies in a directory, and a receiver that is made of them

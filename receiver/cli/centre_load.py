@@ -64,7 +64,11 @@ def load(
         on_duplicate=on_duplicate,
     )
     answer = server.ask("POST", "/v1/loads", CentreLoadAnswer, body=request)
+    said = None
     while not answer.done:
+        if answer.trouble != said:
+            said = answer.trouble
+            click.echo(printable(f"it has to wait: {said}" if said else "it goes on"), err=True)
         answer = server.ask("GET", f"/v1/loads/{segment(request.task)}", CentreLoadAnswer)
     _show(answer, as_json)
     if any(each.result == "refused" for each in answer.files):
