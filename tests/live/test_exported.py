@@ -86,7 +86,7 @@ def test_a_server_loads_the_exported_directory_and_has_its_rows(
     physical = str(place.relative_to(world.data))
     line = f"DELETION,root.ex.d1.*,{2**63 - 1},{T},{T + 9}\n".encode()
     world.engine.commit([
-        records.DeletionsNoted(NORTH, path, physical, "mods", 0, line, 1 << 40)
+        records.DeletionsNoted(NORTH, path, physical, "mods", 0, line, 1 << 62)
     ])  # fmt: skip
     into = tmp_path / "out"
     told = exported(world, into, knows.version, capsys, "--file-bytes", "1KiB")
