@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from receiver.cli.commands import cli
 from receiver.points import Column, TsFileReader
 from receiver.writing.device_writers import PlainDeviceWriter
 from tests.support.disk import CHANGING, NAMING, Faults, heal
+from tests.support.machine import Machine
 from tests.support.spark_world import NORTH, SOUTH, World
 from tests.support.tsfile_bytes import build
 
@@ -298,3 +300,18 @@ def test_an_output_is_on_the_disk_before_it_has_its_name(
     monkeypatch.setattr(Tree, "rename", renamed)
     call()
     assert [each for each in seen if each.endswith(".tsfile")]
+
+
+def test_copies_in_a_store_are_exported_with_no_receiver_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bucket = tmp_path / "bucket"
+    bucket.mkdir()
+    machine = Machine(tmp_path / "one", bucket, capsys)
+    machine.fill()
+    here = machine.asked("export", str(tmp_path / "here"))
+    shutil.rmtree(machine.world.data)
+    there = machine.asked("export", str(tmp_path / "there"), "--catalog", bucket.as_uri())
+    assert [each["digest"] for each in there["files"]] == [each["digest"] for each in here["files"]]
+    assert points(tmp_path / "there") == points(tmp_path / "here") != {}
+    assert files(tmp_path / "there") == files(tmp_path / "here")
