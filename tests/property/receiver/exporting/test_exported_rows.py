@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from common.errors import NotFoundError
 from common.tsfile import Status, read_tail
+from receiver.exporting import merged_inputs, time_slices
 from receiver.exporting.export_run import ExportManifest, ExportRequest, export_to
 from receiver.exporting.wanted_points import WantedPoints
 from receiver.metadata.model.paths import parse_pattern
@@ -48,9 +51,13 @@ def rows_in(directory: Path) -> Rows:
     return found
 
 
-def test_what_is_exported_is_what_readers_see_by_path_time_and_commit(tmp_path: Path) -> None:
+def test_what_is_exported_is_what_readers_see_by_path_time_and_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for seed in range(tiers.examples(40)):
         rng = Random(seed)
+        monkeypatch.setattr(merged_inputs, "_KEPT_OPEN", rng.choice((1, 2, 200)))
+        monkeypatch.setattr(time_slices, "_MOST_FILES", rng.choice((1, 2, 200)))
         centre = Centre(tmp_path / str(seed), rng)
         for number in range(rng.randint(2, 7)):
             centre.load(number)
