@@ -51,6 +51,7 @@ def rows_in(directory: Path) -> Rows:
     return found
 
 
+@pytest.mark.slow
 def test_what_is_exported_is_what_readers_see_by_path_time_and_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
