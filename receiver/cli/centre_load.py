@@ -39,9 +39,9 @@ _HEADERS = ("RESULT", "SIZE", "SOURCE", "REASON")
     "them (keep and replace are the same: nothing is deleted). skip is not there yet.",
 )
 @json_option
-@click.pass_obj
+@click.pass_context
 def load(
-    invocation: Invocation[ReceiverConfig],
+    ctx: click.Context,
     paths: tuple[str, ...],
     owner: str,
     sg: str | None,
@@ -54,6 +54,7 @@ def load(
     They are copied, never moved. Content that is here already, under whatever name, is left out.
     What stands beside a TsFile goes with it: .resource, .mods, .mods2.
     """
+    invocation: Invocation[ReceiverConfig] = ctx.obj
     server = OperatorClient(invocation.load().value, keep=True)
     request = CentreLoadRequest(
         task=secrets.token_hex(16),
@@ -72,7 +73,7 @@ def load(
         answer = server.ask("GET", f"/v1/loads/{segment(request.task)}", CentreLoadAnswer)
     _show(answer, as_json)
     if any(each.result == "refused" for each in answer.files):
-        raise SystemExit(EXIT_NOT_LOADED)
+        ctx.exit(EXIT_NOT_LOADED)
 
 
 def _show(answer: CentreLoadAnswer, as_json: bool) -> None:

@@ -20,11 +20,11 @@ from common.errors import NameRefusedError, NotATsFileError
 from common.names import FilePath
 from common.wire import ManifestEntry, Propagate
 from receiver.load.deciding.candidates import physical_name
-from receiver.load.deciding.centre_loads import centre_uuid
 from receiver.load.folder.content_checks import hash_staged
 from receiver.load.folder.current_task import CurrentTask, TaskRecord, open_task
 from receiver.load.folder.obstacles import is_of_one_path
 from receiver.load.loading import finish
+from receiver.metadata.model.centre_source import centre_uuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

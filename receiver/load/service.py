@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 from common.durable import free_bytes
 from common.errors import ForbiddenError, Transient, TsferryError
 from receiver.disks import Disks
-from receiver.load.deciding.centre_loads import CENTRE, centre_uuid
 from receiver.load.folder.obstacles import is_of_one_path, misplaced, obstacle
 from receiver.load.folder.sender_folder import FOLDERS_ROOT, Folders, folder_name
 from receiver.load.folder_recovery import recover_folder
@@ -21,6 +20,7 @@ from receiver.load.upkeep.registrar import Registrar
 from receiver.load.upkeep.ttl import Ttl
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
+from receiver.metadata.model.centre_source import CENTRE, centre_uuid, is_centre
 from receiver.metadata.model.errors import GuardFailed
 from receiver.metadata.query.lost import lost_files
 
@@ -392,7 +392,7 @@ class LoadService:
             ForbiddenError: the uuid is that of the centre's own loads.
             Transient: something is in the way of it.
         """
-        if uuid == centre_uuid(self._engine.uuid):
+        if is_centre(uuid):
             raise ForbiddenError(f"{uuid} is no sender: it is for loads at the centre")
         return self._folder_of(uuid, peer)
 

@@ -1,8 +1,9 @@
 """TsFiles of this machine that are to be loaded without an edge: found, named, read.
 
 A path that ends in `<kind>/<storage group>/<region>/<partition>/<name>.tsfile` says where its file
-belongs, however deep it lies; a file that lies otherwise belongs to a storage group that is given,
-and to the partition of its first time. What stands beside a TsFile goes with it.
+belongs, however deep it lies; a file that lies otherwise belongs to a storage group that is given.
+The partition is always that of its times here, as another instance may have cut time otherwise:
+files that overlap have it in common. What stands beside a TsFile goes with it.
 
 Each gets a name of this centre, numbered in the order of its database: so files of one load rank
 among themselves as they did there, and never by chance against those of another instance.
@@ -47,14 +48,11 @@ class CentreFile:
 
     Attributes:
         source: its path on this machine.
-        path: where it belongs, under the name that it has; its partition counts for nothing if
-            `is_flat`.
-        is_flat: whether its partition is that of its first time.
+        path: where it belongs, under the name and in the partition that it has there.
     """
 
     source: Path
     path: FilePath
-    is_flat: bool
 
     @property
     def resource(self) -> Path | None:
@@ -123,7 +121,7 @@ def _files(top: Path) -> Iterator[Path]:
 
 def _placed(source: Path, storage_group: str | None) -> CentreFile:
     try:
-        return CentreFile(source, FilePath.parse("/".join(source.parts[-5:])), is_flat=False)
+        return CentreFile(source, FilePath.parse("/".join(source.parts[-5:])))
     except NameRefusedError as error:
         if storage_group is None:
             raise UsageError(
@@ -131,7 +129,7 @@ def _placed(source: Path, storage_group: str | None) -> CentreFile:
                 "say which storage group it belongs to (--sg)"
             ) from error
     text = f"{Kind.SEQUENCE}/{storage_group}/0/0/{source.name}"
-    return CentreFile(source, FilePath.parse(text), is_flat=True)
+    return CentreFile(source, FilePath.parse(text))
 
 
 def _named(file: CentreFile, task: str, number: int, partition: int) -> FilePath:
@@ -162,7 +160,7 @@ def looked_at(file: CentreFile, task: str, number: int, *, interval: int, at: fl
 
     Raises:
         NotATsFileError: it is none, is not closed, or is damaged.
-        UsageError: it cannot be opened.
+        UsageError: it cannot be opened, or is of several partitions.
     """
     with opened(file.source) as fd:
         return _read(fd, file, task, number, interval, at)
@@ -189,8 +187,13 @@ def _read(fd: int, file: CentreFile, task: str, number: int, interval: int, at: 
     try:
         tail: Tail | None = check_content(fd, file.path, str(file.source))
         assert tail is not None
-        partition = (tail.first_time or 0) // interval if file.is_flat else file.path.partition
-        path = _named(file, task, number, partition)
+        first, last = ((each or 0) // interval for each in (tail.first_time, tail.last_time))
+        if first != last:
+            raise UsageError(
+                f"{file.source}: its times are in the partitions {first} to {last} of this receiver"
+                " (partition_interval), and a file is in one: have its database cut it"
+            )
+        path = _named(file, task, number, first)
         facts = facts_of(fd, tail, path.sg)
         staged = record_of(fd, path, md5_of_fd(fd), source=fd, at=at)
     except (Corrupt, IllegalPathError) as error:

@@ -35,12 +35,13 @@ from common.tsfile.deletion_records import whole_records
 from common.tsfile.primitives import Malformed
 from common.wire import DeletionsPart, ManifestEntry, Propagate, ResourceEntry, Result
 from receiver.disks import disk_room, whole_in
-from receiver.load.deciding.centre_loads import CENTRE, centre_uuid, whole_or_nothing
+from receiver.load.deciding.centre_loads import whole_or_nothing
 from receiver.load.deciding.change import decide_change
 from receiver.load.folder.current_task import CentreMandate, Planned, TaskRecord, start_task
 from receiver.load.schema.registering import Registering
 from receiver.metadata.commit.draft import Draft
 from receiver.metadata.model import records
+from receiver.metadata.model.centre_source import CENTRE, centre_uuid
 from receiver.metadata.model.records import FileOutcome
 from receiver.operator.centre_files import find_files, looked_at, opened
 from receiver.operator.wire import CentreLoadAnswer, CentreLoadFile

@@ -8,12 +8,12 @@ in, as another instance has other regions and perhaps other storage groups.
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from common.names import FilePath
 from common.wire import Result
 from receiver.load.deciding.candidates import Change
 from receiver.metadata.commit.guards import Guard
@@ -29,17 +29,10 @@ if TYPE_CHECKING:
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
 
-__all__ = ["CENTRE", "centre_uuid", "content_of_anyone", "whole_or_nothing"]
+__all__ = ["content_of_anyone", "whole_or_nothing"]
 
-CENTRE: Final = "centre"
-"""What the source of these loads is called where senders are."""
 _GOOD = frozenset({Result.LOADED, Result.ALREADY, Result.EXPIRED})
 _STANDING = (FileState.LIVE, FileState.RETIRED, FileState.SUPERSEDED)
-
-
-def centre_uuid(engine: str) -> str:
-    """The uuid of the source of a centre's own loads: always the same, and nobody else's."""
-    return hashlib.sha256(f"{CENTRE}\n{engine}".encode()).hexdigest()[:32]
 
 
 def content_of_anyone(
@@ -78,10 +71,10 @@ def whole_or_nothing(
     if mandate is None:
         return change
     bad = {path: each for path, each in change.outcomes.items() if each.result not in _GOOD}
-    if not mandate.may_overlap:
-        for found in _overlaps(state, (each.candidate for each in change.loads), between):
+    for found in _overlaps(state, (each.candidate for each in change.loads), between):
+        if found.is_apart or not mandate.may_overlap:
             bad.setdefault(found.path, found.outcome)
-        change.guards += _owners(state, change)
+    change.guards += _owners(state, change)
     if not bad:
         return change
     first = next(iter(bad.values()))
@@ -103,8 +96,17 @@ def whole_or_nothing(
 
 
 class _Overlap(NamedTuple):
+    """A file that overlaps a visible one.
+
+    Attributes:
+        path: of it.
+        outcome: that it has where that may not be.
+        is_apart: whether the two lie where no reader merges them.
+    """
+
     path: str
     outcome: FileOutcome
+    is_apart: bool
 
 
 def _overlaps(
@@ -133,12 +135,23 @@ def _overlaps_with(
     for device, begin, end in row.devices.ranges():
         for first, last, path in spans.get(device, ()):
             if begin <= last and first <= end:
+                is_apart = _place(row.parsed) != _place(FilePath.parse(path))
+                way_out = (
+                    f"it lies in another storage group or partition than {path} would"
+                    if is_apart
+                    else "to load it above: --on-duplicate keep"
+                )
                 reason = (
                     f"{device} has points from {begin} to {end} in {row.physical}, and from "
-                    f"{first} to {last} here; to load it above: --on-duplicate keep"
+                    f"{first} to {last} here; {way_out}"
                 )
                 found = records.FileOutcome(path, Result.CONFLICT, device=device, reason=reason)
-                yield _Overlap(path, found)
+                yield _Overlap(path, found, is_apart)
+
+
+def _place(path: FilePath) -> tuple[str, int]:
+    """What files of a device that are merged have in common."""
+    return path.sg, path.partition
 
 
 def _are_related(one: str, other: str) -> bool:

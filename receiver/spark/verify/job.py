@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from common.durable import Closing
+from receiver.metadata.model.centre_source import is_centre
 from receiver.metadata.model.ranks import cut_in, rank_in
 from receiver.spark.finder import shown
 from receiver.spark.report.results import (
@@ -43,6 +44,7 @@ from receiver.spark.verify.relations import (
     meetings,
     overlaps,
     unsettled,
+    unsettled_at_the_centre,
 )
 from receiver.spark.verify.session import SparkFailedError, was_interrupted
 from receiver.spark.verify.worker_code import shipped, unfit
@@ -329,6 +331,8 @@ class VerifyJob(Closing):
     @staticmethod
     def _unsettled(one: Subject, other: Subject, device: str) -> str | None:
         ranks = one.rank_in(device), other.rank_in(device)
+        if is_centre(one.sender) or is_centre(other.sender):
+            return unsettled_at_the_centre(*ranks)
         return unsettled(*ranks, is_one_sender=one.sender == other.sender)
 
     def _tell_overlap(self, number: int, device: str, detail: str) -> None:

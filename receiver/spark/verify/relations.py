@@ -31,6 +31,7 @@ __all__ = [
     "meetings",
     "overlaps",
     "unsettled",
+    "unsettled_at_the_centre",
 ]
 
 
@@ -221,3 +222,17 @@ def unsettled(one: Rank | None, other: Rank | None, *, is_one_sender: bool) -> s
     if one.name is None and other.name is None:
         return "no database named them" if one.loaded == other.loaded else None
     return "a database named only one of them"
+
+
+def unsettled_at_the_centre(one: Rank | None, other: Rank | None) -> str | None:
+    """The same where one of two files was loaded at the centre, without an edge.
+
+    Such a file has a look of its own, which no other load has; those of one load, which share it,
+    are named in the order of their database.
+    """
+    if one is None or other is None:
+        return "their ranks are not known"
+    one, other = in_common(one, other)
+    if one.first != other.first or one.loaded == other.loaded:
+        return None
+    return "they were looked at together, and loaded by two commits"

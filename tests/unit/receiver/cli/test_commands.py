@@ -492,3 +492,30 @@ def test_what_init_shows_as_defaults_are_the_defaults(command, tmp_path):
     with_default = re.sub(r"(?m)^#(?=[a-z_]+ = (?!.*# default: none))", "", text)
     (tmp_path / "receiver.toml").write_text(with_default)
     assert json.loads(command("config", "show", "--json")) == plain
+
+
+def test_a_directory_of_this_machine_is_loaded_by_the_server(running, command, tmp_path):
+    for number, (device, first) in enumerate((("root.sg.d1", 100), ("root.sg.d1", 200)), 5):
+        place = tmp_path / "old" / path_of(number)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(tsfile(device, first=first))
+    refused = command("load", "old", code=3)
+    assert f"--as {A}" in refused
+    assert "2 refused" in refused
+    dry = json.loads(command("load", "old", "--as", A, "--dry-run", "--json"))
+    assert dry["dry_run"]
+    assert len(json.loads(command("files", "--json"))["files"]) == 3
+    done = json.loads(command("load", "old", "--as", A, "--json"))
+    assert [each["result"] for each in done["files"]] == ["loaded", "loaded"]
+    assert [each["result"] for each in dry["files"]] == ["loaded", "loaded"]
+    assert len(json.loads(command("files", "--json"))["files"]) == 5
+    assert "2 already" in command("load", "old", "--as", A)
+    place.write_bytes(tsfile(first=203))
+    assert "--on-duplicate keep" in command("load", "old", "--as", A, code=3)
+    assert "1 loaded" in command("load", "old", "--as", A, "--on-duplicate", "keep")
+    assert "skip" in command("load", "old", "--on-duplicate", "skip", code=2)
+    assert "no such file" in command("load", "nowhere", code=2)
+
+
+def test_nothing_is_loaded_while_no_server_runs(filled, command, tmp_path):
+    assert "no receiver is running" in command("load", str(tmp_path), code=4)

@@ -16,13 +16,14 @@ from common.errors import (
     UsageError,
 )
 from common.tsfile.deletion_records import whole_records
-from receiver.load.deciding.centre_loads import centre_uuid
 from receiver.load.deciding.change import decide_change
+from receiver.metadata.model.centre_source import centre_uuid
 from receiver.metadata.model.ranks import stands_above
 from receiver.metadata.model.timestamps import COUNTER_BITS
 from receiver.node import Node
 from receiver.operator import centre_loading
 from receiver.operator.files import list_files
+from receiver.operator.tokens import make_token
 from receiver.operator.wire import CentreLoadAnswer, CentreLoadRequest
 from tests.support.node_world import (
     A,
@@ -194,6 +195,24 @@ def test_what_overlaps_is_loaded_above_what_is_there_and_below_what_is_seen_late
     assert stands_above(there._replace(first=node.engine.newest_commit), here)
 
 
+def test_what_overlaps_where_no_reader_merges_it_is_not_loaded_above_either(
+    node: Node, tmp_path: Path
+) -> None:
+    Edge(node).round({path_of(1, sg="root.sg.d1"): tsfile()})
+    old = lay(tmp_path / "old", {path_of(2): tsfile(first=3, salt=3)})
+    (refused,) = load(node, old, owner=A, on_duplicate="keep").files
+    assert refused.result == "refused"
+    assert "another storage group" in (refused.reason or "")
+
+
+def test_a_file_of_several_partitions_of_this_receiver_refuses_the_load(
+    node: Node, tmp_path: Path
+) -> None:
+    old = lay(tmp_path / "old", {path_of(2): tsfile(first=604_800_000 - 2)})
+    with pytest.raises(UsageError, match="partitions 0 to 1"):
+        load(node, old)
+
+
 def test_to_load_below_what_is_there_is_refused_by_name(node: Node, tmp_path: Path) -> None:
     old = lay(tmp_path / "old", {path_of(1): tsfile()})
     with pytest.raises(UsageError, match="skip"):
@@ -268,6 +287,14 @@ def test_no_sender_speaks_under_the_uuid_of_the_centre(node: Node, tmp_path: Pat
     uuid = centre_uuid(node.engine.uuid)
     with pytest.raises(ForbiddenError, match="no sender"):
         Edge(node, uuid, sender(uuid)).round({path_of(2): tsfile(first=70)})
+
+
+def test_where_senders_need_tokens_a_load_at_the_centre_needs_none(
+    node: Node, tmp_path: Path
+) -> None:
+    make_token(node.engine, "sender", sender=A)
+    old = lay(tmp_path / "old", {path_of(1): tsfile()})
+    assert said(load(node, old), old) == {path_of(1): "loaded"}
 
 
 def test_deletions_beside_a_file_go_with_it(node: Node, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 pytest.importorskip("pyspark")
@@ -15,7 +16,9 @@ from common.config import load as load_config
 from common.errors import NotFoundError
 from receiver.config import ENV_PREFIX, ReceiverConfig
 from receiver.metadata.model import records
+from receiver.metadata.model.centre_source import centre_uuid
 from receiver.metadata.model.timestamps import to_seconds
+from receiver.metadata.state.packed_file import whole
 from receiver.metadata.state.state import State
 from receiver.metadata.state.table_rows import OwnerRow
 from receiver.spark.report.results import Finding, Severity
@@ -127,6 +130,8 @@ def test_a_file_of_a_device_that_was_another_s_when_it_was_loaded_is_a_problem(
     state = State()
     state.owners["root.wind_park.d1"] = owner
     findings = list(_ownership(state, row, row.devices.names()))
+    centre = msgspec.structs.replace(whole(row), sender=centre_uuid("e" * 32))
+    assert list(_ownership(state, centre, row.devices.names())) == []
     assert [(each.severity, each.check) for each in findings] == [
         (Severity.PROBLEM, "owner")
     ] * problems

@@ -9,7 +9,7 @@ from receiver.metadata.model.ranks import NOW, Rank, TransferCut
 from receiver.spark.verify.job import Subject
 from receiver.spark.verify.part_rows import span_table
 from receiver.spark.verify.parts import Expected, PartSpan
-from receiver.spark.verify.relations import overlaps, unsettled
+from receiver.spark.verify.relations import overlaps, unsettled, unsettled_at_the_centre
 
 NAME = (0, 1, 1, 0, 0)
 LATER = (0, 2, 2, 0, 0)
@@ -37,6 +37,14 @@ def test_ranks_settle_an_overlap_or_it_is_said_why_not(one, other, is_one_sender
     for pair in ((one, other), (other, one)):
         why = unsettled(*pair, is_one_sender=is_one_sender)
         assert why is None if said is None else said in (why or "")
+
+
+def test_what_is_loaded_at_the_centre_is_settled_by_its_own_look_and_its_name_in_the_load():
+    here = rank(None, first=5)
+    for other in (rank(), rank(None, loaded=2, physical="b"), rank(None, first=5, physical="b")):
+        assert unsettled_at_the_centre(here, other) is None
+    assert "two commits" in (unsettled_at_the_centre(here, rank(first=5, loaded=2)) or "")
+    assert "not known" in (unsettled_at_the_centre(here, None) or "")
 
 
 def test_a_transfer_settles_what_two_senders_have_of_a_device():
