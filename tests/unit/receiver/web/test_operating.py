@@ -69,6 +69,21 @@ def test_owners_are_released_and_transferred(ask, loaded, node):
     ask("POST", "/v1/owners/release", None, unknown, expected=404)
 
 
+def test_files_of_this_machine_are_loaded_and_the_outcome_is_asked_for(ask, loaded, tmp_path):
+    place = tmp_path / "old" / path_of(7)
+    place.parent.mkdir(parents=True)
+    place.write_bytes(tsfile("root.sg.new"))
+    request = wire.CentreLoadRequest(task="5" * 32, paths=[str(tmp_path / "old")])
+    done = ask("POST", "/v1/loads", wire.CentreLoadAnswer, request)
+    while not done.done:
+        done = ask("GET", f"/v1/loads/{request.task}", wire.CentreLoadAnswer)
+    assert [each.result for each in done.files] == ["loaded"]
+    assert ask("GET", f"/v1/loads/{request.task}", wire.CentreLoadAnswer) == done
+    ask("GET", f"/v1/loads/{'6' * 32}", expected=404)
+    odd = wire.CentreLoadRequest(task="odd", paths=["/"])
+    ask("POST", "/v1/loads", None, odd, expected=400)
+
+
 def test_quarantine_is_listed_and_dropped(ask, loaded, node):
     bad = b"no TsFile"
     view = node.uploads.create(sender(A), A, len(bad), {"path": path_of(9)})
@@ -136,7 +151,7 @@ def test_every_operators_call_is_closed_to_everybody_else(app, client, loaded):
     engine = site_of(app).node.engine
     tokens = [make_token(engine, "sender", sender=A).token, make_token(engine, "reader").token]
     calls = [route for route in site_of(app).routes if route.role is Role.OPERATOR]
-    assert len(calls) == 41
+    assert len(calls) == 43
     for route in calls:
         path = route.path.replace("<sender>", A).replace("<token>", "t")
         assert client.open(path, method=route.method).status_code == 401
