@@ -153,8 +153,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _refuse(self, status: int, code: str, message: str) -> None:
         text = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()
         self.send_response(status)
-        if status >= 500:
-            self.send_header("Retry-After", "0")
+        self.send_header("Retry-After", "0")
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
         if self.command != "HEAD":
