@@ -10,7 +10,7 @@ import msgspec
 from common.digests import md5
 from common.wire import Struct
 from receiver.storage.digest_uploads import BLOCKS
-from receiver.storage.object_store import Fingerprint, ObjectMissingError
+from receiver.storage.object_store import Fingerprint, ObjectArchivedError, ObjectMissingError
 from receiver.storage.reading.block_digests import blocks_key, packed_size
 from receiver.storage.step_progress import StepCounter, untold
 from receiver.storage.uploader import data_key, resource_key
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from receiver.storage.object_store import ObjectStore
     from receiver.storage.step_progress import ToldProgress
 
-__all__ = ["CopiesReport", "ObjectFinding", "check_objects", "md5_of_object"]
+__all__ = ["ARCHIVED", "CopiesReport", "ObjectFinding", "check_objects", "md5_of_object"]
 
+ARCHIVED = "archived"
+"""The kind of a finding that nothing is done about here."""
 _BLOCK = 8 << 20
 _BATCH = 1000
 _PARALLEL = 8
@@ -33,9 +35,10 @@ class ObjectFinding(Struct, frozen=True, kw_only=True):
     """Something that is not as it should be.
 
     Attributes:
-        kind: `missing`, `damaged`, `resource`, `blocks` (the digests of its blocks), `lacking` (it
-            never came), `untold` (no commit says that it is there), `orphan`, `foreign`, `tree`, or
-            `log`.
+        kind: `missing`, `damaged`, `archived` (its bytes cannot be read until somebody restores it
+            in the store; nothing is wrong with it), `resource`, `blocks` (the digests of its
+            blocks), `lacking` (it never came), `untold` (no commit says that it is there),
+            `orphan`, `foreign`, `tree`, or `log`.
         key: of the object; empty for one that never came.
         detail: what was found.
         physical: of the file.
@@ -137,13 +140,18 @@ def _check(
         key, whole = blocks_key(object_key), Fingerprint(packed_size(row.size), {})
         problem = _problem(store, key, whole, digests[BLOCKS], deep=deep)
         if problem is not None:
-            wrong.append(found("blocks", key, problem[2]))
+            wrong.append(found(_beside("blocks", problem), key, problem[2]))
     if row.resource is not None and row.resource.md5 == place.resource:
         key, whole = resource_key(object_key, place.resource), Fingerprint(row.resource.size, {})
         problem = _problem(store, key, whole, row.resource.md5, deep=deep)
         if problem is not None:
-            wrong.append(found("resource", key, problem[2]))
+            wrong.append(found(_beside("resource", problem), key, problem[2]))
     return wrong
+
+
+def _beside(kind: str, problem: tuple[str, str, str]) -> str:
+    """What is wrong with what lies beside an object; an archived one is not to be put right."""
+    return ARCHIVED if problem[0] == ARCHIVED else kind
 
 
 def _problem(
@@ -159,6 +167,8 @@ def _problem(
             return "damaged", key, f"MD5 {found}, {digest} was put"
     except ObjectMissingError:
         return "missing", key, "there is no such object"
+    except ObjectArchivedError as error:
+        return ARCHIVED, key, error.message
     return None
 
 

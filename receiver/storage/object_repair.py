@@ -22,7 +22,7 @@ from receiver.storage.digest_uploads import ReadContent, put_block_digests
 from receiver.storage.file_restore import stands
 from receiver.storage.incarnation import check_owner
 from receiver.storage.object_adoption import untold_objects
-from receiver.storage.object_check import CopiesReport, ObjectFinding, check_objects
+from receiver.storage.object_check import ARCHIVED, CopiesReport, ObjectFinding, check_objects
 from receiver.storage.object_content import ContentChangedError, FileContent
 from receiver.storage.object_places import file_of
 from receiver.storage.object_removal import objects_of
@@ -101,6 +101,8 @@ def examine_store(
 
 
 def _way_out(found: ObjectFinding, row: FileRow, trees: Sequence[Tree]) -> str:
+    if found.kind == ARCHIVED:
+        return ""  # nothing is wrong with it: it has to be restored there, to be looked at
     if found.kind == "resource":
         return _AGAIN if _resource_here(row, trees) is not None else ""
     if _file_here(row, trees) is not None:

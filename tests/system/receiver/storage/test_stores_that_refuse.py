@@ -16,6 +16,7 @@ import pytest
 from common.errors import NoSpaceError, TsferryError
 from receiver.metadata.state.table_rows import FileState
 from receiver.operator.storage import fetch_files, running_storage
+from receiver.storage.object_repair import examine_store, repair_store
 from receiver.storage.object_store import (
     ClockSkewError,
     ObjectArchivedError,
@@ -223,6 +224,28 @@ def test_one_archived_object_holds_up_no_other_upload(
         centre.now += 3600
         centre.uploader.run_once()
         assert centre.uploaded() == {one, two}
+    finally:
+        centre.stop()
+
+
+def test_a_look_at_all_bytes_names_archived_objects_goes_on_and_puts_nothing_right(
+    make_store: Callable[..., ObjectStore], proxy: S3Proxy, tmp_path: Path
+) -> None:
+    centre = Centre(tmp_path, make_store())
+    try:
+        one, two = centre.load(1, resource=b"r"), centre.load(2)
+        centre.uploader.run_once()
+        for name in (one, two):
+            (tmp_path / "data" / name).unlink()
+        centre.store.remove(centre.key(two))
+        proxy.fault = fault_of("archived", "GET", part=one.rpartition("/")[2])
+        report = examine_store(centre.engine, centre.store, [centre.tree], deep=True)
+        kinds = [(each.kind, each.physical, bool(each.repair)) for each in report.found]
+        assert kinds == [("archived", one, False)] * 2 + [("missing", two, True)]
+        repair_store(centre.engine, centre.store, centre.owner, [centre.tree], report)
+        with centre.engine.reading() as state:
+            states = [state.files[each].state for each in (one, two)]
+        assert states == [FileState.LIVE, FileState.QUARANTINED]
     finally:
         centre.stop()
 
