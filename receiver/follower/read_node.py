@@ -80,15 +80,16 @@ class ReadNode(Closing):
         self.clock = clock
         self.listing = Listing(config, engine, disks)
         self.schema_reader = SchemaReader(engine)
-        url = None if _is_address(config.follow.url) else config.follow.url
+        # What follows a receiver may be told of the store that has that one's copies.
+        followed = config.follow.url
+        url = config.storage.url if _is_address(followed) else followed
         there = msgspec.structs.replace(
             config,
             schema_dir=engine.directory,
             storage=msgspec.structs.replace(config.storage, url=url),
         )
         self.operator = ReceiverDirectories(there, engine, disks)
-        readable = there if url is not None else config  # it may have the store of its receiver
-        self.content = LoadedContent(readable, engine, disks)
+        self.content = LoadedContent(there, engine, disks)
         self._resources = ExitStack()
 
     @classmethod

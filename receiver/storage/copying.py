@@ -31,9 +31,10 @@ from receiver.storage.object_fetching import sweep_fetched
 from receiver.storage.object_removal import ObjectRemover
 from receiver.storage.object_store import StoreAwayError, StoreRefusedError
 from receiver.storage.owned_prefix import check_prefix, own_prefix
+from receiver.storage.read_objects import ReadObjects
 from receiver.storage.store_opening import StoreOptions, open_store
 from receiver.storage.stored_files import stands_in
-from receiver.storage.uploader import Uploader, UploadProgress
+from receiver.storage.uploader import Uploader, UploadProgress, stored_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -188,6 +189,7 @@ class StorageService(Closing):
         self._staying: str | None = None
         self._bandwidth = Bandwidth(config.bandwidth_limit, sleep=self._stop.wait)
         self._incarnation = 0
+        self._read_objects = ReadObjects()
         self._problems: dict[str, str] = {}
         self._fenced = threading.Event()
         self._wakes = {name: threading.Event() for name in (_FILES, _LOG, _REMOVAL, _ROOM, _TREE)}
@@ -277,6 +279,8 @@ class StorageService(Closing):
     def stored(self, rows: Sequence[FileRow]) -> frozenset[str]:
         """Ask the store which of these files it has, whole and with their resources.
 
+        Where it tells no digests the bytes are read, as many as one question may cost.
+
         Returns:
             their physical names; none while the store does not answer.
         """
@@ -289,11 +293,17 @@ class StorageService(Closing):
         try:
             with ThreadPoolExecutor(self._config.parallel, thread_name_prefix="asking") as pool:
                 found = pool.map(lambda each: stands_in(store, self._engine.uuid, *each), asked)
-                pairs = list(zip(asked, found, strict=True))
+                said = dict(zip((row.physical for row, _ in asked), found, strict=True))
+                untold = [
+                    (row, stored_key(self._engine.uuid, there))
+                    for row, there in asked
+                    if said[row.physical] is None
+                ]
+                whole = self._read_objects.whole(store, untold, pool)
         except TsferryError as error:
             log.warning("the object store cannot be asked", extra={"error": str(error)})
             return frozenset()
-        return frozenset(row.physical for (row, _), stands in pairs if stands is not False)
+        return frozenset(whole | {each for each, stands in said.items() if stands})
 
     def pinned(
         self, rows: Sequence[FileRow], *, used: bool = False

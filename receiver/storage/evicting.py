@@ -19,6 +19,7 @@ from common.names import FilePath
 from receiver.disks import NAMING
 from receiver.storage.confirming import read_through
 from receiver.storage.incarnation import check_owner
+from receiver.storage.object_store import ObjectMissingError
 from receiver.storage.stored_files import stands_in
 from receiver.storage.uploader import stored_key
 
@@ -81,7 +82,6 @@ class Evictor:
         self._monotonic = monotonic
         self._doubtful: set[str] = set()
         self._later: dict[str, float] = {}
-        self._read: set[str] = set()
 
     @property
     def doubtful(self) -> int:
@@ -146,13 +146,11 @@ class Evictor:
         return False
 
     def _has_bytes(self, row: FileRow, there: UploadedRow) -> bool:
-        """Where the store knows no digest its bytes are read, once in the life of this process."""
-        key = self._key(there)
-        if key not in self._read:
-            if not read_through(self._store, key, row.size, row.md5):
-                return False
-            self._read.add(key)
-        return True
+        """Where the store knows no digest its bytes are read: what goes here is the last copy."""
+        try:
+            return read_through(self._store, self._key(there), row.size, row.md5)
+        except ObjectMissingError:
+            return False
 
     def _key(self, there: UploadedRow) -> str:
         return stored_key(self._engine.uuid, there)

@@ -180,6 +180,20 @@ def test_what_the_store_has_no_more_as_it_was_put_stays(centre: Cached, damage: 
     assert centre.evictor.doubtful == 1
 
 
+def test_an_object_that_rots_after_its_file_went_once_keeps_it_the_next_time(
+    centre: Cached,
+) -> None:
+    """A directory tells no digest: the last copy goes only on what was read just before."""
+    (one,) = centre.filled(1)
+    centre.evict_all()
+    centre.fetch(one)
+    place = centre.root / "bucket" / centre.key(one)
+    place.write_bytes(place.read_bytes()[:-1] + b"?")
+    centre.evict_all()
+    assert one in centre.here()
+    assert centre.evictor.doubtful == 1
+
+
 def test_a_resource_that_the_store_lost_keeps_its_file_here(centre: Cached) -> None:
     one = centre.load(77, resource=b"res")
     centre.filled(9)

@@ -21,6 +21,7 @@ from receiver.metadata.sql import statements
 from receiver.metadata.sql.executing import execute
 from receiver.metadata.sql.parser import parse
 from receiver.operator import views
+from receiver.operator.storage import running_storage
 from receiver.web.app import ROUTES, close, create_app, site_of
 from receiver.web.routes import Role
 from tests.support.followed import wait_for
@@ -83,6 +84,16 @@ def refusal(answer):
     assert (answer.status_code, problem.type) == (421, "urn:tsferry:not-the-writer"), problem
     assert ELSEWHERE in problem.detail
     return problem
+
+
+def test_a_node_that_has_the_store_of_the_receiver_that_it_follows_tells_of_it(config, tmp_path):
+    (tmp_path / "bucket").mkdir()
+    url = (tmp_path / "bucket").as_uri()
+    storage = msgspec.structs.replace(config.storage, url=url)
+    with ReadNode.open(msgspec.structs.replace(config, storage=storage)) as node:
+        wait_for(lambda: node.follows().level_at)
+        assert node.operator.config.storage.url == url
+        assert running_storage(node.operator).url == url
 
 
 def test_every_call_that_is_not_said_to_read_is_refused_and_says_where_the_writer_is(reader):
