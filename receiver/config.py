@@ -295,6 +295,7 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
         evict_above: part of the capacity above which they do.
         evict_to: part of the capacity down to which they do.
         pin_wait: that a step waits for room for what it needs from the store, at most.
+        scrub_days: in which the store is asked for each object once; 0 for never.
         tree: keep the tree of files there too, as tables that others read by themselves.
         tree_every: that passes between two looks for what is new in it.
     """
@@ -316,6 +317,7 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
     evict_above: Annotated[float, Meta(gt=0, le=1)] = 0.9
     evict_to: Annotated[float, Meta(ge=0, le=1)] = 0.8
     pin_wait: Annotated[Duration, Meta(ge=0)] = 30.0
+    scrub_days: Annotated[int, Meta(ge=0)] = 30
     tree: bool = False
     tree_every: Annotated[Duration, Meta(ge=0.1)] = 10.0
 

@@ -32,6 +32,7 @@ from receiver.storage.object_removal import ObjectRemover
 from receiver.storage.object_store import StoreAwayError, StoreRefusedError
 from receiver.storage.owned_prefix import check_prefix, own_prefix
 from receiver.storage.read_objects import ReadObjects
+from receiver.storage.scrubbing import Scrubber
 from receiver.storage.store_opening import StoreOptions, open_store
 from receiver.storage.stored_files import stands_in
 from receiver.storage.uploader import Uploader, UploadProgress, stored_key
@@ -56,7 +57,7 @@ log = logging.getLogger(__name__)
 _BUSY = 10
 """Times as long as it took to look for files that may make room is the rest after it."""
 _FILES, _LOG, _REMOVAL, _ROOM = "file copies", "log copies", "removal of copies", "room"
-_TREE = "the tree of files"
+_TREE, _SCRUB = "the tree of files", "scrub"
 _SOONEST, _LATEST = 0.5, 30.0
 """Seconds that a store which failed is left alone, doubled each time, if it does not say more."""
 _LOOK = 1.0
@@ -172,6 +173,7 @@ class StorageService(Closing):
         self._store: ObjectStore | None = None
         self._uploader: Uploader | None = None
         self._backlog: DigestBacklog | None = None
+        self._scrubber: Scrubber | None = None
         self._fetcher: FileFetcher | None = None
         self._evictor: Evictor | None = None
         self.cache = DiskCache(
@@ -401,15 +403,17 @@ class StorageService(Closing):
         self._books.look()  # without the store too: what fills up the disk is turned away
         if self._evictor is not None:
             self._evictor.run_once()
-            if self._evictor.doubtful:
-                self._problems["doubtful"] = (
-                    f"{self._evictor.doubtful} files are not in the store as they were put there; "
-                    "they stay here"
-                )
-            else:
-                self._problems.pop("doubtful", None)
+            doubtful = self._evictor.doubtful
+            said = f"{doubtful} files are not in the store as they were put there; they stay here"
+            self._tell_of("doubtful", said if doubtful else None)
         # Among many files that cannot go, those that can are looked for now and then.
         return max(_LOOK, _BUSY * (time.monotonic() - began))
+
+    def _tell_of(self, name: str, problem: str | None) -> None:
+        if problem is None:
+            self._problems.pop(name, None)
+        else:
+            self._problems[name] = problem
 
     def _keep_doing(self, name: str, job: Callable[[], float]) -> None:
         """Do a job again and again; it says how long to wait for the next time."""
@@ -454,6 +458,9 @@ class StorageService(Closing):
             self._wakes[_LOG].set()
         if self._backlog is not None:
             self._backlog.work(_BACKLOG)
+        if self._scrubber is not None:
+            self._scrubber.work()
+            self._tell_of(_SCRUB, self._scrubber.problem)
         return min(_LOOK, self._config.lag)
 
     def _remove(self) -> float:
@@ -543,6 +550,10 @@ class StorageService(Closing):
             parallel=self._config.parallel,
         )
         self._backlog = DigestBacklog(self._engine, self._store, owner, self._trees)
+        if days := self._config.scrub_days:
+            self._scrubber = Scrubber(
+                self._engine, self._store, owner, self._home, self._trees, days=days
+            )
         self._uploader = Uploader(
             self._engine,
             self._store,

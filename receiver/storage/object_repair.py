@@ -37,12 +37,13 @@ if TYPE_CHECKING:
 
     from common.durable import Tree
     from receiver.metadata.engine import Engine
+    from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow, UploadedRow
     from receiver.storage.incarnation import Incarnation
     from receiver.storage.object_store import ObjectStore, StoredObject
     from receiver.storage.step_progress import ToldProgress
 
-__all__ = ["examine_store", "repair_store"]
+__all__ = ["examine_store", "may_be_needed", "repair_from_here", "repair_store"]
 
 _TRIES = 100
 _AGAIN = "put it there once more"
@@ -77,11 +78,7 @@ def examine_store(
     with engine.reading() as state:
         commit = state.newest
         places = dict(state.uploaded_table.rows)
-        rows = [
-            row
-            for row in state.files.values()
-            if row.state in _SEEN_OR_GIVEN and row.physical in places
-        ]
+        rows = [row for row in state.files.values() if may_be_needed(state, row.physical)]
     by_name = {row.physical: row for row in rows}
     found = [
         replace(each, repair=_way_out(each, by_name[each.physical], trees))
@@ -98,6 +95,12 @@ def examine_store(
         bytes=sum(row.size for row in rows),
         found=found,
     )
+
+
+def may_be_needed(state: State, physical: str) -> bool:
+    """Whether a file is one that should have an object in the store, and that somebody may read."""
+    row = state.files.get(physical)
+    return row is not None and row.state in _SEEN_OR_GIVEN and physical in state.uploaded_table.rows
 
 
 def _way_out(found: ObjectFinding, row: FileRow, trees: Sequence[Tree]) -> str:
@@ -231,6 +234,33 @@ def repair_store(
             crash.point("storage.repair.done")
     found = [replace(each, repaired=each.repaired or _is_done(each, done)) for each in report.found]
     return replace(report, found=found)
+
+
+def repair_from_here(
+    engine: Engine,
+    store: ObjectStore,
+    owner: Incarnation,
+    trees: Sequence[Tree],
+    found: Sequence[ObjectFinding],
+) -> set[str]:
+    """Put once more what the copies here can put right; nothing is concluded of others.
+
+    Returns:
+        Physical names of the files of which all is in the store now.
+
+    Raises:
+        FencedError: another receiver has taken over.
+        StoreAwayError, StoreRefusedError: of the store.
+    """
+    with engine.reading() as state:
+        rows = {each.physical: state.files.get(each.physical) for each in found}
+    due = [
+        replace(each, repair=_AGAIN)
+        for each in found
+        if (row := rows[each.physical]) is not None and _way_out(each, row, trees) == _AGAIN
+    ]
+    done = repair_store(engine, store, owner, trees, CopiesReport(engine=engine.uuid, found=due))
+    return {each.physical for each in done.found if each.repaired}
 
 
 def _is_done(found: ObjectFinding, done: Mapping[str, bool]) -> bool:
