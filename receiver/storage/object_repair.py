@@ -254,11 +254,12 @@ def repair_from_here(
     """
     with engine.reading() as state:
         rows = {each.physical: state.files.get(each.physical) for each in found}
-    due = [
-        replace(each, repair=_AGAIN)
+    ways = [
+        replace(each, repair=_way_out(each, row, trees))
         for each in found
-        if (row := rows[each.physical]) is not None and _way_out(each, row, trees) == _AGAIN
+        if (row := rows[each.physical]) is not None
     ]
+    due = [each for each in ways if each.repair == _AGAIN]
     done = repair_store(engine, store, owner, trees, CopiesReport(engine=engine.uuid, found=due))
     return {each.physical for each in done.found if each.repaired}
 

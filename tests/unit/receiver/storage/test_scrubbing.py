@@ -130,6 +130,8 @@ def test_what_nobody_has_is_named_until_it_is_right_and_nothing_is_concluded(
 
 def test_an_empty_directory_in_the_place_of_the_store_loses_nothing(centre: Scrubbed) -> None:
     centre.after(0)
+    for each in centre.names[:2]:
+        (centre.root / "data" / each).unlink()
     (centre.root / "bucket").rename(centre.root / "away")
     (centre.root / "bucket").mkdir()
     with pytest.raises(StoreRefusedError):
