@@ -22,7 +22,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "receiver": (
         "cli", "web", "node", "exporting", "spark", "follower", "operator", "transfer", "load",
         "superseding", "storage", "open_engine",
-        "disks", "principal", "txn", "metadata", "writing", "points", "config", "scope",
+        "disks", "principal", "work_queue", "txn", "metadata", "writing", "points", "config",
+        "scope",
     ),
     "receiver.metadata": (
         "sql", "query", "kv", "repair", "following_engine", "engine", "engine_upkeep",
@@ -48,6 +49,9 @@ API = frozenset({
     "SnapshotKV.save", "SnapshotKV.multi_save", "open_kv",
     # Keys are written over no wire, but by who embeds an engine.
     "TxnKeys.save",
+    # Who merges or proves takes it from here.
+    "WorkQueue", "WorkQueue.add", "WorkQueue.renew", "WorkQueue.end", "WorkQueue.cancel",
+    "WorkQueue.retry",
     "arm",  # tests put their hook there
     # Who has a file to write again: scripts and tests; compaction will.
     "rewrite",

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec.structs import replace as replace_row
+
 from common.digests import is_md5
 from common.errors import ConflictError
 from common.names import is_sender_uuid, is_task_id
@@ -29,10 +31,23 @@ from receiver.metadata.commit.record_checks import (
 from receiver.metadata.commit.schema_draft import Savepoint, truncate
 from receiver.metadata.commit.schema_rules import SchemaRules
 from receiver.metadata.commit.touched import Touched, TouchedKey
+from receiver.metadata.commit.work_rules import (
+    check_added,
+    check_ended,
+    check_taken,
+    overlap,
+    work_conflict,
+)
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.metadata.model.snapshot_kv import check_keys, check_prefixes
-from receiver.metadata.state.table_rows import FileState, UploadedRow
+from receiver.metadata.state.table_rows import (
+    OPEN_WORK,
+    FileState,
+    UploadedRow,
+    WorkRow,
+    WorkState,
+)
 
 if TYPE_CHECKING:
     from receiver.metadata.state.state import State
@@ -565,6 +580,48 @@ class Rules:
             raise refusal_of(op, "it stands twice")
         self._put(("txn", op.id), True)
 
+    def _work(self, ident: int) -> WorkRow | None:
+        return self._get(("work", ident), lambda: self._state.work_table.rows.get(ident))
+
+    def _work_added(self, op: records.WorkAdded) -> None:
+        check_added(op)
+        if self._work(op.id) is not None:
+            raise refusal_of(op, f"work {op.id} is there already")
+        row = WorkRow(
+            id=op.id,
+            kind=op.kind,
+            spec=op.spec,
+            scope=tuple(op.scope),
+            priority=op.priority,
+            created=op.id,
+            changed=op.id,
+        )
+        self._open_work(row)
+
+    def _work_taken(self, op: records.WorkTaken) -> None:
+        row = check_taken(op, self._work(op.id))
+        self._put(("work", op.id), replace_row(row, state=WorkState.RUNNING, attempt=op.attempt))
+
+    def _work_ended(self, op: records.WorkEnded) -> None:
+        row = check_ended(op, self._work(op.id))
+        if op.end == "again":
+            self._open_work(replace_row(row, state=WorkState.PENDING))
+        else:
+            self._put(("work", op.id), replace_row(row, state=WorkState(op.end)))
+
+    def _open_work(self, row: WorkRow) -> None:
+        """Open work, if nothing that is open has a part of its scope, here or as committed."""
+        holders = {each for at in row.scope for each in self._state.work_table.overlapping(at)}
+        for key in sorted({("work_scope", place.group) for place in row.scope}):
+            opened: tuple[int, ...] = self._get(key, tuple)
+            holders.update(opened)
+            self._put(key, (*opened, row.id))
+        for each in sorted(holders):
+            other = self._work(each)
+            if other and other.state in OPEN_WORK and overlap(row.scope, other.scope):
+                raise work_conflict(row, other)
+        self._put(("work", row.id), row)
+
     def _clock_corrected(self, op: records.ClockCorrected) -> None:
         for before, after in pairwise(op.pieces):
             if not before.ts < after.ts or not before.moment <= after.moment:
@@ -636,4 +693,7 @@ _RULES: dict[type, Callable[[Rules, Any], None]] = {
     records.KeysWritten: Rules._keys_written,
     records.ClockCorrected: Rules._clock_corrected,
     records.TxnCommitted: Rules._txn_committed,
+    records.WorkAdded: Rules._work_added,
+    records.WorkTaken: Rules._work_taken,
+    records.WorkEnded: Rules._work_ended,
 }

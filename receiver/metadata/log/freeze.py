@@ -50,6 +50,7 @@ from receiver.metadata.state.table_rows import (
     TxnRow,
     UploadedRow,
     UploadTimeRow,
+    WorkRow,
 )
 from receiver.metadata.state.tables.owners import OwnerMove
 
@@ -77,6 +78,7 @@ _ROW_TABLES: tuple[tuple[str, str, type], ...] = (
     ("uploaded", "uploaded_table", UploadedRow),
     ("upload-times", "upload_times", UploadTimeRow),
     ("txns", "txn_table", TxnRow),
+    ("work", "work_table", WorkRow),
 )
 
 
@@ -214,6 +216,7 @@ def freeze(
         "uploaded": list(state.uploaded_table.rows.values()),
         "upload-times": list(state.upload_times.rows.values()),
         "txns": list(state.txn_table.rows.values()),
+        "work": list(state.work_table.rows.values()),
     }
     return FrozenState(
         meta,

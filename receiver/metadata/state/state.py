@@ -35,6 +35,7 @@ from receiver.metadata.state.tables.series import SchemaTable
 from receiver.metadata.state.tables.tasks import QuarantineTable, TaskTable
 from receiver.metadata.state.tables.txns import TxnTable
 from receiver.metadata.state.tables.uploaded import UploadedTable, UploadTimes
+from receiver.metadata.state.tables.work import WorkTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,8 +64,8 @@ class State:
         max_memory: bytes that the schema may take before the rules refuse more; None for no limit.
         file_table, lost_table, deletion_table, delete_windows, held_deletes, uploaded_table,
         upload_times, owner_table, sender_table, token_table, task_table, quarantine_table,
-        txn_table, position_table: the tables themselves, for what else is asked of them, and for
-            checkpoints.
+        txn_table, work_table, position_table: the tables themselves, for what else is asked of
+            them, and for checkpoints.
     """
 
     def __init__(self, schema: Schema | None = None, keys: KeyTable | None = None) -> None:
@@ -89,6 +90,7 @@ class State:
         self.task_table = TaskTable()
         self.quarantine_table = QuarantineTable()
         self.txn_table = TxnTable()
+        self.work_table = WorkTable()
         self.position_table = SchemaPositions()
         self.files: FileRows = self.file_table.rows
         self.owners: dict[str, OwnerRow] = self.owner_table.rows
@@ -119,6 +121,7 @@ class State:
             self.task_table,
             self.quarantine_table,
             self.txn_table,
+            self.work_table,
             self.position_table,
             self._schema_table,
         ):

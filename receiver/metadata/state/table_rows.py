@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -25,6 +25,7 @@ from receiver.metadata.model.records import (
     ResourceMeta,
     TimePiece,
     TokenRole,
+    WorkPlace,
 )
 from receiver.metadata.state.ranges import Devices
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
+    "OPEN_WORK",
     "ClockRow",
     "DeleteWindowRow",
     "DeletionsRow",
@@ -49,6 +51,8 @@ __all__ = [
     "TxnRow",
     "UploadTimeRow",
     "UploadedRow",
+    "WorkRow",
+    "WorkState",
 ]
 
 
@@ -398,6 +402,40 @@ class TxnRow(_Row, frozen=True, kw_only=True):
     """A transaction that was committed; see `records.TxnCommitted`."""
 
     id: int
+
+
+class WorkState(StrEnum):
+    """Where a task of background work stands."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+OPEN_WORK: Final = (WorkState.PENDING, WorkState.RUNNING)
+"""As long as it is one of these, nothing else may have its scope."""
+
+
+class WorkRow(_Row, frozen=True, kw_only=True):
+    """A task of background work; see `records.WorkAdded`.
+
+    Attributes:
+        attempt: how often it was taken.
+        executor: who took it last.
+        reason: why it waits again, failed or was cancelled.
+    """
+
+    id: int
+    kind: str
+    spec: bytes
+    scope: tuple[WorkPlace, ...]
+    priority: int
+    state: WorkState = WorkState.PENDING
+    attempt: int = 0
+    executor: str = ""
+    reason: str = ""
 
 
 class UploadTimeRow(_Row, frozen=True, kw_only=True):

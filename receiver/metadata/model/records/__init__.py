@@ -98,6 +98,13 @@ from receiver.metadata.model.records.sender_records import (
     TokenRole,
     TxnCommitted,
 )
+from receiver.metadata.model.records.work_records import (
+    WorkAdded,
+    WorkEnd,
+    WorkEnded,
+    WorkPlace,
+    WorkTaken,
+)
 
 __all__ = [
     "OPERATOR",
@@ -166,6 +173,11 @@ __all__ = [
     "TtlSet",
     "TxnCommitted",
     "UploadSet",
+    "WorkAdded",
+    "WorkEnd",
+    "WorkEnded",
+    "WorkPlace",
+    "WorkTaken",
     "decode_commits",
     "decode_ops",
     "encode_ops",

@@ -63,6 +63,7 @@ from receiver.metadata.model.records.sender_records import (
     TokenRevoke,
     TxnCommitted,
 )
+from receiver.metadata.model.records.work_records import WorkAdded, WorkEnded, WorkTaken
 
 Op = (
     EngineMade
@@ -113,6 +114,9 @@ Op = (
     | UploadSet
     | ClockCorrected
     | TxnCommitted
+    | WorkAdded
+    | WorkTaken
+    | WorkEnded
 )
 
 

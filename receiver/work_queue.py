@@ -1,0 +1,204 @@
+"""Who adds background work, who does it, and the leases of those who do.
+
+    work = WorkQueue(engine)
+    work.add("merge", b"", [WorkPlace("root.sg", "2954")])
+    row = work.take("this machine", ["merge"])
+    ...                                  # renews now and then
+    work.end(row, "done", ops=result)    # all of it in one commit, or ConflictError
+
+Leases are soft: they are kept here, by the monotonic clock, and a restart gives all that runs one
+fresh lease. Only attempts are durable, and only they guard (`receiver.metadata.commit.work_rules`):
+an executor that comes back when its lease is over finds that its result is refused.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from common.errors import ConflictError
+from receiver.metadata.model import records
+from receiver.metadata.state.table_rows import WorkState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from receiver.metadata.engine import Engine
+    from receiver.metadata.state.table_rows import WorkRow
+
+__all__ = ["WorkQueue"]
+
+_LEASE: Final = 60.0
+"""Seconds for which an executor need not be heard of."""
+_MOST_ATTEMPTS: Final = 5
+
+
+@dataclass(slots=True)
+class _Lease:
+    attempt: int
+    until: float
+
+
+class WorkQueue:
+    """The background work of an engine; may be used from several threads."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        lease: float = _LEASE,
+        most_attempts: int = _MOST_ATTEMPTS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Begin; what runs gets a fresh lease.
+
+        Args:
+            engine: where the work stands.
+            lease: seconds for which an executor need not be heard of.
+            most_attempts: after so many that nobody ended, work has failed.
+            clock: monotonic, in seconds.
+        """
+        self._engine = engine
+        self._lease = lease
+        self._most_attempts = most_attempts
+        self._clock = clock
+        self._leases: dict[int, _Lease] = {}
+        self._lock = threading.Lock()
+        self.expire()
+
+    def add(
+        self, kind: str, spec: bytes, scope: Sequence[records.WorkPlace], *, priority: int = 0
+    ) -> int:
+        """Add work; returns its id.
+
+        Args:
+            kind: who can do it knows it by this.
+            spec: for who does it.
+            scope: what it has for itself until it has ended.
+            priority: from -128 to 127; the highest is taken first.
+
+        Raises:
+            ConflictError: open work has a part of its scope; `extra` names it.
+            RefusedCommitError: it is no work.
+        """
+        return self._engine.commit_with(
+            lambda ts: [records.WorkAdded(ts, kind, spec, tuple(scope), priority)]
+        )
+
+    def take(self, executor: str, kinds: Collection[str]) -> WorkRow | None:
+        """Take what is to be done next, for one lease; None if nothing waits."""
+        self.expire()
+        while True:
+            with self._engine.reading() as state:
+                row = state.work_table.first_waiting(kinds)
+            if row is None:
+                return None
+            attempt = row.attempt + 1
+            try:
+                self._engine.commit([records.WorkTaken(row.id, attempt, executor)])
+            except ConflictError:
+                continue  # somebody else came first; so it ends, for each time another is done
+            taken = self._running(row.id, attempt)
+            if taken is not None:
+                self._grant(row.id, attempt)
+                return taken
+
+    def renew(self, row: WorkRow) -> None:
+        """Say that it is still being done.
+
+        Raises:
+            ConflictError: it is not this attempt's any more.
+        """
+        self.expire()
+        if self._running(row.id, row.attempt) is None:
+            raise ConflictError(
+                f"work {row.id} is no more that of attempt {row.attempt}",
+                extra={"work": row.id, "attempt": row.attempt},
+            )
+        self._grant(row.id, row.attempt)
+
+    def end(
+        self,
+        row: WorkRow,
+        end: Literal["done", "failed", "pending"],
+        *,
+        reason: str = "",
+        ops: Sequence[records.Op] = (),
+    ) -> int:
+        """Say what became of an attempt, with what it makes true, in one commit.
+
+        Args:
+            row: as taken.
+            end: `pending` gives it back, for others to take.
+            reason: why.
+            ops: its result.
+
+        Returns:
+            the commit.
+
+        Raises:
+            ConflictError: it is not this attempt's any more; nothing is true of `ops`.
+            TsferryError: `ops` are refused, see `Engine.commit`.
+        """
+        self._lapse(row)
+        return self._engine.commit([*ops, records.WorkEnded(row.id, row.attempt, end, reason)])
+
+    def cancel(self, row: WorkRow, reason: str) -> int:
+        """Have nobody do it; who does it now commits nothing. Returns the commit.
+
+        Raises:
+            ConflictError: it has ended, or was taken since the caller saw the row.
+        """
+        return self._engine.commit([records.WorkEnded(row.id, row.attempt, "cancelled", reason)])
+
+    def retry(self, row: WorkRow) -> int:
+        """Have what failed or was cancelled wait again; returns the commit.
+
+        Raises:
+            ConflictError: it does not stand so, or open work has a part of its scope.
+        """
+        return self._engine.commit([records.WorkEnded(row.id, row.attempt, "again")])
+
+    def expire(self) -> int:
+        """Have others do what nobody was heard of for a lease; returns of how much that was so."""
+        with self._engine.reading() as state:
+            running = state.work_table.running()
+        return sum(map(self._lapse, running))
+
+    def _lapse(self, row: WorkRow) -> bool:
+        """End the attempt if its lease is over."""
+        if row.state is not WorkState.RUNNING or not self._is_over(row):
+            return False
+        again = row.attempt < self._most_attempts
+        reason = f"{row.executor} was not heard of for {self._lease:g} s (attempt {row.attempt})"
+        end: records.WorkEnd = "pending" if again else "failed"
+        try:
+            self._engine.commit([records.WorkEnded(row.id, row.attempt, end, reason)])
+        except ConflictError:
+            return False  # it ended meanwhile
+        return True
+
+    def _is_over(self, row: WorkRow) -> bool:
+        now = self._clock()
+        with self._lock:
+            held = self._leases.get(row.id)
+            if held is None or held.attempt < row.attempt:  # of before a restart
+                held = self._leases[row.id] = _Lease(row.attempt, now + self._lease)
+            return held.attempt == row.attempt and now >= held.until
+
+    def _grant(self, ident: int, attempt: int) -> None:
+        now = self._clock()
+        with self._engine.reading() as state:
+            open_ids = {each.id for each in state.work_table.running()}
+        with self._lock:
+            self._leases = {key: each for key, each in self._leases.items() if key in open_ids}
+            self._leases[ident] = _Lease(attempt, now + self._lease)
+
+    def _running(self, ident: int, attempt: int) -> WorkRow | None:
+        with self._engine.reading() as state:
+            row = state.work_table.rows.get(ident)
+        if row is None or row.state is not WorkState.RUNNING or row.attempt != attempt:
+            return None
+        return row
