@@ -50,8 +50,7 @@ API = frozenset({
     # Keys are written over no wire, but by who embeds an engine.
     "TxnKeys.save",
     # Who merges or proves takes it from here.
-    "WorkQueue", "WorkQueue.add", "WorkQueue.renew", "WorkQueue.end", "WorkQueue.cancel",
-    "WorkQueue.retry",
+    "WorkQueue",
     "arm",  # tests put their hook there
     # Who has a file to write again: scripts and tests; compaction will.
     "rewrite",

@@ -12,7 +12,7 @@ from common.errors import ConflictError
 from receiver.metadata.commit.record_checks import SIGNED_64, refusal_of
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import OPEN_WORK, WorkState
-from receiver.metadata.state.tables.work import parts_of
+from receiver.metadata.state.tables.background_work import parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

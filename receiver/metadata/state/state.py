@@ -24,6 +24,7 @@ from receiver.metadata.state.table_rows import (
     SenderRow,
     TokenRow,
 )
+from receiver.metadata.state.tables.background_work import WorkTable
 from receiver.metadata.state.tables.clock_corrections import ClockCorrections
 from receiver.metadata.state.tables.deletion_notes import DeletionTable
 from receiver.metadata.state.tables.files import FileTable
@@ -35,7 +36,6 @@ from receiver.metadata.state.tables.series import SchemaTable
 from receiver.metadata.state.tables.tasks import QuarantineTable, TaskTable
 from receiver.metadata.state.tables.txns import TxnTable
 from receiver.metadata.state.tables.uploaded import UploadedTable, UploadTimes
-from receiver.metadata.state.tables.work import WorkTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,8 +11,8 @@ from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.metadata.model.records import WorkPlace
 from receiver.metadata.state.table_rows import WorkRow, WorkState
-from receiver.metadata.state.tables import work
-from receiver.metadata.state.tables.work import WorkTable
+from receiver.metadata.state.tables import background_work
+from receiver.metadata.state.tables.background_work import WorkTable
 from receiver.work_queue import WorkQueue
 
 GROUP, PARTITION = WorkPlace("root.a"), WorkPlace("root.a", "1")
@@ -187,7 +187,7 @@ def test_what_is_no_work_is_refused(engine, op):
 
 
 def test_work_that_has_ended_takes_no_more_memory(monkeypatch):
-    monkeypatch.setattr(work, "KEPT_WORK", 100)
+    monkeypatch.setattr(background_work, "KEPT_WORK", 100)
     rows = WorkTable()
     for ident in range(1, 5000):
         for state in (WorkState.PENDING, WorkState.RUNNING, WorkState.DONE):
