@@ -61,7 +61,9 @@ class Forked:
         if self.poll() is None:
             ending = os.pidfd_open(self.pid)
             try:
-                select.select([ending], [], [], timeout)
+                waiting = select.poll()  # of any number of descriptors, unlike `select`
+                waiting.register(ending, select.POLLIN)
+                waiting.poll(None if timeout is None else timeout * 1000)
             finally:
                 os.close(ending)
         if self.poll() is None:

@@ -143,7 +143,7 @@ def test_a_closed_node_has_no_threads_and_no_descriptors_left(tmp_path: Path) ->
     threads, files = threading.active_count(), open_files()
     for number in range(3):
         with world.node() as node:
-            edge = Edge(node, f"{number}" * 32)
+            edge = Edge(node, f"{number + 1}" * 32)
             edge.round({path_of(number): tsfile(f"root.s.d{number}")}, uploads=True)
             edge.start()
     assert threading.active_count() == threads
@@ -159,7 +159,7 @@ def test_many_senders_at_once_disturb_each_other_not(tmp_path: Path) -> None:
 
         def run(number: int) -> None:
             try:
-                edge = Edge(node, f"{number:032x}")
+                edge = Edge(node, f"{number + 1:x}" * 32)
                 for turn in range(3):
                     files = {
                         path_of(turn * 10 + n): tsfile(f"root.e{number}.d{n}", first=turn * 100)

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,10 @@ D1, D2 = "root.a.d1", "root.a.d2"
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path / "centre")
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path / "centre")
+    yield made
+    made.engine.close()
 
 
 class Caller:
