@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
+from common.decoders import from_json
 from common.durable import Closing, Lock, Tree, is_temporary
 from common.errors import NotFoundError, UsageError
 from common.wire import Struct
@@ -289,6 +290,6 @@ def _text(lines: Iterator[str]) -> Iterator[bytes]:
 
 def _decoded(content: bytes, kind: type[T], what: str) -> T:
     try:
-        return msgspec.json.decode(content, type=kind)
+        return from_json(content, kind)
     except msgspec.MsgspecError as error:
         raise UsageError(f"{what}: {error}: expected what an export wrote") from error
