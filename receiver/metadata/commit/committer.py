@@ -28,6 +28,7 @@ from common.errors import (
     UnreachableError,
 )
 from receiver.metadata.commit.coming_back import with_revivals
+from receiver.metadata.commit.dissolving import with_dissolutions
 from receiver.metadata.commit.draft import examine
 from receiver.metadata.commit.guards import Guard, check_guards
 from receiver.metadata.commit.touched import Touched
@@ -336,9 +337,9 @@ class Committer:
         return touched
 
     def _bring_back(self, request: _Request) -> None:
-        """Add what comes back by a commit; looked at anew each time that it is put off."""
+        """Add what comes back or is dissolved by it; looked at anew each time it is put off."""
         asked = request.ops if request.asked is None else request.asked
-        ops = with_revivals(self._state, asked)
+        ops = with_dissolutions(self._state, with_revivals(self._state, asked))
         if ops is not asked or request.asked is not None:
             request.encode(ops)
             request.asked = asked

@@ -18,6 +18,11 @@ from msgspec.structs import replace as replace_row
 from common.digests import is_md5
 from common.errors import ConflictError
 from common.names import is_sender_uuid, is_task_id
+from receiver.metadata.commit.compaction_rules import (
+    check_compacted,
+    check_dissolved,
+    check_forgotten,
+)
 from receiver.metadata.commit.record_checks import (
     SIGNED_64,
     check_content,
@@ -51,6 +56,7 @@ from receiver.metadata.state.table_rows import (
 
 if TYPE_CHECKING:
     from receiver.metadata.state.state import State
+    from receiver.metadata.state.tables.compactions import CompactedRow
 
 __all__ = ["Rules", "check_txn"]
 
@@ -83,11 +89,12 @@ class Rules:
         touched: keys that the commit looked at and changes.
     """
 
-    __slots__ = ("_changes", "_state", "schema", "touched")
+    __slots__ = ("_changes", "_compacts", "_state", "schema", "touched")
 
     def __init__(self, state: State, *, notes: bool) -> None:
         self._state = state
         self._changes: dict[TouchedKey, Any] = {}
+        self._compacts = False
         self.touched = Touched()
         counts = state.max_memory is not None
         self.schema = SchemaRules(state.schema, self.touched, notes=notes, counts=counts)
@@ -105,6 +112,8 @@ class Rules:
         rule = _RULES.get(type(op))
         if rule is None:
             raise RefusedCommitError(f"{type(op).__name__} is not for callers to commit")
+        if self._compacts and not isinstance(op, _BESIDE_COMPACTIONS):
+            raise refusal_of(op, "it stands in a commit with a compaction")
         rule(self, op)
 
     def _get(self, key: TouchedKey, committed: Callable[[], T]) -> T:
@@ -622,6 +631,32 @@ class Rules:
                 raise work_conflict(row, other)
         self._put(("work", row.id), row)
 
+    def _compaction(self, ident: int) -> CompactedRow | None:
+        return self._get(("compacted", ident), lambda: self._state.compacted_table.rows.get(ident))
+
+    def _files_compacted(self, op: records.FilesCompacted) -> None:
+        self.touched.exclusive = True  # it is about all that may come to its partition
+        if any(key[0] not in ("compacted", "work", "work_scope") for key in self._changes):
+            raise refusal_of(op, "it stands in a commit with other changes")
+        self._compacts = True
+        check_compacted(self._state, op)
+        for ident in {
+            row.id for each in op.inputs if (row := self._state.compacted_table.of_input(each))
+        }:
+            if (row := self._compaction(ident)) is not None and not row.dissolved:
+                raise refusal_of(op, f"compaction {ident} stands for inputs of it")
+        self._put(("compacted", op.id), None)
+
+    def _compaction_dissolved(self, op: records.CompactionDissolved) -> None:
+        row = self._compaction(op.id)
+        check_dissolved(op, row)
+        assert row is not None
+        self._put(("compacted", op.id), replace_row(row, dissolved=SIGNED_64.stop))
+
+    def _compaction_forgotten(self, op: records.CompactionForgotten) -> None:
+        check_forgotten(op, self._compaction(op.id))
+        self._put(("compacted", op.id), None)
+
     def _clock_corrected(self, op: records.ClockCorrected) -> None:
         for before, after in pairwise(op.pieces):
             if not before.ts < after.ts or not before.moment <= after.moment:
@@ -644,6 +679,15 @@ def check_txn(state: State, op: records.TxnCommitted) -> None:
 
 
 _FORMS = ("mods", "mods2")
+_BESIDE_COMPACTIONS = (
+    records.FilesCompacted,
+    records.CompactionDissolved,
+    records.CompactionForgotten,
+    records.WorkAdded,
+    records.WorkTaken,
+    records.WorkEnded,
+)
+"""What has no part in what is judged of a compaction by the committed state."""
 _THERE = (FileState.LIVE, FileState.RETIRED, FileState.QUARANTINED)
 _RULES: dict[type, Callable[[Rules, Any], None]] = {
     records.SenderSeen: Rules._sender_seen,
@@ -696,4 +740,7 @@ _RULES: dict[type, Callable[[Rules, Any], None]] = {
     records.WorkAdded: Rules._work_added,
     records.WorkTaken: Rules._work_taken,
     records.WorkEnded: Rules._work_ended,
+    records.FilesCompacted: Rules._files_compacted,
+    records.CompactionDissolved: Rules._compaction_dissolved,
+    records.CompactionForgotten: Rules._compaction_forgotten,
 }

@@ -16,6 +16,8 @@ a few thousand at a time, so that the interpreter's lock is never held for long 
     file-devices    the different arrays of ids, uint32
     schema.*        `Schema.freeze`
     keys.*          `KeyTable.freeze`
+
+A row that has devices and is no file has them as (ids, base, type of the offsets, offsets).
 """
 
 from __future__ import annotations
@@ -52,6 +54,7 @@ from receiver.metadata.state.table_rows import (
     UploadTimeRow,
     WorkRow,
 )
+from receiver.metadata.state.tables.compactions import CompactedRow
 from receiver.metadata.state.tables.owners import OwnerMove
 
 if TYPE_CHECKING:
@@ -79,6 +82,7 @@ _ROW_TABLES: tuple[tuple[str, str, type], ...] = (
     ("upload-times", "upload_times", UploadTimeRow),
     ("txns", "txn_table", TxnRow),
     ("work", "work_table", WorkRow),
+    ("compacted", "compacted_table", CompactedRow),
 )
 
 
@@ -133,7 +137,7 @@ class FrozenState:
         yield "commits", self._commits
         yield from _chunked("device-names", self._devices)
         for table, rows in self._rows.items():
-            yield from _chunked(table, rows)
+            yield from _chunked(table, rows, msgspec.msgpack.Encoder(enc_hook=_in_pieces))
         yield from _owner_sections(self._owners)
         yield from _move_sections(self._moves)
         self.packed = self.files.rows.pack()
@@ -217,6 +221,7 @@ def freeze(
         "upload-times": list(state.upload_times.rows.values()),
         "txns": list(state.txn_table.rows.values()),
         "work": list(state.work_table.rows.values()),
+        "compacted": list(state.compacted_table.rows.values()),
     }
     return FrozenState(
         meta,
@@ -247,9 +252,14 @@ def _thaw(sections: Mapping[str, memoryview]) -> Thawed:
     meta = msgspec.msgpack.decode(sections["meta"], type=_Meta)
     state = State(Schema.thaw(_part("schema", sections)), KeyTable.thaw(_part("keys", sections)))
     state.devices.restore(_rows("device-names", sections, str))
+
+    def put_together(_kind: type, value: tuple[bytes, int, str, bytes]) -> Devices:
+        ids, base, typecode, offsets = value
+        return state.devices.restored(_array("I", ids), base, _array(typecode, offsets))
+
     for table, attribute, kind in _ROW_TABLES:
         restore = getattr(state, attribute).restore
-        for row in _rows(table, sections, kind):
+        for row in _rows(table, sections, kind, dec_hook=put_together):
             restore(row)
     _thaw_owners(state, sections)
     _thaw_files(state, sections)
@@ -299,6 +309,13 @@ def _rows(
     decoder = msgspec.msgpack.Decoder(list[kind], dec_hook=dec_hook)
     for number in range(len(_part(table, sections))):
         yield from decoder.decode(sections[f"{table}.{number}"])
+
+
+def _in_pieces(value: object) -> object:
+    if not isinstance(value, Devices):
+        raise NotImplementedError(f"{type(value).__name__} in a row")
+    ids, base, offsets = value.parts()
+    return ids.tobytes(), base, offsets.typecode, offsets.tobytes()
 
 
 # -- owners: few rows, many devices --------------------------------------------------------------

@@ -26,6 +26,7 @@ from receiver.metadata.state.table_rows import (
 )
 from receiver.metadata.state.tables.background_work import WorkTable
 from receiver.metadata.state.tables.clock_corrections import ClockCorrections
+from receiver.metadata.state.tables.compactions import CompactedTable
 from receiver.metadata.state.tables.deletion_notes import DeletionTable
 from receiver.metadata.state.tables.files import FileTable
 from receiver.metadata.state.tables.held_deletes import DeleteWindows, HeldDeletes
@@ -64,8 +65,8 @@ class State:
         max_memory: bytes that the schema may take before the rules refuse more; None for no limit.
         file_table, lost_table, deletion_table, delete_windows, held_deletes, uploaded_table,
         upload_times, owner_table, sender_table, token_table, task_table, quarantine_table,
-        txn_table, work_table, position_table: the tables themselves, for what else is asked of
-            them, and for checkpoints.
+        txn_table, work_table, compacted_table, position_table: the tables themselves, for what
+            else is asked of them, and for checkpoints.
     """
 
     def __init__(self, schema: Schema | None = None, keys: KeyTable | None = None) -> None:
@@ -91,6 +92,7 @@ class State:
         self.quarantine_table = QuarantineTable()
         self.txn_table = TxnTable()
         self.work_table = WorkTable()
+        self.compacted_table = CompactedTable(self.file_table.rows, self.devices)
         self.position_table = SchemaPositions()
         self.files: FileRows = self.file_table.rows
         self.owners: dict[str, OwnerRow] = self.owner_table.rows
@@ -122,6 +124,7 @@ class State:
             self.quarantine_table,
             self.txn_table,
             self.work_table,
+            self.compacted_table,
             self.position_table,
             self._schema_table,
         ):

@@ -24,6 +24,12 @@ from receiver.metadata.model.records.commits_encoded import (
     decode_ops,
     encode_ops,
 )
+from receiver.metadata.model.records.compaction_records import (
+    CompactionDissolved,
+    CompactionForgotten,
+    CompactionOutput,
+    FilesCompacted,
+)
 from receiver.metadata.model.records.file_records import (
     FileDeleted,
     FileForgotten,
@@ -114,6 +120,9 @@ __all__ = [
     "AliasSet",
     "ClockCorrected",
     "Commit",
+    "CompactionDissolved",
+    "CompactionForgotten",
+    "CompactionOutput",
     "DeletesCounted",
     "DeletesHeld",
     "DeletesSettled",
@@ -140,6 +149,7 @@ __all__ = [
     "FileUnnamed",
     "FileUploaded",
     "FileVerified",
+    "FilesCompacted",
     "KeptRecordsApplied",
     "KeysWritten",
     "ListBegun",

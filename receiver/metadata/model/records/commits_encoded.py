@@ -6,6 +6,11 @@ from collections.abc import Sequence
 
 import msgspec
 
+from receiver.metadata.model.records.compaction_records import (
+    CompactionDissolved,
+    CompactionForgotten,
+    FilesCompacted,
+)
 from receiver.metadata.model.records.file_records import (
     FileDeleted,
     FileForgotten,
@@ -117,6 +122,9 @@ Op = (
     | WorkAdded
     | WorkTaken
     | WorkEnded
+    | FilesCompacted
+    | CompactionDissolved
+    | CompactionForgotten
 )
 
 

@@ -1,0 +1,134 @@
+"""The rules of compactions: what may stand for what.
+
+Whoever merged read the inputs as of a commit; what has become true since is looked at here, under
+the lock, so nobody is let through who has not seen a change.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from common.digests import is_md5
+from common.errors import ConflictError
+from common.names import storage_group_of
+from receiver.metadata.commit.dissolving import comes_between_files
+from receiver.metadata.commit.record_checks import (
+    SIGNED_64,
+    check_devices,
+    is_range,
+    parse_path,
+    refusal_of,
+)
+from receiver.metadata.state.tables.retired import partition_of
+from receiver.metadata.state.transfer_cuts import TransferCuts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from receiver.metadata.model import records
+    from receiver.metadata.state.state import State
+    from receiver.metadata.state.table_rows import FileRow
+    from receiver.metadata.state.tables.compactions import CompactedRow
+
+__all__ = ["check_compacted", "check_dissolved", "check_forgotten"]
+
+_MOST_INPUTS = 10_000
+_BEGIN = "merged-"
+"""Of the names of outputs: no file that is loaded has a name without a tag."""
+
+
+def check_compacted(state: State, op: records.FilesCompacted) -> None:
+    """Refuse outputs that do not stand for their inputs as these are now.
+
+    Raises:
+        ConflictError: something has changed since the inputs were read.
+        RefusedCommitError: these never could be inputs, or outputs.
+    """
+    if not 0 < op.id < SIGNED_64.stop or op.id in state.compacted_table.rows:
+        raise refusal_of(op, f"{op.id} is no new id")
+    if not 0 < len(op.inputs) <= _MOST_INPUTS or len(set(op.inputs)) != len(op.inputs):
+        raise refusal_of(op, f"{len(op.inputs)} are no inputs")
+    rows = [_input(state, op, each) for each in op.inputs]
+    key = partition_of(op.inputs[0])
+    if any(row.sender != rows[0].sender or partition_of(row.physical) != key for row in rows):
+        raise refusal_of(op, "its inputs are of several senders or partitions")
+    _check_others(state, op, rows)
+    _check_deletions(state, op, rows[0].sender, key.sg)
+    _check_outputs(state, op, rows)
+
+
+def check_dissolved(op: records.CompactionDissolved, row: CompactedRow | None) -> None:
+    """Refuse the end of what does not hold."""
+    if row is None or row.dissolved:
+        raise refusal_of(op, f"there is no compaction {op.id} that holds")
+
+
+def check_forgotten(op: records.CompactionForgotten, row: CompactedRow | None) -> None:
+    """Refuse to forget what readers may read."""
+    if row is None or not row.dissolved:
+        raise refusal_of(op, f"there is no compaction {op.id} that is dissolved")
+
+
+def _input(state: State, op: records.FilesCompacted, physical: str) -> FileRow:
+    row = state.files.get(physical)
+    if row is None or not row.visible or row.changed > op.at:
+        raise ConflictError(f"{physical} has changed since it was merged", extra={"file": physical})
+    return row
+
+
+def _check_others(state: State, op: records.FilesCompacted, rows: Sequence[FileRow]) -> None:
+    """What came since stands above; devices are whose they were."""
+    inputs = set(op.inputs)
+    if state.owner_table.moves:
+        cuts = TransferCuts(state.owner_table.moves, state.newest)
+        moved = next((row for row in rows if cuts.of(row)), None)
+        if moved is not None:
+            raise ConflictError(f"devices of {moved.physical} were transferred")
+    devices = {name for row in rows for name in row.devices}
+    for other in state.file_table.partition(*partition_of(op.inputs[0])):
+        if other.changed <= op.at or other.physical in inputs:
+            continue
+        ranges = {name: (first, last) for name, first, last in other.devices.ranges()}
+        is_strange = other.sender != rows[0].sender and not devices.isdisjoint(other.devices)
+        if is_strange or comes_between_files(rows, other.rank, ranges):
+            raise ConflictError(
+                f"{other.physical} came between the inputs of a merge",
+                extra={"file": other.physical},
+            )
+
+
+def _check_deletions(state: State, op: records.FilesCompacted, sender: str, sg: str) -> None:
+    if state.deletion_table.newest(sender) <= op.at:
+        return
+    for note in state.deletion_table.of_sender(sender):
+        if note.changed > op.at and storage_group_of(note.path) == sg:
+            raise ConflictError(
+                f"deletions of {note.path} were told since its partition was merged"
+            )
+
+
+def _check_outputs(state: State, op: records.FilesCompacted, rows: Sequence[FileRow]) -> None:
+    names = {each.physical for each in op.outputs}
+    if len(names) != len(op.outputs):
+        raise refusal_of(op, "an output is named twice")
+    key = partition_of(op.inputs[0])
+    for made in op.outputs:
+        path = parse_path(op, made.physical)
+        if partition_of(made.physical) != key or not path.name.startswith(_BEGIN):
+            raise refusal_of(op, f"{made.physical} is no name of an output")
+        if made.physical in state.files or path.is_resource:
+            raise refusal_of(op, f"the name {made.physical} is taken")
+        numbers = (made.size, made.series, made.points)
+        if any(not 0 <= each < SIGNED_64.stop for each in numbers) or not is_md5(made.md5):
+            raise refusal_of(op, f"{made.physical} has a size, count or digest that is none")
+        if not is_range(made.first, made.last):
+            raise refusal_of(op, f"{made.physical}: {made.first} to {made.last} is no range")
+        check_devices(op, made.physical, made.devices, (made.first, made.last))
+    taken = {each.physical for row in state.compacted_table.rows.values() for each in row.outputs}
+    if not names.isdisjoint(taken):
+        raise refusal_of(op, "the name of an output is taken")
+    known = {device for row in rows for device in row.devices}
+    if not known.issuperset(each.name for made in op.outputs for each in made.devices):
+        raise refusal_of(op, "an output has a device that no input has")
+    if sum(made.points for made in op.outputs) > sum(row.points for row in rows):
+        raise refusal_of(op, "its outputs have more points than its inputs")

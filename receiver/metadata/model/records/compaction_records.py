@@ -1,0 +1,54 @@
+"""Records of the log about compacted files: files that readers read in place of several others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from receiver.metadata.model.records.record_parts import DeviceRange, Record
+
+
+class CompactionOutput(Record, frozen=True):
+    """A file that a compaction made; see `FileLoaded` for what the fields say."""
+
+    physical: str
+    size: int
+    md5: str
+    version: int
+    devices: Sequence[DeviceRange]
+    first: int | None
+    last: int | None
+    series: int
+    points: int
+    data_dir: str = ""
+
+
+class FilesCompacted(Record, frozen=True, tag=83):
+    """From this commit on readers may read the outputs in place of the inputs.
+
+    The inputs stay what they are. They are visible files of one sender and one partition, and as of
+    `at` no other visible file has times of a device in common with one of them.
+
+    Attributes:
+        id: nobody else's.
+        at: the commit as of which the inputs, their order and the deletions in them are merged.
+        inputs: their physical paths.
+        outputs: none where nothing is left of the inputs.
+    """
+
+    id: int
+    at: int
+    inputs: Sequence[str]
+    outputs: Sequence[CompactionOutput]
+
+
+class CompactionDissolved(Record, frozen=True, tag=84):
+    """Readers read the inputs again: `reason` says what has changed."""
+
+    id: int
+    reason: str
+
+
+class CompactionForgotten(Record, frozen=True, tag=85):
+    """The outputs of a dissolved compaction are gone from the disk; so may be its row."""
+
+    id: int

@@ -1,0 +1,247 @@
+"""Compacted files, which readers read in place of others, and the files that these stand for.
+
+A row is no file: whoever asks what is loaded, listed, owned or verified asks for its inputs, which
+stay as they are. It holds while every input gives the points that it gave, and while all that
+overlaps them stands above them; the commit that changes this dissolves it
+(`receiver.metadata.commit.dissolving`).
+"""
+
+from __future__ import annotations
+
+import zlib
+from array import array
+from bisect import bisect_left
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from common.digests import xxh3_128
+from receiver.metadata.model import records
+from receiver.metadata.model.ranks import NameRank
+from receiver.metadata.state.ranges import Devices
+from receiver.metadata.state.tables.retired import PartitionKey, partition_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from receiver.metadata.state.ranges import DeviceTable
+    from receiver.metadata.state.table_rows import FileRow
+    from receiver.metadata.state.tables import Appliers
+
+__all__ = ["CompactedOutput", "CompactedRow", "CompactedTable"]
+
+T = TypeVar("T")
+
+
+class CompactedOutput(msgspec.Struct, frozen=True, gc=False):
+    """A file that stands for others; see `records.CompactionOutput`."""
+
+    physical: str
+    size: int
+    md5: str
+    version: int
+    devices: Devices
+    first: int | None
+    last: int | None
+    series: int
+    points: int
+    data_dir: str
+
+
+class CompactedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A compaction; see `records.FilesCompacted`.
+
+    Attributes:
+        sender: whose the inputs are.
+        authors: whose deletions reach them.
+        sg: storage group of the partition.
+        vsg: virtual storage group of it.
+        partition: its number.
+        packed: the inputs, see `inputs`.
+        count: how many these are.
+        top: the highest name that one of them ranks by; None if one has a name that no database
+            gave, or was forwarded: then each is looked at.
+        newest_look: the last of the first looks that had them.
+        oldest_closed: the first look that had one of them closed.
+        created: the commit that made it.
+        changed: the commit that the row is from.
+        dissolved: the commit that did, 0 while it holds.
+        reason: of that.
+    """
+
+    created: int
+    changed: int
+    id: int
+    sender: str
+    authors: tuple[str, ...]
+    sg: str
+    vsg: str
+    partition: str
+    packed: bytes
+    count: int
+    outputs: tuple[CompactedOutput, ...]
+    top: NameRank | None
+    newest_look: int
+    oldest_closed: int
+    dissolved: int = 0
+    reason: str = ""
+
+    @property
+    def key(self) -> PartitionKey:
+        """The partition that all of it is in."""
+        return PartitionKey(self.sg, self.vsg, self.partition)
+
+    @property
+    def inputs(self) -> list[str]:
+        """Physical paths of the files that it stands for."""
+        return zlib.decompress(self.packed).decode().split("\n")
+
+    def holds_at(self, ts: int) -> bool:
+        """Whether readers of a commit read it."""
+        return self.created <= ts and (not self.dissolved or ts < self.dissolved)
+
+
+class CompactedTable:
+    """Compactions: those that hold, and those that are dissolved and not yet forgotten.
+
+    Attributes:
+        rows: by id.
+    """
+
+    def __init__(self, files: Mapping[str, FileRow], devices: DeviceTable) -> None:
+        """Begin with none.
+
+        Args:
+            files: the rows of files, by physical path.
+            devices: packs what the outputs hold.
+        """
+        self.rows: dict[int, CompactedRow] = {}
+        self._files = files
+        self._devices = devices
+        self._holding: dict[PartitionKey, dict[int, None]] = {}
+        self._of_sender: dict[str, dict[int, None]] = {}
+        self._members: dict[int, array[int]] = {}
+
+    # -- questions ---------------------------------------------------------------------------
+
+    def __bool__(self) -> bool:
+        """Whether any holds."""
+        return bool(self._holding)
+
+    def holding(self) -> Iterator[CompactedRow]:
+        """Those that hold now."""
+        return (self.rows[each] for several in self._holding.values() for each in several)
+
+    def of_partition(self, key: PartitionKey) -> list[CompactedRow]:
+        """Those of a partition that hold now."""
+        return [self.rows[each] for each in self._holding.get(key, ())]
+
+    def of_sender(self, sender: str) -> list[CompactedRow]:
+        """Those of files of a sender that hold now."""
+        return [self.rows[each] for each in self._of_sender.get(sender, ())]
+
+    def of_input(self, physical: str) -> CompactedRow | None:
+        """The one that stands for a file now."""
+        rows = self.of_partition(partition_of(physical)) if self._holding else ()
+        return next((row for row in rows if self.stands_for(row, physical)), None)
+
+    def stands_for(self, row: CompactedRow, physical: str) -> bool:
+        """Whether a file is among the inputs of one that holds."""
+        known, mark = self._members[row.id], _mark(physical)
+        at = bisect_left(known, mark)
+        return at < len(known) and known[at] == mark
+
+    def at(self, ts: int) -> list[CompactedRow]:
+        """Those that readers of a commit read."""
+        return [row for row in self.rows.values() if row.holds_at(ts)]
+
+    def dissolved(self) -> list[CompactedRow]:
+        """Those whose outputs may go, when no reader of an earlier commit needs them."""
+        return [row for row in self.rows.values() if row.dissolved]
+
+    # -- operations --------------------------------------------------------------------------
+
+    def restore(self, row: CompactedRow) -> None:
+        """Put a row in as it was."""
+        self.rows[row.id] = row
+        if not row.dissolved:
+            self._members[row.id] = array("Q", sorted(map(_mark, row.inputs)))
+            self._holding.setdefault(row.key, {})[row.id] = None
+            self._of_sender.setdefault(row.sender, {})[row.id] = None
+
+    def operations(self) -> Appliers:
+        """What it does with operations."""
+        return {
+            records.FilesCompacted: self._files_compacted,
+            records.CompactionDissolved: self._compaction_dissolved,
+            records.CompactionForgotten: self._compaction_forgotten,
+        }
+
+    def _files_compacted(self, op: records.FilesCompacted, ts: int) -> None:
+        rows = [self._files[each] for each in op.inputs]
+        ranks = [row.rank for row in rows]
+        names = [None if rank.below else rank.name for rank in ranks]
+        key = partition_of(op.inputs[0])
+        self.restore(
+            CompactedRow(
+                id=op.id,
+                sender=rows[0].sender,
+                authors=tuple(sorted({row.author for row in rows})),
+                sg=key.sg,
+                vsg=key.vsg,
+                partition=key.partition,
+                packed=_packed(op.inputs),
+                count=len(rows),
+                outputs=tuple(map(self._output, op.outputs)),
+                top=_highest(names),
+                newest_look=max(rank.first for rank in ranks),
+                oldest_closed=min(row.closed for row in rows),
+                created=ts,
+                changed=ts,
+            )
+        )
+
+    def _output(self, made: records.CompactionOutput) -> CompactedOutput:
+        return CompactedOutput(
+            physical=made.physical,
+            size=made.size,
+            md5=made.md5,
+            version=made.version,
+            devices=self._devices.pack(made.devices, made.first, made.last),
+            first=made.first,
+            last=made.last,
+            series=made.series,
+            points=made.points,
+            data_dir=made.data_dir,
+        )
+
+    def _compaction_dissolved(self, op: records.CompactionDissolved, ts: int) -> None:
+        row = self.rows[op.id]
+        del self._members[op.id]
+        _take_out(self._holding, row.key, op.id)
+        _take_out(self._of_sender, row.sender, op.id)
+        self.rows[op.id] = msgspec.structs.replace(row, dissolved=ts, reason=op.reason, changed=ts)
+
+    def _compaction_forgotten(self, op: records.CompactionForgotten, ts: int) -> None:
+        del self.rows[op.id]
+
+
+def _take_out(table: dict[T, dict[int, None]], key: T, ident: int) -> None:
+    del table[key][ident]
+    if not table[key]:
+        del table[key]
+
+
+def _packed(physicals: Collection[str]) -> bytes:
+    """Names as a row keeps them: thousands begin alike."""
+    return zlib.compress("\n".join(sorted(physicals)).encode(), 6)
+
+
+def _highest(names: Iterable[NameRank | None]) -> NameRank | None:
+    several: Sequence[NameRank | None] = list(names)
+    known = [each for each in several if each is not None]
+    return max(known) if len(known) == len(several) else None
+
+
+def _mark(physical: str) -> int:
+    return int.from_bytes(xxh3_128(physical.encode())[:8])
