@@ -186,7 +186,10 @@ class Life:
         name = seen_one.physical
         sometimes = self.chance.random() < 0.5
         if kind < 3:
-            last = self.chance.choice((0, self.look - 1, self.chance.randrange(90, self.look)))
+            since = min(
+                seen_one.rank.first, self.look
+            )  # it was there in the look that had it first
+            last = self.chance.choice((0, self.look, self.chance.randrange(since, self.look + 1)))
             return [records.FileRetired(name, last)]
         if kind == 3:
             return [records.FileReturned(name, "", self.look * sometimes)]
