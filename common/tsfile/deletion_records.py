@@ -9,6 +9,7 @@ What passes here is what readers can read: a record that is none would stop each
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Final
 
 from common.tsfile.primitives import Malformed, read_uvarint, read_vstr
@@ -16,12 +17,13 @@ from common.tsfile.primitives import Malformed, read_uvarint, read_vstr
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["DELETION_FORMS", "text_record", "whole_records"]
+__all__ = ["DELETION_FORMS", "deleted_times", "text_record", "whole_records"]
 
 DELETION_FORMS: Final = ("mods", "mods2")
 """The endings of deletion files behind `X.tsfile.`, each a form of its own."""
 
 _TIMES: Final = 17
+_START_AND_END: Final = struct.Struct(">qq")
 _MOST_NESTED: Final = 32
 
 
@@ -44,6 +46,36 @@ def whole_records(content: bytes, form: str) -> int:
         except IndexError:
             break
     return at
+
+
+def deleted_times(content: bytes, form: str) -> tuple[int, int]:
+    """The first and the last time that records delete, of any series; (0, -1) of no record.
+
+    Args:
+        content: whole records.
+        form: one of `DELETION_FORMS`.
+
+    Raises:
+        Malformed: something in it is no record, or the last one is not whole.
+    """
+    spans: list[tuple[int, int]] = []
+    at = 0
+    if form == "mods":
+        for line in content.splitlines():
+            if line:
+                spans.append(text_record(line, at)[1:3])
+        at = _whole_lines(content)
+    else:
+        try:
+            while at < len(content):
+                spans.append(_START_AND_END.unpack_from(content, at + 1))
+                at = _record(content, at)
+        except (IndexError, struct.error):
+            at = -1
+    if at != len(content):
+        raise Malformed("a record that is not whole", at)
+    starts, ends = zip(*spans, strict=True) if spans else ((0,), (-1,))
+    return min(starts), max(ends)
 
 
 def text_record(line: bytes, at: int) -> tuple[str, int, int, int]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from common.digests import is_md5
 from common.errors import ConflictError
 from common.names import storage_group_of
-from receiver.metadata.commit.dissolving import comes_between_files
+from receiver.metadata.commit.dissolving import comes_between_files, times_of
 from receiver.metadata.commit.record_checks import (
     SIGNED_64,
     check_devices,
@@ -53,7 +53,7 @@ def check_compacted(state: State, op: records.FilesCompacted) -> None:
     if any(row.sender != rows[0].sender or partition_of(row.physical) != key for row in rows):
         raise refusal_of(op, "its inputs are of several senders or partitions")
     _check_others(state, op, rows)
-    _check_deletions(state, op, rows[0].sender, key.sg)
+    _check_deletions(state, op, rows)
     _check_outputs(state, op, rows)
 
 
@@ -97,14 +97,19 @@ def _check_others(state: State, op: records.FilesCompacted, rows: Sequence[FileR
             )
 
 
-def _check_deletions(state: State, op: records.FilesCompacted, sender: str, sg: str) -> None:
+def _check_deletions(state: State, op: records.FilesCompacted, rows: Sequence[FileRow]) -> None:
+    """Nothing was deleted since that may be of the inputs."""
+    sender, sg = rows[0].sender, partition_of(op.inputs[0]).sg
     if state.deletion_table.newest(sender) <= op.at:
         return
+    first = min((row.first for row in rows if row.first is not None), default=0)
+    last = max((row.last for row in rows if row.last is not None), default=-1)
     for note in state.deletion_table.of_sender(sender):
-        if note.changed > op.at and storage_group_of(note.path) == sg:
-            raise ConflictError(
-                f"deletions of {note.path} were told since its partition was merged"
-            )
+        if note.changed <= op.at or storage_group_of(note.path) != sg:
+            continue
+        begin, end = times_of(note.content, note.form)
+        if begin <= last and first <= end:
+            raise ConflictError(f"deletions of {note.path} were told since its files were merged")
 
 
 def _check_outputs(state: State, op: records.FilesCompacted, rows: Sequence[FileRow]) -> None:

@@ -15,6 +15,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from common.names import FilePath, storage_group_of
+from common.tsfile.deletion_records import deleted_times
+from common.tsfile.primitives import Malformed
 from receiver.metadata.model import records
 from receiver.metadata.model.ranks import NOW, Rank, name_rank, stands_above
 from receiver.metadata.state.table_rows import author_of, rank_of_origin
@@ -25,10 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from receiver.metadata.state.state import State
-    from receiver.metadata.state.table_rows import FileRow
+    from receiver.metadata.state.table_rows import DeletionsRow, FileRow
     from receiver.metadata.state.tables.compactions import CompactedRow
 
-__all__ = ["comes_between_files", "with_dissolutions"]
+__all__ = ["comes_between_files", "times_of", "with_dissolutions"]
 
 _LAST = 1 << 62
 """Stands for a commit that has no timestamp yet; it is later than all others."""
@@ -134,9 +136,9 @@ def _has_any(row: CompactedRow, names: AbstractSet[str]) -> bool:
 
 def _loaded(state: State, op: records.FileLoaded) -> Iterable[tuple[CompactedRow, str]]:
     table = state.compacted_table
-    if any(state.deletion_table.unloaded(op.sender, op.path)):
+    for note in state.deletion_table.unloaded(op.sender, op.path):
         # What was noted while it was not loaded may reach more, now that its devices are known.
-        yield from _reached(state, op.sender, op.path, f"deletions of {op.path} are its own")
+        yield from _reached(state, note, f"deletions of {op.path} are its own")
     rows = table.of_partition(partition_of(op.physical))
     if not rows:
         return
@@ -208,32 +210,26 @@ def _meets(mine: Iterable[tuple[str, int, int]], ranges: Mapping[str, tuple[int,
 
 def _noted(state: State, op: records.DeletionsNoted) -> Iterable[tuple[CompactedRow, str]]:
     """Records hide their times in what was closed by the look `floor`, and in their own file."""
-    if not op.base and _is_known(state, op):
-        # What it began with hides no more.
-        yield from _reached(state, op.sender, op.path, f"the deletion file of {op.path} began anew")
-        return
+    known = next((row for row in _notes_of(state, op) if row.form == op.form), None)
+    if not op.base and known is not None:  # what it began with hides no more
+        yield from _reached(state, known, f"the deletion file of {op.path} began anew")
     if not op.applied:
         return
-    author = author_of(op.sender, op.author)
-    for row in state.compacted_table.of_sender(op.sender):
-        if row.sg != storage_group_of(op.path):
-            continue
-        own = op.physical is not None and state.compacted_table.stands_for(row, op.physical)
-        if own or (author in row.authors and op.floor >= row.oldest_closed):
+    author, table = author_of(op.sender, op.author), state.compacted_table
+    rows = [row for row in table.of_sender(op.sender) if row.sg == storage_group_of(op.path)]
+    span = times_of(op.content, op.form) if rows else (0, -1)
+    for row in rows:
+        own = op.physical is not None and table.stands_for(row, op.physical)
+        reaches = own or (author in row.authors and op.floor >= row.oldest_closed)
+        if reaches and _has_times(row, span):
             yield row, f"deletions of {op.path}"
-
-
-def _is_known(state: State, op: records.DeletionsNoted) -> bool:
-    notes = state.deletion_table
-    if op.physical is None:
-        return any(each.form == op.form for each in notes.unloaded(op.sender, op.path, op.heir))
-    return any(each.form == op.form for each in notes.of_file(op.physical))
 
 
 def _kept_applied(
     state: State, op: records.KeptRecordsApplied
 ) -> Iterable[tuple[CompactedRow, str]]:
-    return () if op.held else _reached(state, op.sender, op.path, f"deletions of {op.path}")
+    for row in _notes_of(state, op) if not op.held else ():
+        yield from _reached(state, row, f"deletions of {op.path}")
 
 
 def _settled(state: State, op: records.DeletesSettled) -> Iterable[tuple[CompactedRow, str]]:
@@ -241,14 +237,43 @@ def _settled(state: State, op: records.DeletesSettled) -> Iterable[tuple[Compact
     held = state.held_deletes.rows.get(op.digest)
     if op.verdict != "allow" or held is None:
         return
-    for row in state.compacted_table.of_sender(held.sender):
-        yield row, "deletions that were held"
+    for row in state.deletion_table.of_sender(held.sender):
+        if any(each.held == op.digest for each in row.segments):
+            yield from _reached(state, row, "deletions that were held")
 
 
-def _reached(state: State, sender: str, path: str, why: str) -> Iterable[tuple[CompactedRow, str]]:
-    for row in state.compacted_table.of_sender(sender):
-        if row.sg == storage_group_of(path):
+def _notes_of(
+    state: State, op: records.DeletionsNoted | records.KeptRecordsApplied
+) -> list[DeletionsRow]:
+    """The deletion files of the file that an operation is about, as they are known."""
+    if op.physical is None:
+        return state.deletion_table.unloaded(op.sender, op.path, op.heir)
+    return state.deletion_table.of_file(op.physical)
+
+
+def _reached(state: State, note: DeletionsRow, why: str) -> Iterable[tuple[CompactedRow, str]]:
+    """What a deletion file may reach, by its times alone."""
+    rows = state.compacted_table.of_sender(note.sender)
+    span = times_of(note.content, note.form) if rows else (0, -1)
+    for row in rows:
+        if row.sg == storage_group_of(note.path) and _has_times(row, span):
             yield row, why
+
+
+def _has_times(row: CompactedRow, span: tuple[int, int]) -> bool:
+    first, last = span
+    return any(
+        each.first is not None and each.first <= last and first <= (each.last or 0)
+        for each in row.outputs
+    )
+
+
+def times_of(content: bytes, form: str) -> tuple[int, int]:
+    """First and last time that records delete; all times where that cannot be told."""
+    try:
+        return deleted_times(content, form)
+    except Malformed:
+        return -(1 << 63), (1 << 63) - 1
 
 
 # -- senders -------------------------------------------------------------------------------------

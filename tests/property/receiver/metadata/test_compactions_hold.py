@@ -41,7 +41,6 @@ class Life:
         self.engine = Engine.open(directory / "e")
         self.engine.commit([seen(), seen(B, "other")])
         self.points: dict[str, set[tuple[str, int]]] = {}
-        self.deletes: dict[bytes, tuple[str, int, int]] = {}
         self.merged: dict[str, Points] = {}
         self.answers: dict[int, Points] = {}
         self.look = 100
@@ -67,9 +66,9 @@ class Life:
                 continue
             if note.row.physical != row.physical and row.closed > note.floor:
                 continue
-            for at in range(0, len(note.content), 4):
-                name, first, last = self.deletes[note.content[at : at + 4]]
-                if name == device and first <= time <= last:
+            for line in note.content.decode().splitlines():
+                _, name, _, first, last = line.split(",")
+                if name == f"{device}.s" and int(first) <= time <= int(last):
                     return True
         return False
 
@@ -146,13 +145,9 @@ class Life:
         row = self.one(FileState.LIVE, FileState.RETIRED, FileState.QUARANTINED)
         if row is None:
             return []
-        content = len(self.deletes).to_bytes(4)
         first = self.chance.randrange(TIMES)
-        self.deletes[content] = (
-            self.chance.choice(DEVICES),
-            first,
-            first + self.chance.randrange(3),
-        )
+        last = first + self.chance.randrange(3)
+        content = f"DELETION,{self.chance.choice(DEVICES)}.s,1,{first},{last}\n".encode()
         floor = self.chance.choice((0, self.look - 1, self.chance.randrange(90, self.look)))
         with self.engine.reading() as state:
             known = sum(len(each.content) for each in state.deletion_table.of_file(row.physical))
@@ -160,7 +155,7 @@ class Life:
         applied = self.chance.random() < 0.8
         return [
             records.DeletionsNoted(
-                row.sender, row.path, row.physical, "mods2", base, content, floor, applied,
+                row.sender, row.path, row.physical, "mods", base, content, floor, applied,
                 kept=None if applied else True,
             )
         ]  # fmt: skip

@@ -105,6 +105,9 @@ def test_what_stands_for_files_is_there_after_a_start_from_a_checkpoint(tmp_path
         records.OwnerSet("root.t.d1", B, "moved"),
         records.OwnerSet("root.t.d1", None, "released"),
         records.DeletionsNoted(A, path("1-1-0"), name(1), "mods", 0, b"x", 0),
+        records.DeletionsNoted(
+            A, path("9-9-0"), None, "mods", 0, b"DELETION,root.t.**,1,29,40\n", 5
+        ),
         records.DeletionsNoted(A, path("9-9-0"), None, "mods2", 0, b"x", 5),
     ],
 )
@@ -129,6 +132,9 @@ def test_a_commit_that_changes_what_inputs_give_dissolves(two: Engine, op: recor
         records.DeletionsNoted(A, path("9-9-0"), None, "mods2", 0, b"x", 5, False),
         records.DeletionsNoted(A, path("9-9-0", sg="root.u"), None, "mods2", 0, b"x", 5),
         records.DeletionsNoted(B, path("9-9-0"), None, "mods2", 0, b"x", 5),
+        records.DeletionsNoted(
+            A, path("9-9-0"), None, "mods", 0, b"DELETION,root.t.**,1,30,40\n", 5
+        ),
     ],
 )
 def test_what_changes_no_answer_dissolves_nothing(two: Engine, op: records.Op) -> None:
