@@ -240,7 +240,8 @@ class MetadataConfig(Struct, frozen=True, kw_only=True):
             storage group that the file's directory names.
         tag_bytes: tags and attributes of one series, at most.
         checkpoint_entries: commits in the log, until a checkpoint is taken.
-        checkpoint_bytes: of the log, until a checkpoint is taken: commits can be large.
+        checkpoint_bytes: of the log, until a checkpoint is taken: commits can be large. Behind a
+            large checkpoint it is a sixteenth of that.
         checkpoint_rest: without a commit, until a checkpoint is taken of what is new.
         fetch_size: rows of a page of an answer, where the question does not say.
         kv_ring: commits of the key-value store whose place is known without a search.

@@ -22,7 +22,12 @@ from typing import TYPE_CHECKING
 from common import crash
 from common.allocated import give_back
 from common.errors import NoSpaceError, ReadOnlyError, StoppedError
-from receiver.metadata.log.checkpoints import KEPT, remove_older, write_checkpoint
+from receiver.metadata.log.checkpoints import (
+    KEPT,
+    checkpoint_name,
+    remove_older,
+    write_checkpoint,
+)
 from receiver.metadata.log.freeze import freeze
 from receiver.metadata.log.segments import remove_before, segments
 from receiver.metadata.log.tlog import TLOG_NAME
@@ -55,6 +60,7 @@ class Snapshots:
 
     Attributes:
         newest: LSN of the newest one, 0 for none.
+        newest_bytes: its size.
         tags_end: where the published entries of the tlog end; kept up to date by the engine.
     """
 
@@ -71,6 +77,7 @@ class Snapshots:
         remote: RemoteLog | None = None,
     ) -> None:
         self.newest = newest
+        self.newest_bytes = _size_of(tree, newest)
         self.tags_end = tags_end
         self._tree = tree
         self._reading = reading
@@ -127,7 +134,7 @@ class Snapshots:
         self._flush_tags(frozen.lsn)
         crash.point("checkpoint.tlog_flushed")
         made = write_checkpoint(self._tree, frozen.lsn, _until(stopped, frozen))
-        self.newest = made.lsn
+        self.newest, self.newest_bytes = made.lsn, _size_of(self._tree, made.lsn)
         if self._remote is not None:
             self._put(made)
         self.let_go()
@@ -195,6 +202,11 @@ class Snapshots:
                 return
             needed = min(kept[-1].lsn, self._window.lsn_after(self._window.oldest) - 1)
             remove_before(self._tree, segments(self._tree), needed)
+
+
+def _size_of(tree: Tree, lsn: int) -> int:
+    found = tree.stat(checkpoint_name(lsn)) if lsn else None
+    return found.st_size if found is not None else 0
 
 
 def _until(

@@ -30,6 +30,9 @@ __all__ = ["Setting", "Upkeep"]
 
 _BUDGET = 2000
 """Pieces of history that are collected while commits wait: about a millisecond."""
+_LOG_SHARE = 16
+"""Of a large checkpoint the log may become so many'th before the next one, which writes all of it
+anew: 10,000,000 files cost 20 s of the processor each time."""
 _COLLECT_EVERY = 60.0
 _AFTER_FAILURE = 60.0
 """Seconds until what failed is tried again."""
@@ -176,7 +179,8 @@ class Upkeep:
         options, snapshots = self._options, self._snapshots
         if snapshots.entries >= options.checkpoint_entries:
             return True
-        return snapshots.entries > 0 and snapshots.log_bytes >= options.checkpoint_bytes
+        most = max(options.checkpoint_bytes, snapshots.newest_bytes // _LOG_SHARE)
+        return snapshots.entries > 0 and snapshots.log_bytes >= most
 
     def _rest_ends(self) -> float:
         return self._rests_since + self._options.checkpoint_rest

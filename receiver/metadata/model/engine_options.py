@@ -24,7 +24,8 @@ class EngineOptions:
             caller names.
         tag_bytes: tags and attributes of one series, at most.
         checkpoint_entries: commits since the last checkpoint, until the next.
-        checkpoint_bytes: of the log since the last checkpoint, until the next.
+        checkpoint_bytes: of the log since the last checkpoint, until the next; where that
+            checkpoint is larger than 16 times as much, a sixteenth of it.
         checkpoint_rest: seconds without a commit, until a checkpoint of what is new.
         fetch_size: rows of a page of an answer, where the question does not say.
         kv_ring: commits of the key-value store whose place is known without a search.

@@ -70,6 +70,28 @@ def test_a_few_large_commits_make_a_checkpoint_too(tmp_path):
         assert len(world.made()) == 1, "the new segment is short"
 
 
+def test_a_large_checkpoint_is_not_written_anew_for_a_little_log(tmp_path):
+    options = {"checkpoint_entries": 1000, "checkpoint_bytes": 100_000}
+
+    def write(key, size, keys=1):
+        values = {f"{key} {number}": "v" * size for number in range(keys)}
+        world.engine.commit([records.KeysWritten([], values)])
+        world.step()
+
+    world = World(tmp_path / "schema", **options)
+    with world.engine:
+        write("large", 1_000_000, keys=4)
+        assert len(world.made()) == 1
+        write("more", 200_000)
+        assert len(world.made()) == 1, "a twentieth of it is new"
+    world = World(tmp_path / "schema", **options)
+    with world.engine:
+        write("after a start", 20_000)
+        assert len(world.made()) == 1, "nor behind a start"
+        write("enough", 60_000)
+        assert len(world.made()) == 2
+
+
 def test_a_resting_engine_makes_a_checkpoint_of_little(world):
     world.put(2)
     assert world.step() <= 60
