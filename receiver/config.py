@@ -163,11 +163,13 @@ class ProofsConfig(Struct, frozen=True, kw_only=True):
 
     Attributes:
         enabled: look for them; without it retired files stay.
+        here: prove them here; else only `tsferry-receiver work` elsewhere does.
         memory: that the process may take which reads files.
         every: between two looks for what is to be proved.
     """
 
     enabled: bool = True
+    here: bool = True
     memory: Annotated[Size, Meta(ge=256 * 2**20)] = 2**30
     every: Annotated[Duration, Meta(ge=0.1)] = 5.0
 

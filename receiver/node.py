@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from common.durable import Closing, Tree, failed_sync
@@ -18,12 +19,16 @@ from receiver.load.service import LoadService
 from receiver.load.upkeep.verdicts import Verdict, record_verdicts
 from receiver.metadata.clock.machine_clock import MachineClock
 from receiver.open_engine import open_engine
+from receiver.operator.background_tasks import background_concerns, background_totals
 from receiver.operator.centre_loading import CentreLoads
 from receiver.operator.directories import RunningReceiver
 from receiver.operator.loaded_content import LoadedContent
 from receiver.operator.log_files import log_files
 from receiver.operator.storage import files_out_of_reach
+from receiver.remote_work import RemoteWork
+from receiver.superseding.proof_work import PROVE
 from receiver.superseding.prover import Prover
+from receiver.superseding.remote_proofs import RemoteProofs
 from receiver.transfer.acknowledging import Acknowledging
 from receiver.transfer.checks import Checks
 from receiver.transfer.listed import ListComparison
@@ -34,6 +39,7 @@ from receiver.transfer.settled import Settlements
 from receiver.transfer.tasks import Tasks
 from receiver.transfer.uploads import Uploads
 from receiver.txn.txn_manager import TxnManager
+from receiver.work_queue import WorkQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
@@ -56,7 +62,9 @@ class Node(Closing):
         engine: the metadata engine, held by this process alone.
         load: the loader, the reaper and the senders' folders.
         transactions: of sessions.
+        work: background work, and who does it.
         prover: finds what is superseded.
+        remote_work: what executors elsewhere do of the background work.
         storage: copies into the object store; None without one.
         uploads: the tus calls.
         checks: `check`, the first call of a round, and `heartbeat`.
@@ -78,14 +86,20 @@ class Node(Closing):
         self.transactions = TxnManager(
             engine, lease=config.metadata.txn_lease, most=config.metadata.txn_most
         )
+        self.work = WorkQueue(engine)
         self.prover = Prover(
             engine,
+            self.work,
             load.disks.standing,
             is_busy=lambda: load.loader.waiting > 0,
             is_pressed=load.is_pressed,
             memory=config.proofs.memory,
             every=config.proofs.every,
+            here=config.proofs.here,
             in_turn=self._pinned_in_turn,
+        )
+        self.remote_work = RemoteWork(
+            engine, self.work, {PROVE: partial(RemoteProofs, self.prover.work)}
         )
         self.storage = _storage(config, engine, load)
         acknowledging = (
@@ -116,6 +130,7 @@ class Node(Closing):
             uploads=self.uploads,
             checks=self.checks,
             centre=CentreLoads(config, engine, load, clock=clock),
+            work=self.work,
             prover=self.prover,
             storage=self.storage,
             out_of_reach=files_out_of_reach(engine, load.disks) if self.storage is None else 0,
@@ -224,6 +239,7 @@ class Node(Closing):
         doubt = self.engine.clock.doubt()
         found = [] if doubt is None else [f"timestamps do not follow the clock: {doubt.text}"]
         found += self.load.concerns()
+        found += background_concerns(background_totals(self.operator), self.clock())
         if self.storage is not None and self.storage.problem() is not None:
             text = "Copies into the object store are held up"
             waits = ", and no task is acknowledged before them"

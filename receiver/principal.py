@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from common.errors import ForbiddenError
-from receiver.metadata.model.records import OPERATOR, READER, SENDER
+from receiver.metadata.model.records import OPERATOR, READER, SENDER, WORKER
 
 __all__ = ["Principal"]
 
@@ -15,7 +15,7 @@ class Principal:
     """Whoever is behind a request.
 
     Attributes:
-        role: `sender`, `reader` or `operator`.
+        role: `sender`, `reader`, `operator` or `worker`.
         sender: the one uuid that a sender token is bound to; None where the receiver wants no
             tokens (loopback) and any uuid may be spoken for.
         scope: device patterns that may be written (`root.siteA.**`); empty: all.
@@ -38,13 +38,18 @@ class Principal:
 
     def must_read(self) -> None:
         """Raise `ForbiddenError` unless this may read the catalogue."""
-        if self.role not in (READER, OPERATOR):
+        if self.role not in (READER, OPERATOR, WORKER):
             raise ForbiddenError(f"a {self.role} token cannot read the catalogue")
 
     def must_operate(self) -> None:
         """Raise `ForbiddenError` unless this is an operator."""
         if self.role != OPERATOR:
             raise ForbiddenError("this needs an operator token")
+
+    def must_work(self) -> None:
+        """Raise `ForbiddenError` unless this may do background tasks."""
+        if self.role not in (WORKER, OPERATOR):
+            raise ForbiddenError(f"a {self.role} token cannot do background tasks")
 
     def upload_owner(self, sender: str) -> str:
         """To whom an upload belongs: the token that made it; without tokens the sender."""

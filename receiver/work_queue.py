@@ -3,8 +3,9 @@
     work = WorkQueue(engine)
     work.add("merge", b"", [WorkPlace("root.sg", "2954")])
     row = work.take("this machine", ["merge"])
-    ...                                  # renews now and then
-    work.end(row, "done", ops=result)    # all of it in one commit, or ConflictError
+    with work.held(row):                     # renews now and then
+        work.commit(row, ops=part)           # of a result that comes in pieces
+        work.end(row, "done", ops=result)    # all of it in one commit, or ConflictError
 
 Leases are soft: they are kept here, by the monotonic clock, and a restart gives all that runs one
 fresh lease. Only attempts are durable, and only they guard (`receiver.metadata.commit.work_rules`):
@@ -15,15 +16,19 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from common.errors import ConflictError
+from receiver.lease_keeping import renewing
+from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
+from receiver.metadata.model.errors import GuardFailed
 from receiver.metadata.state.table_rows import WorkState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import WorkRow
@@ -42,7 +47,11 @@ class _Lease:
 
 
 class WorkQueue:
-    """The background work of an engine; may be used from several threads."""
+    """The background work of an engine; may be used from several threads.
+
+    Attributes:
+        lease: seconds for which an executor need not be heard of.
+    """
 
     def __init__(
         self,
@@ -60,8 +69,8 @@ class WorkQueue:
             most_attempts: after so many that nobody ended, work has failed.
             clock: monotonic, in seconds.
         """
+        self.lease = lease
         self._engine = engine
-        self._lease = lease
         self._most_attempts = most_attempts
         self._clock = clock
         self._leases: dict[int, _Lease] = {}
@@ -113,11 +122,35 @@ class WorkQueue:
         """
         self.expire()
         if self._running(row.id, row.attempt) is None:
-            raise ConflictError(
-                f"work {row.id} is no more that of attempt {row.attempt}",
-                extra={"work": row.id, "attempt": row.attempt},
-            )
+            raise _not_its_own(row)
         self._grant(row.id, row.attempt)
+
+    @contextmanager
+    def held(self, row: WorkRow) -> Iterator[threading.Event]:
+        """Renew until the end; what is given is set once it is not this attempt's any more."""
+        with renewing(lambda: self.renew(row), self.lease / 3) as lost:
+            yield lost
+
+    def commit(self, row: WorkRow, ops: Sequence[records.Op], guards: Sequence[Guard] = ()) -> int:
+        """Commit a piece of a result, and go on; returns the commit.
+
+        Args:
+            row: as taken.
+            ops: the piece.
+            guards: of what it was made of.
+
+        Raises:
+            ConflictError: it is not this attempt's any more; nothing is true of `ops`.
+            TsferryError: `ops` are refused, see `Engine.commit`.
+        """
+        self._lapse(row)
+        mine = Guard("work", str(row.id), row.changed)
+        try:
+            return self._engine.commit(ops, [mine, *guards])
+        except GuardFailed as failed:
+            if failed.extra.get("table") != "work":
+                raise
+            raise _not_its_own(row) from failed
 
     def end(
         self,
@@ -126,6 +159,7 @@ class WorkQueue:
         *,
         reason: str = "",
         ops: Sequence[records.Op] = (),
+        guards: Sequence[Guard] = (),
     ) -> int:
         """Say what became of an attempt, with what it makes true, in one commit.
 
@@ -134,6 +168,7 @@ class WorkQueue:
             end: `pending` gives it back, for others to take.
             reason: why.
             ops: its result.
+            guards: of what that was made of.
 
         Returns:
             the commit.
@@ -143,10 +178,27 @@ class WorkQueue:
             TsferryError: `ops` are refused, see `Engine.commit`.
         """
         self._lapse(row)
-        return self._engine.commit([*ops, records.WorkEnded(row.id, row.attempt, end, reason)])
+        ended = records.WorkEnded(row.id, row.attempt, end, reason)
+        return self._engine.commit([*ops, ended], guards)
+
+    def give_back(self, executor: str) -> int:
+        """Have others do what an executor runs that is no more; returns how much that was."""
+        with self._engine.reading() as state:
+            left = [row for row in state.work_table.running() if row.executor == executor]
+        for row in left:
+            self.end(row, "pending", reason=f"{executor} was started again")
+        return len(left)
+
+    def overdue(self) -> list[WorkRow]:
+        """What runs, and nobody was heard of for a lease."""
+        with self._engine.reading() as state:
+            running = state.work_table.running()
+        return [row for row in running if self._is_over(row)]
 
     def cancel(self, row: WorkRow, reason: str) -> int:
         """Have nobody do it; who does it now commits nothing. Returns the commit.
+
+        What has failed is counted as failed no more by it.
 
         Raises:
             ConflictError: it has ended, or was taken since the caller saw the row.
@@ -172,7 +224,7 @@ class WorkQueue:
         if row.state is not WorkState.RUNNING or not self._is_over(row):
             return False
         again = row.attempt < self._most_attempts
-        reason = f"{row.executor} was not heard of for {self._lease:g} s (attempt {row.attempt})"
+        reason = f"{row.executor} was not heard of for {self.lease:g} s (attempt {row.attempt})"
         end: records.WorkEnd = "pending" if again else "failed"
         try:
             self._engine.commit([records.WorkEnded(row.id, row.attempt, end, reason)])
@@ -185,7 +237,7 @@ class WorkQueue:
         with self._lock:
             held = self._leases.get(row.id)
             if held is None or held.attempt < row.attempt:  # of before a restart
-                held = self._leases[row.id] = _Lease(row.attempt, now + self._lease)
+                held = self._leases[row.id] = _Lease(row.attempt, now + self.lease)
             return held.attempt == row.attempt and now >= held.until
 
     def _grant(self, ident: int, attempt: int) -> None:
@@ -194,7 +246,7 @@ class WorkQueue:
             open_ids = {each.id for each in state.work_table.running()}
         with self._lock:
             self._leases = {key: each for key, each in self._leases.items() if key in open_ids}
-            self._leases[ident] = _Lease(attempt, now + self._lease)
+            self._leases[ident] = _Lease(attempt, now + self.lease)
 
     def _running(self, ident: int, attempt: int) -> WorkRow | None:
         with self._engine.reading() as state:
@@ -202,3 +254,10 @@ class WorkQueue:
         if row is None or row.state is not WorkState.RUNNING or row.attempt != attempt:
             return None
         return row
+
+
+def _not_its_own(row: WorkRow) -> ConflictError:
+    return ConflictError(
+        f"work {row.id} is no more that of attempt {row.attempt}",
+        extra={"work": row.id, "attempt": row.attempt},
+    )

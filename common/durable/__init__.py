@@ -34,6 +34,7 @@ from common.durable.tree import (
     is_temporary,
     scratch_directory,
     temporary_name,
+    write_scratch,
 )
 
 __all__ = [
@@ -49,4 +50,5 @@ __all__ = [
     "scratch_directory",
     "staying",
     "temporary_name",
+    "write_scratch",
 ]

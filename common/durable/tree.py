@@ -9,7 +9,7 @@ import re
 import secrets
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,6 +48,20 @@ def is_temporary(name: str) -> bool:
 def scratch_directory(name: str) -> tempfile.TemporaryDirectory[str]:
     """A directory for what nobody needs after this process; no other user can look into it."""
     return tempfile.TemporaryDirectory(prefix=f"{name}-", ignore_cleanup_errors=True)
+
+
+def write_scratch(path: Path, pieces: Iterable[bytes]) -> None:
+    """Write a file into such a directory; nothing of it is flushed. What fails is taken away.
+
+    Raises:
+        OSError: there is no room for it.
+    """
+    try:
+        with path.open("xb") as file:
+            file.writelines(pieces)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def free_bytes(path: Path) -> int:

@@ -46,10 +46,12 @@ def cli() -> None:
 
 @functools.cache
 def _add_commands() -> None:
+    from receiver.cli.background_tasks import tasks
     from receiver.cli.backup import backup
     from receiver.cli.centre_load import load
     from receiver.cli.clock import clock
     from receiver.cli.deletes import deletes
+    from receiver.cli.executor_command import work
     from receiver.cli.export import export
     from receiver.cli.files import files
     from receiver.cli.fsck import fsck
@@ -80,6 +82,8 @@ def _add_commands() -> None:
         load,
         quarantine,
         retired,
+        tasks,
+        work,
         deletes,
         lost,
         token,

@@ -9,6 +9,7 @@ from common.errors import EXIT_NOT_LOADED, EXIT_UNREACHABLE
 from common.terminal import printable, size_text
 from receiver.cli.showing import commit_time, json_option, moment, write_json
 from receiver.config import ReceiverConfig
+from receiver.operator.background_views import BackgroundTotals
 from receiver.operator.client import NotRunningError, OperatorClient
 from receiver.operator.directories import look
 from receiver.operator.status import status as status_of
@@ -63,6 +64,7 @@ def _write(view: StatusView, running: bool) -> None:
         "verified": _verified(view),
         "retired": _retired(view.retired),
         "superseded": _superseded(view.retired),
+        "background": _background(view.background),
         "kept": _kept(view),
         "deleted, on disk": str(view.deleted_files),
         "quarantined": str(view.quarantined),
@@ -114,6 +116,19 @@ def _retired(view: RetiredTotals) -> str:
 
 def _superseded(view: RetiredTotals) -> str:
     return f"{view.superseded_files}, {size_text(view.superseded_bytes)} still on disk"
+
+
+def _background(view: BackgroundTotals) -> str:
+    text = f"{view.waiting} tasks wait, {view.running} run"
+    if view.oldest_waiting_at is not None:
+        text += f", the oldest waits since {moment(view.oldest_waiting_at)}"
+    if view.overdue:
+        text += f"; of {view.overdue} nobody is heard"
+    if view.failed:
+        text += f"; {view.failed} failed: `tsferry-receiver tasks list --state failed`, the last: "
+        last = view.failures[0]
+        text += f"{last.kind} of {', '.join(last.scope)}: {last.reason}"
+    return text
 
 
 def _kept(view: StatusView) -> str:

@@ -28,7 +28,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 @click.group()
 def token() -> None:
-    """Tokens of senders, readers and operators."""
+    """Tokens of senders, readers, operators and workers."""
 
 
 @token.command(

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from receiver.superseding.prover import Prover
     from receiver.transfer.checks import Checks
     from receiver.transfer.uploads import Uploads
+    from receiver.work_queue import WorkQueue
 
 __all__ = ["ReceiverDirectories", "RunningReceiver", "look"]
 
@@ -61,6 +62,7 @@ class RunningReceiver(ReceiverDirectories):
         uploads: that are under way.
         checks: knows the heartbeats.
         centre: loads files without an edge.
+        work: background work, and who does it.
         prover: knows what of retired files exists nowhere else.
         storage: makes the copies in the object store; None without one.
         out_of_reach: files that were in an object store only when it was opened without one.
@@ -72,6 +74,7 @@ class RunningReceiver(ReceiverDirectories):
     uploads: Uploads
     checks: Checks
     centre: CentreLoads
+    work: WorkQueue
     prover: Prover
     storage: StorageService | None
     out_of_reach: int

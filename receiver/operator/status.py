@@ -15,6 +15,7 @@ from receiver.metadata.clock.clock_record import read_record
 from receiver.metadata.log.checkpoints import checkpoints
 from receiver.metadata.query.lost import lost_files
 from receiver.metadata.state.table_rows import FileState
+from receiver.operator.background_tasks import background_concerns, background_totals
 from receiver.operator.directories import RunningReceiver
 from receiver.operator.files import EXPIRED
 from receiver.operator.paging import every_row
@@ -47,6 +48,7 @@ def status(there: ReceiverDirectories, problem: str | None) -> StatusView:
     away = tuple(AwayView(path=str(each.path), reason=each.reason) for each in there.disks.away())
     checkpoint_at, checkpoint_bytes = _checkpoint(there.config.schema_dir)
     retired = retired_totals(there)
+    background = background_totals(there)
     with engine.reading() as state:
         files, size = state.file_table.totals()
         verified = state.file_table.verified()
@@ -75,6 +77,7 @@ def status(there: ReceiverDirectories, problem: str | None) -> StatusView:
             free_bytes=0 if home is None else free_bytes(home.path),
             away=away,
             retired=retired,
+            background=background,
             kept=kept,
             schema=msgspec.structs.replace(
                 schema,
@@ -107,6 +110,7 @@ def running_status(there: ReceiverDirectories, problem: str | None) -> StatusVie
             *there.load.stuck(),
             *there.load.at_quota(),
             *storage_concerns(there),
+            *background_concerns(view.background, clock()),
         ),
         started=there.started,
         uploads=count,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from common.wire import Heartbeat, SchemaPosition, Struct
+from receiver.operator.background_views import BackgroundTotals
 
 __all__ = [
     "AwayView",
@@ -743,6 +744,7 @@ class StatusView(Struct, frozen=True, kw_only=True):
         free_bytes: of the first data directory.
         away: data directories that do not count: their files cannot be read, and are not safe.
         retired: files that their senders have no more, and how far their proofs are.
+        background: what it does behind the scenes, and others do for it.
         kept: what no mirror's word reaches: only the box had it that the mirror took over from.
         schema: series and what belongs to them.
         clock: the time that timestamps go by.
@@ -776,6 +778,7 @@ class StatusView(Struct, frozen=True, kw_only=True):
     free_bytes: int = 0
     away: tuple[AwayView, ...] = ()
     retired: RetiredTotals = RetiredTotals()
+    background: BackgroundTotals = BackgroundTotals()
     kept: tuple[KeptView, ...] = ()
     schema: SchemaView = SchemaView()
     clock: ClockView = ClockView()

@@ -1,9 +1,10 @@
 """Proves behind the scenes what retired files give that no other file gives, and commits the rest.
 
-Nothing is kept but the commits: after a start each partition with retired files is gone over once,
-from then on only what a commit has touched. What was found not to be proved is kept in memory.
-The files are read by a process of its own, which stands back behind everything else; before each
-question it waits while files are loaded, though not for ever, and not where space is needed.
+It adds what is due to the background work, and does what of that nobody else has taken. Nothing is
+kept but the commits: after a start each partition with retired files is gone over once, from then
+on only what a commit has touched. What was found not to be proved is kept in memory. The files are
+read by a process of its own, which stands back behind everything else; before each question it
+waits while files are loaded, though not for ever, and not where space is needed.
 """
 
 from __future__ import annotations
@@ -11,37 +12,35 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from contextlib import closing, nullcontext
-from typing import TYPE_CHECKING, NamedTuple
+from collections import deque
+from contextlib import closing, nullcontext, suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from common import crash
-from common.errors import TsferryError
+from common.errors import ConflictError, TsferryError
 from common.threads import join_begun
-from receiver.metadata.commit.guards import Guard
-from receiver.metadata.model import records
-from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
 from receiver.superseding.asking import FileProof, PartitionAsked
-from receiver.superseding.due import DuePartition, JudgedPartition, due_of, unproved_senders
+from receiver.superseding.proof_work import PROVE, ProofWork
 from receiver.superseding.reading_process import ProcessDied, ReadingProcess, missing_decoders
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from common.durable import Tree
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.state import State
-    from receiver.metadata.state.table_rows import FileRow
+    from receiver.metadata.state.table_rows import FileRow, WorkRow
     from receiver.metadata.state.tables.retired import PartitionKey
+    from receiver.superseding.proof_work import PartitionProofs
+    from receiver.work_queue import WorkQueue
 
 __all__ = ["ProofProgress", "Prover"]
 
 log = logging.getLogger(__name__)
 
-_BATCH = 500
-"""Proofs of one commit; each has a guard, and one for each file that it rests on."""
+_EXECUTOR: Final = "receiver"
 _LONGEST_PAUSE = 30.0
 """For loads to end, before each question."""
 _MOST_DEATHS = 40
@@ -80,17 +79,23 @@ def _as_they_are(
 
 
 class Prover:
-    """Looks for what is due, in a thread of its own."""
+    """Looks for what is due, in a thread of its own.
+
+    Attributes:
+        work: what is due, for whoever else has a hand free.
+    """
 
     def __init__(
         self,
         engine: Engine,
+        queue: WorkQueue,
         trees: Callable[[], Sequence[Tree]],
         *,
         is_busy: Callable[[], bool],
         is_pressed: Callable[[], bool],
         memory: int,
         every: float,
+        here: bool = True,
         in_turn: Callable[
             [Iterable[Sequence[FileRow]]], Generator[AbstractContextManager[None], None, None]
         ] = _as_they_are,
@@ -99,26 +104,29 @@ class Prover:
 
         Args:
             engine: the metadata engine.
+            queue: its background work.
             trees: gives the data directories that count now.
             is_busy: whether files are being loaded, which goes first.
             is_pressed: whether space is needed, so that proofs go first.
             memory: bytes that the process may take that reads files.
             every: seconds between two looks for what is due.
+            here: prove here; else what is due is only added, for others to do.
             in_turn: gives for each batch of files what has them lie on the disk while it is
                 entered, if they can be had at all; those of the next may come meanwhile.
         """
         self._engine = engine
+        self._queue = queue
         self._trees = trees
         self._is_busy = is_busy
         self._in_turn = in_turn
         self._is_pressed = is_pressed
         self._every = every
-        self._most_points = max(1 << 16, memory >> 8)  # 24 bytes each, sorted, and what is decoded
+        self._here = here
+        # 24 bytes each, sorted, and what is decoded
+        self.work = ProofWork(engine, queue, self._place, max(1 << 16, memory >> 8))
         self._process = ReadingProcess(memory=memory)
-        self._problem = missing_decoders()
-        self._judged: dict[PartitionKey, JudgedPartition] = {}
-        self._never: frozenset[str] = frozenset()
-        self._seen = -1
+        self._problem = missing_decoders() if here else None
+        self._is_first = True
         self._files, self._seconds = 0, 0.0
         self._stop = threading.Event()
         self._running = threading.Lock()
@@ -128,11 +136,7 @@ class Prover:
 
     def progress(self) -> ProofProgress:
         """How far it is."""
-        judged = list(self._judged.values())
-        kept_files, kept_bytes = map(sum, zip((0, 0), *(each.kept for each in judged), strict=True))
-        skipped_files, skipped_bytes = map(
-            sum, zip((0, 0), *(each.skipped for each in judged), strict=True)
-        )
+        kept_files, kept_bytes, skipped_files, skipped_bytes = self.work.judged()
         with self._engine.reading() as state:
             gone = state.file_table.gone
             return ProofProgress(
@@ -148,8 +152,7 @@ class Prover:
 
     def found(self, key: PartitionKey, physical: str) -> FileProof | None:
         """What was found of a retired file; None while it was not judged."""
-        judged = self._judged.get(key)
-        return None if judged is None else judged.found.get(physical)
+        return self.work.found(key, physical)
 
     # -- the thread --------------------------------------------------------------------------
 
@@ -182,46 +185,62 @@ class Prover:
         if self._problem is not None:
             return 0
         with self._running:
-            proved = 0
-            due, newest = self._due()
-            for key in due:
-                if self._stop.is_set():
-                    return proved
-                proved += self._prove(key)
-            self._seen = newest
-            if not due:
+            if self._is_first:  # who ran as this one has ended, or there were two of one engine
+                self._queue.give_back(_EXECUTOR)
+                self._is_first = False
+            due, newest = self.work.due()
+            proved, is_idle, left = 0, True, deque(due)
+            while not self._stop.is_set():
+                self.work.add(left)
+                row = self._queue.take(_EXECUTOR, [PROVE]) if self._here else None
+                if row is None:
+                    if not left:
+                        self.work.gone_over(newest)
+                    break
+                proved, is_idle = proved + self._do(row), False
+            if is_idle:
                 self._process.close()  # it has memory that others can use
             return proved
 
-    def _due(self) -> tuple[list[PartitionKey], int]:
-        """Partitions that something has touched since they were gone over, as of which commit."""
-        with self._engine.reading() as state:
-            newest = state.newest
-            if newest == self._seen and not any(each.again for each in self._judged.values()):
-                return [], newest
-            never = unproved_senders(state)
-            if never != self._never:
-                self._judged, self._never = {}, never
-            there = state.file_table.gone.where()
-            due = [key for key in there if self._is_touched(state, key)]
-        self._judged = {key: self._judged[key] for key in there if key in self._judged}
-        return due, newest
-
-    def _is_touched(self, state: State, key: PartitionKey) -> bool:
-        judged = self._judged.get(key)
-        if judged is None or judged.again:
-            return True
-        notes = map(state.deletion_table.newest, judged.senders)
-        return judged.at < max(state.file_table.gone.touched(key), *notes, 0)
-
     # -- one partition -----------------------------------------------------------------------
 
-    def _prove(self, key: PartitionKey) -> int:
-        """Judge a partition; returns how many of its files are superseded by it."""
-        judged = self._judged.get(key, JudgedPartition())
-        due = due_of(self._engine, key, judged, self._place, self._most_points)
-        found = dict(due.kept)
-        proved, overtaken = 0, False
+    def _do(self, row: WorkRow) -> int:
+        """Do what was taken; returns how many files are superseded by it."""
+        proved = 0
+        with self._queue.held(row) as lost:
+
+            def stopped() -> bool:
+                return self._stop.is_set() or lost.is_set()
+
+            try:
+                for key in self.work.partitions(row):
+                    proofs = self.work.open(row, key)
+                    try:
+                        self._prove(proofs, stopped)
+                    finally:
+                        proved += proofs.proved
+                    if stopped():
+                        break
+                    proofs.close()
+                if self._stop.is_set():
+                    self._queue.end(row, "pending", reason="the receiver stopped")
+                else:
+                    self._queue.end(row, "done")
+            except ConflictError as error:  # what it has committed stays true
+                log.info("somebody else has the proofs", extra={"why": error.message})
+            except TsferryError as error:
+                with suppress(TsferryError):
+                    self._queue.end(row, "pending", reason=error.message)
+                raise
+            except Exception as error:
+                with suppress(TsferryError):
+                    self._queue.end(row, "failed", reason=f"{type(error).__name__}: {error}")
+                raise
+        return proved
+
+    def _prove(self, proofs: PartitionProofs, stopped: Callable[[], bool]) -> None:
+        """Have all questions of a partition answered, until it is stopped."""
+        due = proofs.due
         batches = [[due.rows[each.physical] for each in asked.files] for asked in due.asked]
         with closing(self._in_turn(batches)) as turns:
             for asked, here in zip(due.asked, turns, strict=True):
@@ -229,28 +248,18 @@ class Prover:
                 began = time.monotonic()
                 try:
                     with here:
-                        answer = self._ask(self._placed(asked, due), [_MOST_DEATHS])
+                        placed = self._placed(asked, due.rows)
+                        answer = self._ask(placed, [_MOST_DEATHS], stopped)
                 except TsferryError as error:  # the next look finds them due again
                     log.info("files are not to be had now", extra={"error": str(error)})
-                    overtaken = True
+                    proofs.overtaken = True
                     continue
-                if self._stop.is_set():
-                    return proved
+                if stopped():
+                    return
                 self._files += len(answer)
                 self._seconds += time.monotonic() - began
                 crash.point("proofs.answered")
-                good = [each for each in answer if each.proved]
-                missed = self._commit(good, due)
-                proved += len(good) - missed
-                overtaken |= missed > 0
-                found |= _unproved(asked, answer, due)
-        kept = len(found), sum(due.rows[each].size for each in found)
-        self._judged[key] = JudgedPartition(
-            due.at, due.senders, found, kept, due.skipped, again=overtaken
-        )
-        if proved:
-            log.info("files are superseded", extra={"files": proved, "partition": "/".join(key)})
-        return proved
+                proofs.settle(asked, answer)
 
     def _place(self, row: FileRow) -> str | None:
         """Where the bytes of a file are."""
@@ -264,27 +273,30 @@ class Prover:
             if self._stop.wait(0.2):
                 return
 
-    def _placed(self, asked: PartitionAsked, due: DuePartition) -> PartitionAsked:
+    def _placed(self, asked: PartitionAsked, rows: Mapping[str, FileRow]) -> PartitionAsked:
         """The same question, with the places of files that have just come."""
         files = [
             each
             if each.path is not None
-            else msgspec.structs.replace(each, path=self._place(due.rows[each.physical]))
+            else msgspec.structs.replace(each, path=self._place(rows[each.physical]))
             for each in asked.files
         ]
         return msgspec.structs.replace(asked, files=files)
 
-    def _ask(self, asked: PartitionAsked, deaths: list[int]) -> list[FileProof]:
+    def _ask(
+        self, asked: PartitionAsked, deaths: list[int], stopped: Callable[[], bool]
+    ) -> list[FileProof]:
         """Have candidates judged; those over which the process dies are unreadable.
 
         Args:
             asked: the question.
             deaths: how many may still happen.
+            stopped: whether nobody waits for the answer any more.
         """
         try:
-            return self._process.ask(asked, self._stop.is_set).proofs
+            return self._process.ask(asked, stopped).proofs
         except ProcessDied as died:
-            if self._stop.is_set():
+            if stopped():
                 return []
             log.warning("the process that reads for proofs died", extra={"how": str(died)})
         candidates = [each.physical for each in asked.files if each.candidate]
@@ -294,47 +306,8 @@ class Prover:
         middle = len(candidates) // 2
         found: list[FileProof] = []
         for part in (set(candidates[:middle]), set(candidates[middle:])):
-            found += self._ask(_only(asked, part), deaths)
+            found += self._ask(_only(asked, part), deaths, stopped)
         return found
-
-    def _commit(self, proofs: Sequence[FileProof], due: DuePartition) -> int:
-        """Commit proofs; returns how many were overtaken."""
-        missed = 0
-        ordered = _lowest_first(proofs)
-        for low in range(0, len(ordered), _BATCH):
-            batch = ordered[low : low + _BATCH]
-            concerned = dict.fromkeys(
-                physical for each in batch for physical in (each.physical, *each.rests)
-            )
-            guards = [Guard("file", each, due.rows[each].changed) for each in concerned]
-            ops = [records.FileSuperseded(each.physical, each.rests) for each in batch]
-            crash.point("proofs.decided")
-            try:
-                self._engine.commit(ops, guards)
-            except (GuardFailed, RefusedCommitError) as error:
-                log.info("files have changed while they were proved: %s", error)
-                missed += len(batch)
-                continue
-            crash.point("proofs.committed")
-        return missed
-
-
-def _unproved(
-    asked: PartitionAsked, answer: Iterable[FileProof], due: DuePartition
-) -> dict[str, FileProof]:
-    """What was found of the candidates of a question that are not proved."""
-    told = {each.physical: each for each in answer}
-    found = {}
-    for file in asked.files:
-        one = told.get(file.physical, due.maybe.get(file.physical)) if file.candidate else None
-        if one is not None and not one.proved:
-            found[file.physical] = one
-            if one.unreadable:
-                log.warning(
-                    "a retired file cannot be proved",
-                    extra={"file": file.physical, "why": one.unreadable},
-                )
-    return found
 
 
 def _only(asked: PartitionAsked, candidates: set[str]) -> PartitionAsked:
@@ -346,20 +319,3 @@ def _only(asked: PartitionAsked, candidates: set[str]) -> PartitionAsked:
         for each in asked.files
     ]
     return PartitionAsked(files, asked.notes, asked.most_points)
-
-
-def _lowest_first(proofs: Iterable[FileProof]) -> list[FileProof]:
-    """Each before those that it rests on: what is superseded supports nothing any more."""
-    waiting = {each.physical: each for each in proofs}
-    ordered: list[FileProof] = []
-
-    def take(proof: FileProof) -> None:
-        for physical in proof.rests:
-            upper = waiting.pop(physical, None)
-            if upper is not None:
-                take(upper)
-        ordered.append(proof)
-
-    while waiting:
-        take(waiting.pop(next(iter(waiting))))
-    return ordered[::-1]

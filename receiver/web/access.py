@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from common import wire
 from common.config import is_loopback
 from common.errors import ForbiddenError, UnauthorizedError
-from receiver.metadata.model.records import OPERATOR, READER, SENDER
+from receiver.metadata.model.records import OPERATOR, READER, SENDER, WORKER
 from receiver.operator.tokens import hash_token
 from receiver.principal import Principal
 from receiver.web.routes import Role
@@ -39,7 +39,8 @@ __all__ = ["Access"]
 
 _ROLES = {
     Role.SENDER: (SENDER,),
-    Role.READER: (READER, OPERATOR),
+    Role.READER: (READER, OPERATOR, WORKER),
+    Role.WORKER: (WORKER, OPERATOR),
     Role.SQL: (READER, OPERATOR),
     Role.OPERATOR: (OPERATOR,),
 }

@@ -15,6 +15,7 @@ from werkzeug.routing import Map, Rule
 from common import wire
 from receiver.node import Node
 from receiver.web import (
+    background_calls,
     content_calls,
     health,
     log_calls,
@@ -47,6 +48,7 @@ ROUTES = (
     *log_calls.ROUTES,
     *sql.ROUTES,
     *txn_calls.ROUTES,
+    *background_calls.ROUTES,
     *health.ROUTES,
     *openapi.ROUTES,
 )

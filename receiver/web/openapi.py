@@ -84,7 +84,7 @@ def _operation(row: Route) -> dict[str, Any]:
     if row.role is not Role.PUBLIC:
         # Without tokens a receiver lets those in who come from its own machine.
         operation["security"] = [{_SCHEME: []}]
-        if row.role not in (Role.OPERATOR, Role.SQL):
+        if row.role not in (Role.OPERATOR, Role.SQL, Role.WORKER):
             operation["security"].append({})
     return operation
 

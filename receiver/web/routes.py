@@ -44,7 +44,8 @@ class Role(Enum):
 
     PUBLIC = "anybody who may connect"
     SENDER = "a sender's token"
-    READER = "a reader's or an operator's token"
+    READER = "a reader's, a worker's or an operator's token"
+    WORKER = "a worker's or an operator's token"
     SQL = "an operator's token, or a reader's to show and count"
     OPERATOR = "an operator's token"
 

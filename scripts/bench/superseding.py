@@ -36,6 +36,7 @@ from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.state.tables.retired import PartitionKey
 from receiver.superseding.prover import Prover
+from receiver.work_queue import WorkQueue
 from tests.support.tsfile_bytes import build
 
 SENDER = "aa" * 16
@@ -73,7 +74,13 @@ def measure(folder: Path, files: int, partitions: int, shape: str, memory: int) 
         counts = tuple(map(int, shape.split("x")))
         size = fill(engine, folder / "data", files, partitions, counts)
         prover = Prover(
-            engine, lambda: [tree], is_busy=bool, is_pressed=bool, memory=memory, every=1.0
+            engine,
+            WorkQueue(engine),
+            lambda: [tree],
+            is_busy=bool,
+            is_pressed=bool,
+            memory=memory,
+            every=1.0,
         )
         warm_up(prover)
         with asked_beside(engine) as alone:

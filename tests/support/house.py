@@ -20,10 +20,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "": ("receiver", "sender", "common"),
     "sender": ("cli", "daemon", "round", "schema", "send", "plan", "kept", "select", "config"),
     "receiver": (
-        "cli", "web", "node", "exporting", "spark", "follower", "operator", "transfer", "load",
-        "superseding", "storage", "open_engine",
-        "disks", "principal", "work_queue", "txn", "metadata", "writing", "points", "config",
-        "scope",
+        "cli", "web", "node", "exporting", "spark", "follower", "executor", "operator", "transfer",
+        "load", "superseding", "storage", "open_engine",
+        "disks", "principal", "remote_work", "work_queue", "lease_keeping", "txn", "metadata",
+        "writing", "points", "config", "scope",
     ),
     "receiver.metadata": (
         "sql", "query", "kv", "repair", "following_engine", "engine", "engine_upkeep",
@@ -49,8 +49,6 @@ API = frozenset({
     "SnapshotKV.save", "SnapshotKV.multi_save", "open_kv",
     # Keys are written over no wire, but by who embeds an engine.
     "TxnKeys.save",
-    # Who merges or proves takes it from here.
-    "WorkQueue",
     "arm",  # tests put their hook there
     # Who has a file to write again: scripts and tests; compaction will.
     "rewrite",
@@ -237,8 +235,8 @@ def _makes_a_variable(value: ast.expr | None) -> bool:
 
 
 SUBJECTS = frozenset({
-    "batch", "clock", "daemon", "deletes", "files", "fsck", "init", "listed", "lost", "owners",
-    "quarantine",
+    "background_tasks", "batch", "clock", "daemon", "deletes", "files", "fsck", "init", "listed",
+    "lost", "owners", "quarantine",
     "retired", "schema", "senders", "series", "sql", "status", "storage", "sync", "tasks", "tree",
     "ttl",
 })  # fmt: skip

@@ -221,6 +221,7 @@ _FORMS: dict[type, Callable[[Any], str]] = {
     query.ShowChildNodes: _list("child nodes"),
     query.ShowFiles: _list("files"),
     query.ShowPartitions: _list("partitions"),
+    query.ShowTasks: lambda asked: _words("show tasks", _part(asked)),
     query.ShowTtl: _show_ttl,
     query.ShowUpload: _show_upload,
     query.ShowTagKeys: _list("tag keys"),

@@ -31,6 +31,7 @@ Table = Literal[
     "lost",
     "key",
     "keys",
+    "work",
     "state",
 ]
 
@@ -47,8 +48,8 @@ class Guard:
             "storage_group"; uuid of the sender for "schema_position";
             (sender, storage group) for "delete_window"; digest for "held_deletes"; (sender, path,
             MD5) for "lost"; key for "key", prefix for
-            "keys", which are all that begin with it; none for "state", which is all that is
-            committed.
+            "keys", which are all that begin with it; id, as text, for "work", whose row changes
+            with each attempt; none for "state", which is all that is committed.
         changed: `changed` of the row that the caller saw, 0 for none. Of a series, a storage group
             and a key of the key-value store, `State.changed` also tells of its deletion.
     """
@@ -62,6 +63,8 @@ class Guard:
         if self.table == "series" and isinstance(self.key, str):
             nodes = parse_stored(self.key)
             return [(format_path(nodes[:-1]), nodes[-1])]
+        if self.table == "work" and isinstance(self.key, str):
+            return [("work", int(self.key))]
         own = self.key if isinstance(self.key, tuple) else (self.key,)
         keys: list[tuple[object, ...]] = [(self.table, *own)]
         if self.table == "path" and (row := state.file_table.held(*own)) is not None:

@@ -28,7 +28,7 @@ _FROM: dict[str, Collection[WorkState]] = {
     "failed": (WorkState.RUNNING,),
     "pending": (WorkState.RUNNING,),
     "again": (WorkState.FAILED, WorkState.CANCELLED),
-    "cancelled": OPEN_WORK,
+    "cancelled": (*OPEN_WORK, WorkState.FAILED),
 }
 
 

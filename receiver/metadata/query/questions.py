@@ -29,6 +29,7 @@ __all__ = [
     "ShowStorageGroups",
     "ShowTagKeys",
     "ShowTagValues",
+    "ShowTasks",
     "ShowTimeseries",
     "ShowTtl",
     "ShowUpload",
@@ -188,6 +189,11 @@ class ShowPartitions(Listed):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShowTasks(Listed):
+    """Background tasks in the order in which they were added; they have no paths."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShowTagKeys(Listed):
     """Keys of tags in use."""
 
@@ -213,6 +219,7 @@ Query = (
     | ShowUpload
     | ShowFiles
     | ShowPartitions
+    | ShowTasks
     | ShowTagKeys
     | ShowTagValues
     | CountTimeseries

@@ -360,6 +360,7 @@ class Reader:
 
     show_files = _asking(query.ShowFiles)
     show_partitions = _asking(query.ShowPartitions)
+    show_tasks = _asking(query.ShowTasks)
     show_tag_keys = _asking(query.ShowTagKeys)
     show_tag_values = _asking(query.ShowTagValues)
     count_timeseries = _asking(query.CountTimeseries)

@@ -213,5 +213,6 @@ _CHANGED: dict[str, Callable[[State, Any], int]] = {
     "key": lambda state, key: state.keys.changed(key),
     "keys": lambda state, prefix: state.keys.changed_below(prefix),
     "txn": lambda state, key: _row(state.txn_table.rows.get(key)),
+    "work": lambda state, key: _row(state.work_table.rows.get(int(key))),
     "state": lambda state, _: state.newest,
 }

@@ -53,6 +53,7 @@ __all__ = [
     "UploadedRow",
     "WorkRow",
     "WorkState",
+    "WorkStood",
 ]
 
 
@@ -418,6 +419,16 @@ OPEN_WORK: Final = (WorkState.PENDING, WorkState.RUNNING)
 """As long as it is one of these, nothing else may have its scope."""
 
 
+class WorkStood(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How a task of background work stood from a commit on (`changed`), until its next change."""
+
+    changed: int
+    state: WorkState
+    attempt: int
+    executor: str
+    reason: str
+
+
 class WorkRow(_Row, frozen=True, kw_only=True):
     """A task of background work; see `records.WorkAdded`.
 
@@ -425,6 +436,7 @@ class WorkRow(_Row, frozen=True, kw_only=True):
         attempt: how often it was taken.
         executor: who took it last.
         reason: why it waits again, failed or was cancelled.
+        stood: how it stood before, the oldest first; of very many changes the last ones.
     """
 
     id: int
@@ -436,6 +448,7 @@ class WorkRow(_Row, frozen=True, kw_only=True):
     attempt: int = 0
     executor: str = ""
     reason: str = ""
+    stood: tuple[WorkStood, ...] = ()
 
 
 class UploadTimeRow(_Row, frozen=True, kw_only=True):

@@ -1,9 +1,10 @@
-"""Calls of a reader to a receiver or a node: with a token that goes to that server alone."""
+"""Calls of a reader or a worker to a receiver: with a token that goes to that server alone."""
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import requests
@@ -12,13 +13,18 @@ from common import wire
 from common.config import is_loopback
 from common.errors import ProtocolError, TsferryError, UnreachableError, UsageError
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-__all__ = ["ReaderCalls"]
+__all__ = ["CallAnswer", "ReaderCalls"]
 
 _TIMEOUT = (10, 60)
 _MOST = 1 << 27
+
+
+class CallAnswer(NamedTuple):
+    """What a server answered."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
 
 
 class ReaderCalls:
@@ -29,7 +35,7 @@ class ReaderCalls:
 
         Args:
             url: of the server.
-            token: of a reader.
+            token: of a reader, or a worker.
             ca_cert: PEM file that it is checked against.
             what: names the URL in messages.
 
@@ -53,7 +59,28 @@ class ReaderCalls:
         query: Mapping[str, str | int | None],
         headers: Mapping[str, str] | None = None,
     ) -> bytes:
-        """The body of an answer.
+        """The body of an answer; raises as `ask`."""
+        return self.ask("GET", path, query, headers).body
+
+    def post(
+        self,
+        path: str,
+        query: Mapping[str, str | int | None],
+        body: bytes,
+        media: str = "application/json",
+    ) -> CallAnswer:
+        """Say something; raises as `ask`."""
+        return self.ask("POST", path, query, {"Content-Type": media} if body else {}, body)
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str | int | None],
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+    ) -> CallAnswer:
+        """An answer.
 
         Raises:
             UnreachableError: nobody answers.
@@ -61,20 +88,22 @@ class ReaderCalls:
         """
         url = self._url + path
         try:
-            with self._session().get(
+            with self._session().request(
+                method,
                 url,
                 params={key: value for key, value in query.items() if value is not None},
                 headers=dict(headers or {}),
+                data=body or None,
                 timeout=_TIMEOUT,
                 allow_redirects=False,
                 stream=True,
             ) as answer:
-                body = answer.raw.read(_MOST, decode_content=True)
+                got = answer.raw.read(_MOST, decode_content=True)
         except (requests.RequestException, OSError) as error:
             raise UnreachableError(f"{url} does not answer: {error}") from error
         if answer.status_code >= 300:
-            raise _refusal(url, answer, body)
-        return body
+            raise _refusal(url, answer, got)
+        return CallAnswer(answer.status_code, answer.headers, got)
 
     def close(self) -> None:
         """Let go of connections."""

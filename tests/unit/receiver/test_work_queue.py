@@ -2,17 +2,21 @@
 
 import itertools
 import random
+import threading
+import time
 
+import msgspec
 import pytest
 
 from common.errors import ConflictError
+from receiver.metadata.commit.guards import Guard
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
-from receiver.metadata.model.errors import RefusedCommitError
+from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
 from receiver.metadata.model.records import WorkPlace
 from receiver.metadata.state.table_rows import WorkRow, WorkState
 from receiver.metadata.state.tables import background_work
-from receiver.metadata.state.tables.background_work import WorkTable
+from receiver.metadata.state.tables.background_work import WorkTable, row_at
 from receiver.work_queue import WorkQueue
 
 GROUP, PARTITION = WorkPlace("root.a"), WorkPlace("root.a", "1")
@@ -277,3 +281,144 @@ def test_who_does_what_is_cancelled_commits_nothing(engine, queue):
         queue.end(row, "done", ops=result("late"))
     assert not has(engine, "late")
     assert table(engine)[row.id].reason == "not now"
+
+
+def test_a_piece_of_a_result_is_committed_by_its_attempt_alone(engine, queue, clock):
+    queue.add("merge", b"", [PARTITION])
+    sleeper = queue.take("sleeper", ["merge"])
+    queue.commit(sleeper, result("first"))
+    queue.commit(sleeper, result("second"))
+    queue.renew(sleeper)
+    clock.now += 60
+    with pytest.raises(ConflictError, match="no more that of attempt 1"):
+        queue.commit(sleeper, result("late"))
+    awake = queue.take("awake", ["merge"])
+    with pytest.raises(ConflictError):
+        queue.commit(sleeper, result("late"))
+    queue.commit(awake, result("third"))
+    queue.cancel(table(engine)[awake.id], "not now")
+    with pytest.raises(ConflictError):
+        queue.commit(awake, result("late"))
+    assert [has(engine, each) for each in ("first", "second", "third", "late")] == [
+        True, True, True, False,
+    ]  # fmt: skip
+
+
+def test_an_attempt_that_ends_in_the_same_batch_commits_nothing_more(engine, queue):
+    """The guard is held against commits of the same batch too, not only against what is applied."""
+    queue.add("merge", b"", [PARTITION])
+    row = queue.take("x", ["merge"])
+    guard = Guard("work", str(row.id), row.changed)
+    ended = [records.WorkEnded(row.id, row.attempt, "done")]
+    late = threading.Thread(target=lambda: engine.commit(ended))
+    refused = []
+
+    def more():
+        try:
+            engine.commit(result("late"), [guard])
+        except GuardFailed as error:
+            refused.append(error)
+
+    other = threading.Thread(target=more)
+
+    def both():
+        late.start()
+        wait_for(engine, 1)
+        other.start()
+        wait_for(engine, 2)
+
+    engine._writer().between_batches(both)
+    late.join()
+    other.join()
+    assert len(refused) == 1
+    assert not has(engine, "late")
+
+
+def wait_for(engine, count):
+    until = time.monotonic() + 20
+    while len(engine._writer()._waiting) < count + 1:
+        assert time.monotonic() < until
+        time.sleep(0.001)
+
+
+def test_a_result_holds_only_if_what_it_was_made_of_stands(engine, queue):
+    queue.add("merge", b"", [PARTITION])
+    row = queue.take("x", ["merge"])
+    engine.commit(result("base"))
+    with pytest.raises(GuardFailed):
+        queue.commit(row, result("made"), [Guard("key", "base", 0)])
+    with pytest.raises(GuardFailed):
+        queue.end(row, "done", ops=result("made"), guards=[Guard("key", "base", 0)])
+    assert not has(engine, "made")
+    queue.end(row, "failed", reason="the base has changed")
+
+
+def test_what_is_held_is_renewed_and_who_loses_it_is_told(engine, queue):
+    queue.lease = 0.06
+    queue._clock = time.monotonic
+    queue.add("merge", b"", [PARTITION])
+    row = queue.take("x", ["merge"])
+    with queue.held(row) as lost:
+        end = time.monotonic() + 0.3
+        while time.monotonic() < end:
+            assert queue.expire() == 0
+            time.sleep(0.01)
+        assert not lost.is_set()
+        queue.cancel(table(engine)[row.id], "not now")
+        assert lost.wait(20)
+
+
+def test_what_an_executor_ran_that_is_no_more_waits_at_once(engine, queue):
+    queue.add("merge", b"", [PARTITION])
+    queue.add("merge", b"", [OTHER])
+    queue.take("mine", ["merge"])
+    other = queue.take("another", ["merge"])
+    assert queue.give_back("mine") == 1
+    again = queue.take("mine", ["merge"])
+    assert again.attempt == 2
+    queue.end(other, "done")
+
+
+def test_a_failure_that_an_operator_knows_of_is_counted_no_more(engine, queue):
+    queue.add("merge", b"", [PARTITION])
+    row = queue.take("x", ["merge"])
+    queue.end(row, "failed", reason="types contradict")
+    with engine.reading() as state:
+        assert [each.reason for each in state.work_table.failed()] == ["types contradict"]
+    queue.cancel(table(engine)[row.id], "known")
+    with engine.reading() as state:
+        assert state.work_table.failed() == []
+
+
+def test_what_failed_is_not_crowded_out_by_what_was_done(monkeypatch):
+    monkeypatch.setattr(background_work, "KEPT_WORK", 3)
+    rows = WorkTable()
+    for ident in range(1, 20):
+        state = WorkState.FAILED if ident in (1, 5) else WorkState.DONE
+        rows.restore(
+            WorkRow(id=ident, kind="a", spec=b"", scope=(FILE,), priority=0, state=state,
+                    created=1, changed=1)
+        )  # fmt: skip
+    assert sorted(rows.rows) == [1, 5, 17, 18, 19]
+
+
+def test_each_moment_of_a_row_is_known_as_it_was(engine, queue, clock):
+    queue.add("merge", b"", [PARTITION])
+    (ident,) = table(engine)
+    seen = [(engine.newest_commit, table(engine)[ident])]
+    for end in ("pending", "failed"):
+        row = queue.take(f"until {end}", ["merge"])
+        seen.append((engine.newest_commit, table(engine)[ident]))
+        queue.end(row, end, reason=f"so {end}")
+        seen.append((engine.newest_commit, table(engine)[ident]))
+    now = table(engine)[ident]
+    assert row_at(now, ident - 1) is None
+    for ts, then in seen:
+        found = row_at(now, ts)
+        assert msgspec.structs.replace(found, stood=()) == msgspec.structs.replace(then, stood=())
+    assert row_at(now, engine.newest_commit + 9) == now
+    for _ in range(60):
+        queue.retry(table(engine)[ident])
+        queue.end(queue.take("x", ["merge"]), "failed")
+    with pytest.raises(LookupError):
+        row_at(table(engine)[ident], seen[0][0])

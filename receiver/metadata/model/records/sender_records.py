@@ -11,8 +11,9 @@ from receiver.metadata.model.records.record_parts import FileOutcome, Record, Ti
 SENDER: Final = "sender"
 READER: Final = "reader"
 OPERATOR: Final = "operator"
-TokenRole = Literal["sender", "reader", "operator"]
-TOKEN_ROLES: tuple[TokenRole, ...] = (SENDER, READER, OPERATOR)
+WORKER: Final = "worker"
+TokenRole = Literal["sender", "reader", "operator", "worker"]
+TOKEN_ROLES: tuple[TokenRole, ...] = (SENDER, READER, OPERATOR, WORKER)
 """What a token may be for."""
 
 

@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from receiver.metadata.model import records
-from receiver.metadata.state.table_rows import OPEN_WORK, WorkRow, WorkState
+from receiver.metadata.state.table_rows import OPEN_WORK, WorkRow, WorkState, WorkStood
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from receiver.metadata.state.tables import Appliers
 
-__all__ = ["KEPT_WORK", "WorkTable", "parts_of"]
+__all__ = ["KEPT_WORK", "WorkTable", "parts_of", "row_at"]
 
 KEPT_WORK: Final = 10_000
-"""Ended rows that are kept; however many there ever were, the table takes no more memory."""
+"""Failed rows that are kept, and as many others that ended; the table takes no more memory."""
+_MOST_STOOD: Final = 40
+"""Changes of a row that are kept: of a dozen attempts."""
 
 
 class WorkTable:
@@ -31,13 +33,26 @@ class WorkTable:
     def __init__(self) -> None:
         self.rows: dict[int, WorkRow] = {}
         self._ended: dict[int, None] = {}
+        self._failed: dict[int, None] = {}
         self._waiting: dict[str, list[tuple[int, int]]] = {}
         self._holders: dict[records.WorkPlace, int] = {}
         self._below: dict[records.WorkPlace, dict[int, int]] = {}
 
     def running(self) -> list[WorkRow]:
         """What is being done."""
-        return [row for row in self._open() if row.state is WorkState.RUNNING]
+        return [row for row in self.open() if row.state is WorkState.RUNNING]
+
+    def failed(self) -> list[WorkRow]:
+        """What has failed and still stands so, the latest last."""
+        return [self.rows[each] for each in self._failed]
+
+    def waiting(self, kind: str) -> int:
+        """How much of a kind waits."""
+        return len(self._waiting.get(kind, ()))
+
+    def open(self) -> Iterator[WorkRow]:
+        """What waits or runs."""
+        return (self.rows[each] for each in dict.fromkeys(self._holders.values()))
 
     def first_waiting(self, kinds: Collection[str]) -> WorkRow | None:
         """Of some kinds, what is to be done next: the highest priority, of these the oldest."""
@@ -55,17 +70,16 @@ class WorkTable:
         if before is not None and before.state in OPEN_WORK:
             self._drop(before)
         self._ended.pop(row.id, None)
+        self._failed.pop(row.id, None)
         self.rows[row.id] = row
         if row.state in OPEN_WORK:
             self._hold(row)
             return
-        self._ended[row.id] = None
-        while len(self._ended) > KEPT_WORK:
-            gone = next(iter(self._ended))
-            del self._ended[gone], self.rows[gone]
-
-    def _open(self) -> Iterator[WorkRow]:
-        return (self.rows[each] for each in dict.fromkeys(self._holders.values()))
+        ended = self._failed if row.state is WorkState.FAILED else self._ended
+        ended[row.id] = None
+        while len(ended) > KEPT_WORK:
+            gone = next(iter(ended))
+            del ended[gone], self.rows[gone]
 
     def _hold(self, row: WorkRow) -> None:
         for place in row.scope:
@@ -114,22 +128,54 @@ class WorkTable:
         )
 
     def _taken(self, op: records.WorkTaken, ts: int) -> None:
+        row = self.rows[op.id]
         self.restore(
             msgspec.structs.replace(
-                self.rows[op.id],
+                row,
                 state=WorkState.RUNNING,
                 attempt=op.attempt,
                 executor=op.executor,
                 reason="",
                 changed=ts,
+                stood=_stood(row),
             )
         )
 
     def _work_ended(self, op: records.WorkEnded, ts: int) -> None:
+        row = self.rows[op.id]
         state = WorkState.PENDING if op.end == "again" else WorkState(op.end)
         self.restore(
-            msgspec.structs.replace(self.rows[op.id], state=state, reason=op.reason, changed=ts)
+            msgspec.structs.replace(
+                row, state=state, reason=op.reason, changed=ts, stood=_stood(row)
+            )
         )
+
+
+def _stood(row: WorkRow) -> tuple[WorkStood, ...]:
+    now = WorkStood(
+        changed=row.changed,
+        state=row.state,
+        attempt=row.attempt,
+        executor=row.executor,
+        reason=row.reason,
+    )
+    return (*row.stood[1 - _MOST_STOOD :], now)
+
+
+def row_at(row: WorkRow, ts: int) -> WorkRow | None:
+    """A row as it was at a commit; None if it was not there.
+
+    Raises:
+        LookupError: it has changed so often since that nothing is left that could tell.
+    """
+    if row.created > ts:
+        return None
+    if row.changed <= ts:
+        return row
+    for stood in reversed(row.stood):
+        if stood.changed <= ts:
+            return msgspec.structs.replace(row, **msgspec.structs.asdict(stood), stood=())
+    raise LookupError(row.id)
 
 
 def parts_of(place: records.WorkPlace) -> set[records.WorkPlace]:

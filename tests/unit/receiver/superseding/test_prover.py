@@ -20,7 +20,7 @@ from receiver.node import Node
 from receiver.operator.retired import drop_retired, list_retired, show_retired
 from receiver.operator.status import running_status
 from receiver.superseding.asking import FileProof, PartitionAnswer, PartitionAsked
-from receiver.superseding.prover import _lowest_first
+from receiver.superseding.proof_work import _lowest_first
 from receiver.superseding.reading_process import ProcessDied
 from tests.support.node_world import Clock, World
 from tests.support.proving import SameProcess, Site, in_this_process

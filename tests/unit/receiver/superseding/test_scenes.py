@@ -357,7 +357,7 @@ def test_times_in_slices_are_the_same_as_at_once(site: Site) -> None:
     many = {time: time for time in range(1000)}
     site.round({S1: {"a": many, "b": {5: 1, 900: 1}}, S2: {"a": {2000: 1}}})
     site.round({PRODUCT: {"a": many, "b": {5: 1, 900: 1}}}, [S1, S2])
-    site.node.prover._most_points = 64
+    site.node.prover.work._most_points = 64
     assert sweep(site) == 1
     row = site.row(S2)
     assert site.node.prover.found(partition_of(row.physical), row.physical) is not None

@@ -1,0 +1,116 @@
+"""`work`: do background tasks of a receiver on this machine."""
+
+from __future__ import annotations
+
+import os
+import resource
+import secrets
+import signal
+import socket
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from common.cli import Invocation
+from common.config.units import parse_size
+from common.errors import Transient, UsageError
+from common.logs import LogConfig
+from receiver.config import ReceiverConfig
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from receiver.executor.task_executor import Executor
+
+__all__ = ["work"]
+
+_NICE = 19
+
+
+@click.command(
+    epilog="Example: tsferry-receiver work --from https://centre.example:8585 --kinds prove, with "
+    "TSFERRY_WORKER_TOKEN in the environment. Needs no configuration. Exit codes: 0 stopped by "
+    "SIGTERM or SIGINT, or nothing waits (--once); 2 wrong usage; 4 the receiver refuses the "
+    "token, or does not answer (--once)."
+)
+@click.option("--from", "url", required=True, metavar="URL", help="Of the receiver.")
+@click.option(
+    "--token",
+    envvar="TSFERRY_WORKER_TOKEN",
+    help="Of a worker (`token create --role worker`). Others of this machine see what is on a "
+    "command line: better in TSFERRY_WORKER_TOKEN.",
+)
+@click.option("--ca-cert", help="PEM file that the receiver is checked against.")
+@click.option("--kinds", default="prove", show_default=True, help="What to do, by commas.")
+@click.option("--once", is_flag=True, help="End when nothing waits.")
+@click.option("--every", default=5.0, show_default=True, help="Seconds between two looks.")
+@click.option("--memory", default="1GiB", show_default=True, help="That it may take.")
+@click.pass_obj
+def work(
+    invocation: Invocation[ReceiverConfig],
+    url: str,
+    token: str | None,
+    ca_cert: str | None,
+    kinds: str,
+    once: bool,
+    every: float,
+    memory: str,
+) -> int:
+    """Take background tasks of the receiver at URL, one after another, and do them here.
+
+    It reads files from the receiver, into TMPDIR while they are needed. Any number may run, on any
+    machine; one that is killed or cut off loses its task to another after a minute.
+    """
+    from receiver.executor.work_kinds import WORK_KINDS
+
+    invocation.start(LogConfig())
+    wanted = [each.strip() for each in kinds.split(",") if each.strip()]
+    unknown = [each for each in wanted if each not in WORK_KINDS]
+    if unknown or not wanted:
+        raise UsageError(f"--kinds {kinds}: expected {', '.join(WORK_KINDS)}")
+    if not token:
+        raise UsageError("--token: missing: that of a worker, or TSFERRY_WORKER_TOKEN")
+    if every <= 0:
+        raise UsageError(f"--every {every}: expected seconds above 0")
+    limit = parse_size(memory)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    os.nice(_NICE)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        _run(_executor(url, token, ca_cert), wanted, once, every)
+    except KeyboardInterrupt:
+        return 0
+    return 0
+
+
+def _executor(url: str, token: str, ca_cert: str | None) -> Executor:
+    from receiver.executor.task_executor import Executor
+    from receiver.executor.worker_calls import WorkerCalls
+    from receiver.storage.reading.reader_calls import ReaderCalls
+    from receiver.storage.reading.receiver_reads import ReceiverReads
+    from receiver.storage.reading.stored_place import ReceiverAddress
+
+    name = f"{socket.gethostname()[:60]}:{os.getpid()}:{secrets.token_hex(3)}"
+    calls = ReaderCalls(url, token=token, ca_cert=ca_cert, what="--from")
+    reads = ReceiverReads(ReceiverAddress(url, ca_cert), token)
+    return Executor(WorkerCalls(calls, name), reads, wait=time.sleep)
+
+
+def _run(executor: Executor, kinds: list[str], once: bool, every: float) -> None:
+    while True:
+        try:
+            is_idle = not executor.run_once(kinds)
+        except Transient as error:
+            if once:
+                raise
+            click.echo(f"nothing is taken now: {error.message}", err=True)
+            is_idle = True
+        if is_idle and once:
+            return
+        if is_idle:
+            time.sleep(every)
+
+
+def _interrupt(_: int, __: FrameType | None) -> None:
+    raise KeyboardInterrupt

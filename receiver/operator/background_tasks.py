@@ -1,0 +1,207 @@
+"""Background tasks for operators: listed, added, cancelled, tried again; and how they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from common.errors import NotFoundError, UsageError
+from receiver.metadata.model import records
+from receiver.metadata.query.background_tasks import place_text
+from receiver.metadata.state.table_rows import WorkState
+from receiver.operator.background_views import (
+    BackgroundTasksPage,
+    BackgroundTaskView,
+    BackgroundTotals,
+    FailureView,
+)
+from receiver.operator.directories import RunningReceiver
+from receiver.superseding.proof_work import PROVE
+from receiver.transfer.listing import page_limit
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from receiver.metadata.engine import Engine
+    from receiver.metadata.model.true_times import TrueTimes
+    from receiver.metadata.state.table_rows import WorkRow
+    from receiver.operator.background_views import TaskAddRequest
+    from receiver.operator.directories import ReceiverDirectories
+    from receiver.work_queue import WorkQueue
+
+__all__ = [
+    "ADDED_BY_HAND",
+    "TASK_STATES",
+    "add_task",
+    "background_concerns",
+    "background_totals",
+    "cancel_task",
+    "list_tasks",
+    "retry_task",
+    "task_row",
+]
+
+ADDED_BY_HAND: Final = (PROVE,)
+"""Kinds that need nothing to be said but where."""
+TASK_STATES: Final = tuple(map(str, WorkState))
+_FAILURES: Final = 5
+_LONG: Final = 86400.0
+"""Seconds of waiting that an operator hears of."""
+_LONGEST_REASON: Final = 400
+
+
+def list_tasks(
+    there: ReceiverDirectories,
+    *,
+    state: str | None = None,
+    kind: str | None = None,
+    after: str | None = None,
+    limit: int | None = None,
+) -> BackgroundTasksPage:
+    """A page of tasks, in the order in which they were added.
+
+    Args:
+        there: what to look at; only a server that runs knows whose lease is over.
+        state: only those that stand so.
+        kind: only of this kind.
+        after: the cursor of the page before.
+        limit: tasks of the page; as many as the configuration allows, if left out.
+
+    Raises:
+        UsageError: there is no such state.
+    """
+    if state is not None and state not in TASK_STATES:
+        raise UsageError(f"state: expected one of {', '.join(TASK_STATES)}")
+    limit = page_limit(limit, there.config.limits.max_page_items)
+    behind = 0 if after is None else _ident(after)
+    overdue = _overdue(there)
+    with there.engine.reading() as found:
+        rows = [
+            row
+            for row in found.work_table.rows.values()
+            if row.id > behind and state in (None, str(row.state)) and kind in (None, row.kind)
+        ]
+        times = found.clock.times
+    rows.sort(key=lambda row: row.id)
+    return BackgroundTasksPage(
+        tasks=[_view(row, times, overdue) for row in rows[:limit]],
+        next=str(rows[limit - 1].id) if len(rows) > limit else None,
+    )
+
+
+def add_task(queue: WorkQueue, request: TaskAddRequest) -> int:
+    """Add a task; returns its id.
+
+    Raises:
+        UsageError: tasks of this kind are not added by hand.
+        ConflictError: an open task has a part of its scope.
+        RefusedCommitError: it is none.
+    """
+    if request.kind not in ADDED_BY_HAND:
+        raise UsageError(f"kind {request.kind[:40]!a}: expected {', '.join(ADDED_BY_HAND)}")
+    place = records.WorkPlace(request.group, request.partition)
+    return queue.add(request.kind, b"", [place], priority=request.priority)
+
+
+def cancel_task(engine: Engine, queue: WorkQueue, task: str, reason: str) -> None:
+    """Have nobody do a task; whoever does it now commits no more of it.
+
+    Raises:
+        NotFoundError: there is no such task.
+        ConflictError: it has ended, or has just changed.
+    """
+    queue.cancel(task_row(engine, task), reason[:_LONGEST_REASON] or "by an operator")
+
+
+def retry_task(engine: Engine, queue: WorkQueue, task: str) -> None:
+    """Have a task wait again that failed or was cancelled.
+
+    Raises:
+        NotFoundError: there is no such task.
+        ConflictError: it does not stand so, or an open task has a part of its scope.
+    """
+    queue.retry(task_row(engine, task))
+
+
+def task_row(engine: Engine, task: str) -> WorkRow:
+    """A task by its id.
+
+    Raises:
+        NotFoundError: there is no such task.
+    """
+    with engine.reading() as state:
+        row = state.work_table.rows.get(_ident(task))
+    if row is None:
+        raise NotFoundError(f"there is no background task {task[:40]!a}, or it ended long ago")
+    return row
+
+
+def background_totals(there: ReceiverDirectories) -> BackgroundTotals:
+    """Background tasks in numbers."""
+    overdue = len(_overdue(there))
+    with there.engine.reading() as state:
+        opened = list(state.work_table.open())
+        failed = state.work_table.failed()
+        times = state.clock.times
+    waiting = [row.changed for row in opened if row.state is WorkState.PENDING]
+    return BackgroundTotals(
+        waiting=len(waiting),
+        oldest_waiting_at=times.seconds(min(waiting)) if waiting else None,
+        running=len(opened) - len(waiting),
+        overdue=overdue,
+        failed=len(failed),
+        failures=tuple(
+            FailureView(task=str(row.id), kind=row.kind, scope=_scope(row), reason=row.reason)
+            for row in failed[: -_FAILURES - 1 : -1]
+        ),
+    )
+
+
+def background_concerns(totals: BackgroundTotals, now: float) -> list[str]:
+    """What of the background tasks does not come through, in numbers.
+
+    Args:
+        totals: of them.
+        now: seconds since the epoch.
+    """
+    found = []
+    if totals.failed:
+        found.append(f"Background tasks have failed: {totals.failed}.")
+    oldest = totals.oldest_waiting_at
+    if oldest is not None and now - oldest > _LONG:
+        hours = (now - oldest) / 3600
+        found.append(f"Nobody has taken a background task for {hours:.0f} hours.")
+    return found
+
+
+def _overdue(there: ReceiverDirectories) -> set[int]:
+    if not isinstance(there, RunningReceiver):
+        return set()
+    return {row.id for row in there.work.overdue()}
+
+
+def _view(row: WorkRow, times: TrueTimes, overdue: Collection[int]) -> BackgroundTaskView:
+    return BackgroundTaskView(
+        task=str(row.id),
+        kind=row.kind,
+        state=str(row.state),
+        scope=_scope(row),
+        priority=row.priority,
+        attempt=row.attempt,
+        executor=row.executor,
+        created=row.created,
+        created_at=times.seconds(row.created),
+        changed=row.changed,
+        changed_at=times.seconds(row.changed),
+        reason=row.reason,
+        overdue=row.id in overdue,
+    )
+
+
+def _scope(row: WorkRow) -> list[str]:
+    return [place_text(each) for each in row.scope]
+
+
+def _ident(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text[:19]) > 0 and len(text) <= 19):
+        raise NotFoundError(f"{text[:40]!a} is the id of no background task: that is a number")
+    return int(text)
