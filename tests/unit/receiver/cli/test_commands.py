@@ -459,6 +459,31 @@ def test_config_show_tells_where_values_come_from(command):
     assert "receiver.toml" in command("config", "show", "--origin")
 
 
+def test_tasks_are_added_cancelled_and_tried_again_with_a_server(command, running):
+    _look_after_tasks(command)
+    assert "1 tasks wait, 0 run, the oldest waits since" in command("status")
+
+
+def test_tasks_are_added_cancelled_and_tried_again_without_a_server(command, filled):
+    _look_after_tasks(command)
+    shown = json.loads(command("sql", "--json", "show tasks"))
+    assert (shown["kind"], shown["scope"]) == ("prove", "root.nothing 3")
+
+
+def _look_after_tasks(command):
+    assert "no background tasks" in command("tasks", "list")
+    task = command("tasks", "add", "prove", "root.nothing", "3", "--priority=-7").strip()
+    assert "root.nothing 3" in command("tasks", "list", "--state", "pending")
+    command("tasks", "add", "prove", "root.nothing", code=3)
+    command("tasks", "add", "odd", "root.nothing", code=2)
+    assert task in command("tasks", "cancel", task, "--reason", "not now")
+    (found,) = json.loads(command("tasks", "list", "--json"))["tasks"]
+    assert (found["state"], found["reason"], found["priority"]) == ("cancelled", "not now", -7)
+    command("tasks", "cancel", task, code=3)
+    assert json.loads(command("tasks", "retry", task, "--json")) == {"task": task}
+    command("tasks", "retry", "12", code=2)
+
+
 def test_without_directories_reading_says_so(command):
     assert command("owners", "list", code=2)
 
@@ -478,7 +503,7 @@ def test_every_command_explains_itself(command, name):
     text = " ".join(command(*name, "--help").split())
     assert "Example: tsferry-receiver" in text
     assert "Exit code" in text
-    if name != ("serve",):
+    if name not in (("serve",), ("work",)):
         assert "--json" in text or name == ("senders", "accept")
 
 

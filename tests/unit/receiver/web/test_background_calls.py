@@ -1,0 +1,137 @@
+"""Tasks over HTTP: what operators see and say of them, and what executors do."""
+
+import msgspec
+import pytest
+
+from receiver.metadata.model.records import WorkPlace
+from receiver.operator import background_views as views
+from receiver.operator.background_tasks import background_concerns
+from receiver.operator.tokens import make_token
+from receiver.operator.views import StatusView
+from receiver.web.health import Health
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture
+def say(client, node, operator):
+    worker = {"Authorization": f"Bearer {make_token(node.engine, role='worker').token}"}
+
+    def say(method, path, kind=None, body=None, expected=200, who="operator"):
+        data = None if body is None else msgspec.json.encode(body)
+        headers = {"operator": operator, "worker": worker, "nobody": {}}[who]
+        answer = client.open(path, method=method, data=data, headers=headers | JSON)
+        assert answer.status_code == expected, answer.get_data()
+        return None if kind is None else msgspec.json.decode(answer.get_data(), type=kind)
+
+    return say
+
+
+@pytest.fixture
+def tasks(say):
+    def tasks(query=""):
+        return say("GET", f"/v1/tasks{query}", views.BackgroundTasksPage).tasks
+
+    return tasks
+
+
+def test_a_task_is_added_listed_cancelled_and_tried_again(say, tasks):
+    request = views.TaskAddRequest(kind="prove", group="root.sg", partition="7", priority=4)
+    added = say("POST", "/v1/tasks", views.TaskNamed, request)
+    (found,) = tasks()
+    assert (found.task, found.kind, found.state) == (added.task, "prove", "pending")
+    assert (found.scope, found.priority) == (["root.sg 7"], 4)
+    say("POST", "/v1/tasks", None, request, expected=409)
+    say("POST", f"/v1/tasks/{added.task}/retry", expected=409)
+    say("POST", f"/v1/tasks/{added.task}/cancel", None, views.CancelRequest(reason="why"), 204)
+    assert [(each.state, each.reason) for each in tasks()] == [("cancelled", "why")]
+    assert tasks("?state=pending") == []
+    assert tasks("?kind=merge") == []
+    say("POST", f"/v1/tasks/{added.task}/retry", expected=204)
+    assert [each.state for each in tasks("?state=pending&kind=prove")] == ["pending"]
+
+
+def test_what_is_no_task_is_refused_by_name(say):
+    for task in ("1", "x", "9" * 30):
+        say("POST", f"/v1/tasks/{task}/retry", expected=404)
+        say("POST", f"/v1/tasks/{task}/cancel", None, views.CancelRequest(), expected=404)
+    say("POST", "/v1/tasks", None, views.TaskAddRequest(kind="odd", group="root.sg"), 400)
+    say("POST", "/v1/tasks", None, views.TaskAddRequest(kind="prove", group=""), 409)
+    say("GET", "/v1/tasks?state=odd", expected=400)
+
+
+def test_tasks_come_in_pages(say, node):
+    for at in range(3):
+        node.work.add("prove", b"", [WorkPlace("root.sg", str(at))])
+    first = say("GET", "/v1/tasks?limit=2", views.BackgroundTasksPage)
+    second = say("GET", f"/v1/tasks?limit=2&after={first.next}", views.BackgroundTasksPage)
+    scopes = [each.scope for each in first.tasks + second.tasks]
+    assert scopes == [["root.sg 0"], ["root.sg 1"], ["root.sg 2"]]
+    assert second.next is None
+
+
+def test_only_operators_see_tasks_and_only_workers_do_them(say):
+    take = views.TaskTakeRequest(executor="x", kinds=["prove"])
+    say("GET", "/v1/tasks", expected=403, who="worker")
+    say("POST", "/v1/tasks/take", None, take, expected=401, who="nobody")
+    say("POST", "/v1/tasks/take", None, take, expected=204, who="worker")
+    say("GET", "/v1/status", expected=403, who="worker")
+    say("POST", "/v1/sql", None, {"statement": "show tasks"}, expected=403, who="worker")
+    for wrong in (
+        views.TaskTakeRequest(executor="x", kinds=["odd"]),
+        views.TaskTakeRequest(executor="x", kinds=[]),
+        views.TaskTakeRequest(executor="x y", kinds=["prove"]),
+    ):
+        say("POST", "/v1/tasks/take", None, wrong, expected=400, who="worker")
+
+
+def test_an_executor_takes_renews_and_ends(say, node, tasks):
+    node.work.add("prove", b"", [WorkPlace("root.sg", "7")])
+    take = views.TaskTakeRequest(executor="x", kinds=["prove"])
+    taken = say("POST", "/v1/tasks/take", views.TaskTaken, take, who="worker")
+    assert (taken.kind, taken.attempt, taken.lease) == ("prove", 1, node.work.lease)
+    mine = f"/v1/tasks/{taken.task}/%s?executor=x&attempt=1"
+    say("POST", mine % "renew", expected=204, who="worker")
+    say("POST", mine % "renew", expected=409)  # an operator's token is another executor
+    say("POST", f"/v1/tasks/{taken.task}/renew?executor=x", expected=400, who="worker")
+    say("POST", f"/v1/tasks/{taken.task}/renew?executor=x&attempt=2", expected=409, who="worker")
+    ended = views.TaskEndRequest(end="failed", reason="no room")
+    say("POST", mine % "end", None, ended, expected=204, who="worker")
+    say("POST", mine % "end", None, ended, expected=409, who="worker")
+    (found,) = tasks()
+    assert (found.state, found.reason) == ("failed", "no room")
+    assert found.executor.startswith("x@")
+
+
+def test_status_and_probes_tell_what_waits_runs_is_overdue_and_has_failed(say, node):
+    now = [0.0]
+    node.work._clock = lambda: now[0]
+    for at in range(4):
+        node.work.add("prove", b"", [WorkPlace("root.sg", str(at))])
+    row = node.work.take("x", ["prove"])
+    node.work.end(row, "failed", reason="types contradict")
+    node.work.take("y", ["prove"])
+    told = say("GET", "/v1/status", StatusView).background
+    assert (told.waiting, told.running, told.overdue, told.failed) == (2, 1, 0, 1)
+    assert told.failures[0].reason == "types contradict"
+    assert told.failures[0].scope == ["root.sg 0"]
+    now[0] += node.work.lease
+    view = say("GET", "/v1/status", StatusView)
+    assert view.background.overdue == 1
+    failed = "Background tasks have failed: 1."
+    assert failed in view.concerns
+    assert failed in say("GET", "/readyz", Health, who="nobody").concerns
+    assert [each.overdue for each in say("GET", "/v1/tasks", views.BackgroundTasksPage).tasks] == [
+        False, True, False, False,
+    ]  # fmt: skip
+    task = told.failures[0].task
+    say("POST", f"/v1/tasks/{task}/cancel", None, views.CancelRequest(), expected=204)
+    assert failed not in say("GET", "/v1/status", StatusView).concerns
+
+
+def test_what_waits_for_a_day_is_a_concern():
+    totals = views.BackgroundTotals(waiting=1, oldest_waiting_at=1000.0)
+    assert background_concerns(totals, 1000.0 + 86400) == []
+    assert background_concerns(totals, 1000.0 + 90000) == [
+        "Nobody has taken a background task for 25 hours."
+    ]
