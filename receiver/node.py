@@ -240,9 +240,10 @@ class Node(Closing):
         found = [] if doubt is None else [f"timestamps do not follow the clock: {doubt.text}"]
         found += self.load.concerns()
         found += background_concerns(background_totals(self.operator), self.clock())
-        if self.storage is not None and self.storage.problem() is not None:
-            text = "Copies into the object store are held up"
-            waits = ", and no task is acknowledged before them"
+        trouble = None if self.storage is None else self.storage.trouble()
+        if trouble is not None:
+            text = f"Copies into the object store are held up: {trouble.kind}"
+            waits = "; no task is acknowledged before them"
             found.append(f"{text}{waits if self.config.storage.before_ack else ''}.")
         if self.operator.out_of_reach:
             found.append("Files are in an object store only, and none is configured.")

@@ -430,6 +430,8 @@ def _show_findings(report: CopiesReport) -> None:
         f"{report.files} files, {size_text(report.bytes)} looked for, up to commit "
         f"{report.commit}; {len(rows)} findings (engine {printable(report.engine)})"
     )
+    if report.sizes_only:
+        click.echo("by their sizes alone, for a directory knows no digests; --deep reads the bytes")
 
 
 def _configured(config: ReceiverConfig, url: str | None = None) -> ReceiverConfig:

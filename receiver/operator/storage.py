@@ -89,7 +89,8 @@ def running_storage(there: ReceiverDirectories) -> StorageView:
         requests=dict(found.requests),
         ended_files=found.ended,
         staying=found.staying,
-        problem=found.problem,
+        problem=None if found.trouble is None else found.trouble.text,
+        trouble=None if found.trouble is None else found.trouble.slug,
         fenced=found.is_fenced,
         cached_files=found.cached_files,
         cached_bytes=found.cached_bytes,
@@ -153,8 +154,10 @@ def storage_concerns(there: RunningReceiver) -> list[str]:
     if there.storage is None:
         found = _out_of_reach(there)
         return [] if found is None else [found]
-    problem = there.storage.problem()
-    return [] if problem is None else [f"copies into the object store are held up: {problem}"]
+    trouble = there.storage.trouble()
+    if trouble is None:
+        return []
+    return [f"copies into the object store are held up, {trouble.kind}: {trouble.text}"]
 
 
 def files_out_of_reach(engine: Engine, disks: Disks) -> int:

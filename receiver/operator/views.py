@@ -442,6 +442,7 @@ class StorageView(Struct, frozen=True, kw_only=True):
         ended_files: forgotten, and with objects there until history and grace are over.
         staying: why objects stay that should have gone, None if none does.
         problem: what is in the way, None if nothing is.
+        trouble: the same in one word, such as ``store-full`` or ``store-missing``.
         fenced: another receiver has taken over, for good.
         cached_files: that lie in the data directories, where `capacity` limits them.
         cached_bytes: allocated for them.
@@ -475,6 +476,7 @@ class StorageView(Struct, frozen=True, kw_only=True):
     ended_files: int = 0
     staying: str | None = None
     problem: str | None = None
+    trouble: str | None = None
     fenced: bool = False
     cached_files: int = 0
     cached_bytes: int = 0

@@ -7,19 +7,19 @@ the way is shown. Who has been replaced by another receiver stops for good.
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from common.bandwidth import Bandwidth
 from common.durable import Closing, Tree
-from common.errors import DamagedError, NotFoundError, StoppedError, TsferryError
-from common.threads import join_begun
-from receiver.metadata.model.errors import FencedError, HistoryGoneError
+from common.errors import DamagedError, NotFoundError, TsferryError
+from receiver.metadata.model.errors import HistoryGoneError
+from receiver.storage.asked_files import AskedFiles, FetchedFiles
 from receiver.storage.cache_books import CacheBooks
+from receiver.storage.copy_jobs import CopyJobs
 from receiver.storage.digest_backlog import DigestBacklog
 from receiver.storage.disk_cache import DiskCache
 from receiver.storage.evicting import Evictor
@@ -34,6 +34,7 @@ from receiver.storage.owned_prefix import check_prefix, own_prefix
 from receiver.storage.read_objects import ReadObjects
 from receiver.storage.scrubbing import Scrubber
 from receiver.storage.store_opening import StoreOptions, open_store
+from receiver.storage.store_trouble import StoreTrouble
 from receiver.storage.stored_files import stands_in
 from receiver.storage.uploader import Uploader, UploadProgress, stored_key
 
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from receiver.storage.tree.tree_removal import TreeRemover
     from receiver.storage.tree.tree_shipping import TreeShipper
 
-__all__ = ["FetchedFiles", "StorageProgress", "StorageService", "store_of"]
+__all__ = ["StorageProgress", "StorageService", "store_of"]
 
 log = logging.getLogger(__name__)
 
@@ -58,8 +59,6 @@ _BUSY = 10
 """Times as long as it took to look for files that may make room is the rest after it."""
 _FILES, _LOG, _REMOVAL, _ROOM = "file copies", "log copies", "removal of copies", "room"
 _TREE, _SCRUB = "the tree of files", "scrub"
-_SOONEST, _LATEST = 0.5, 30.0
-"""Seconds that a store which failed is left alone, doubled each time, if it does not say more."""
 _LOOK = 1.0
 """Seconds between two looks for files that are to be uploaded."""
 _BACKLOG = 0.2
@@ -101,7 +100,7 @@ class StorageProgress(NamedTuple):
         requests: sent to the store since the start, by kind.
         ended: files that are forgotten, and whose objects are still there.
         staying: why objects stay that should have gone, None if none does.
-        problem: what is in the way, None if nothing is.
+        trouble: what is in the way, None if nothing is.
         is_fenced: another receiver has taken over, for good.
         cached_files: that lie in the data directories, where their capacity is limited.
         cached_bytes: allocated for them.
@@ -117,27 +116,13 @@ class StorageProgress(NamedTuple):
     requests: Mapping[str, int] = MappingProxyType({})
     ended: int = 0
     staying: str | None = None
-    problem: str | None = None
+    trouble: StoreTrouble | None = None
     is_fenced: bool = False
     cached_files: int = 0
     cached_bytes: int = 0
     tree: int = 0
     asked: int = 0
     fetched: int = 0
-
-
-class FetchedFiles(NamedTuple):
-    """What became of files that were asked for.
-
-    Attributes:
-        here: physical names of those that lie in a data directory.
-        coming: of those that are on their way.
-        failed: of the others, each with the reason.
-    """
-
-    here: list[str]
-    coming: list[str]
-    failed: list[tuple[str, str]]
 
 
 class StorageService(Closing):
@@ -169,7 +154,7 @@ class StorageService(Closing):
         self._trees = trees
         self._heard = shipped
         self._found_bad = found_bad
-        self._stop = threading.Event()
+        self._jobs = CopyJobs((_FILES, _LOG, _REMOVAL, _ROOM, _TREE))
         self._store: ObjectStore | None = None
         self._uploader: Uploader | None = None
         self._backlog: DigestBacklog | None = None
@@ -180,22 +165,16 @@ class StorageService(Closing):
             config.capacity, evict_above=config.evict_above, evict_to=config.evict_to
         )
         self._books = CacheBooks(engine, trees, self.cache, self.shipped)
-        self._asking = threading.Lock()
-        self._asked: dict[str, Future[None]] = {}
-        self._askers = ThreadPoolExecutor(config.parallel, thread_name_prefix="asked for")
+        self._asked = AskedFiles(self._fetch_one, config.parallel)
         self._shipper: LogShipper | None = None
         self._removers: tuple[ObjectRemover, LogRemover] | None = None
         self._owner: Incarnation | None = None
         self._tree: TreeShipper | None = None
         self._tree_remover: TreeRemover | None = None
         self._staying: str | None = None
-        self._bandwidth = Bandwidth(config.bandwidth_limit, sleep=self._stop.wait)
+        self._bandwidth = Bandwidth(config.bandwidth_limit, sleep=self._jobs.stop.wait)
         self._incarnation = 0
         self._read_objects = ReadObjects()
-        self._problems: dict[str, str] = {}
-        self._fenced = threading.Event()
-        self._wakes = {name: threading.Event() for name in (_FILES, _LOG, _REMOVAL, _ROOM, _TREE)}
-        self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
         """Start the threads; whoever calls holds the engine's lock."""
@@ -206,25 +185,18 @@ class StorageService(Closing):
             jobs[_ROOM] = self._evict
         if self._config.tree:
             jobs[_TREE] = self._ship_tree
-        for name, job in jobs.items():
-            thread = threading.Thread(target=self._keep_doing, args=(name, job), name=name)
-            self._threads.append(thread)
-            thread.start()
+        self._jobs.start(jobs)
 
     def close(self) -> None:
         """Stop; what is under way is gone on with at the next start."""
-        self._stop.set()
-        for wake in self._wakes.values():
-            wake.set()
+        self._jobs.halt()
         if self._uploader is not None:
             self._uploader.close()
-        with self._asking:
-            self._askers.shutdown(wait=False, cancel_futures=True)
+        self._asked.halt()
         if self._fetcher is not None:
             self._fetcher.close()
-        self._askers.shutdown(wait=True)
-        for thread in self._threads:
-            join_begun(thread)
+        self._asked.join()
+        self._jobs.join()
         if self._store is not None:
             self._store.close()
         self._home.close()
@@ -234,8 +206,7 @@ class StorageService(Closing):
         uploader = self._uploader
         if physicals and uploader is not None:
             uploader.first(physicals)
-        for name in (_FILES, _LOG):
-            self._wakes[name].set()
+        self._jobs.hurry(_FILES, _LOG)
 
     def shipped(self) -> int:
         """The newest commit whose log is in the store as ours, 0 for none."""
@@ -257,8 +228,8 @@ class StorageService(Closing):
             requests={} if self._store is None else dict(self._store.requests),
             ended=ended,
             staying=self._staying,
-            problem=self.problem(),
-            is_fenced=self._fenced.is_set(),
+            trouble=self.trouble(),
+            is_fenced=self._jobs.is_fenced,
             cached_files=self.cache.files,
             cached_bytes=self.cache.usage,
             tree=0 if self._tree is None else self._tree.reaches,
@@ -274,9 +245,9 @@ class StorageService(Closing):
         except (StopIteration, HistoryGoneError):
             return shipped
 
-    def problem(self) -> str | None:
+    def trouble(self) -> StoreTrouble | None:
         """What is in the way of the copies, None if nothing is."""
-        return next(iter(dict(self._problems).values()), None)
+        return self._jobs.trouble()
 
     def stored(self, rows: Sequence[FileRow]) -> frozenset[str]:
         """Ask the store which of these files it has, whole and with their resources.
@@ -287,7 +258,7 @@ class StorageService(Closing):
             their physical names; none while the store does not answer.
         """
         store = self._store
-        if store is None or self._fenced.is_set() or not rows:
+        if store is None or self._jobs.is_fenced or not rows:
             return frozenset()
         with self._engine.reading() as state:
             table = state.uploaded_table.rows
@@ -324,14 +295,14 @@ class StorageService(Closing):
 
     @contextmanager
     def _here(self, rows: Sequence[FileRow]) -> Iterator[None]:
-        trees = self._trees()
+        trees, trouble = self._trees(), self.trouble()
         with self._engine.reading() as state:
             stored = [row for row in rows if state.uploaded_table.parts(row).file]
         for row in stored:
             if not any(tree.exists(row.physical) for tree in trees):
                 raise StoreAwayError(
                     f"{self._config.url}: {row.physical} is there only, and the store was not "
-                    f"reached yet: {self.problem() or 'it is being asked'}",
+                    f"reached yet: {'it is being asked' if trouble is None else trouble.text}",
                     retry_after=self._config.lag,
                 )
         yield
@@ -357,29 +328,7 @@ class StorageService(Closing):
             rows: the files.
             timeout: seconds that this call takes, at most; asked for again, it goes on.
         """
-        under_way: dict[str, Future[None]] = {}
-        with self._asking:
-            if self._stop.is_set():
-                raise StoppedError("told to stop")
-            for row in rows:
-                if row.physical not in self._asked:
-                    self._asked[row.physical] = self._askers.submit(self._fetch_one, row)
-                under_way[row.physical] = self._asked[row.physical]
-        done = wait(under_way.values(), timeout).done
-        found = FetchedFiles([], [], [])
-        for physical, future in under_way.items():
-            if future not in done:
-                found.coming.append(physical)
-                continue
-            with self._asking:
-                if self._asked.get(physical) is future:
-                    del self._asked[physical]
-            error = future.exception()
-            if error is None:
-                found.here.append(physical)
-            else:
-                found.failed.append((physical, str(error)))
-        return found
+        return self._asked.fetch(rows, timeout)
 
     def _fetch_one(self, row: FileRow) -> None:
         with self.pinned([row], used=True):
@@ -396,7 +345,7 @@ class StorageService(Closing):
         self._hurry_room()
 
     def _hurry_room(self) -> None:
-        self._wakes[_ROOM].set()
+        self._jobs.hurry(_ROOM)
 
     def _evict(self) -> float:
         began = time.monotonic()
@@ -405,45 +354,9 @@ class StorageService(Closing):
             self._evictor.run_once()
             doubtful = self._evictor.doubtful
             said = f"{doubtful} files are not in the store as they were put there; they stay here"
-            self._tell_of("doubtful", said if doubtful else None)
+            self._jobs.tell_of("doubtful", _damaged(said) if doubtful else None)
         # Among many files that cannot go, those that can are looked for now and then.
         return max(_LOOK, _BUSY * (time.monotonic() - began))
-
-    def _tell_of(self, name: str, problem: str | None) -> None:
-        if problem is None:
-            self._problems.pop(name, None)
-        else:
-            self._problems[name] = problem
-
-    def _keep_doing(self, name: str, job: Callable[[], float]) -> None:
-        """Do a job again and again; it says how long to wait for the next time."""
-        pause, patience, wake = 0.0, _SOONEST, self._wakes[name]
-        while not self._fenced.is_set():
-            # Who has failed is left alone for its pause, whoever is in a hurry.
-            (self._stop if name in self._problems else wake).wait(pause)
-            wake.clear()
-            if self._stop.is_set():
-                return
-            try:
-                pause, patience = job(), _SOONEST
-                self._problems.pop(name, None)
-                continue
-            except StoppedError:
-                return
-            except FencedError as error:
-                self._problems[name] = str(error)
-                self._fenced.set()
-                log.error("this receiver was replaced; it copies nothing any more")
-            except (TsferryError, OSError) as error:
-                if self._problems.get(name) != str(error):
-                    log.warning("copies have to wait", extra={"job": name, "error": str(error)})
-                self._problems[name] = str(error)
-                pause = max(patience, getattr(error, "retry_after", None) or 0.0)
-            except Exception as error:
-                self._problems[name] = repr(error)
-                log.exception("copying failed")
-                pause = patience
-            patience = min(2 * patience, _LATEST)
 
     def _ship(self) -> float:
         if self._shipper is None:
@@ -455,12 +368,13 @@ class StorageService(Closing):
 
     def _upload(self) -> float:
         if self._uploader is not None and self._uploader.run_once() and self._config.before_ack:
-            self._wakes[_LOG].set()
+            self._jobs.hurry(_LOG)
         if self._backlog is not None:
             self._backlog.work(_BACKLOG)
         if self._scrubber is not None:
             self._scrubber.work()
-            self._tell_of(_SCRUB, self._scrubber.problem)
+            found = self._scrubber.problem
+            self._jobs.tell_of(_SCRUB, None if found is None else _damaged(found))
         return min(_LOOK, self._config.lag)
 
     def _remove(self) -> float:
@@ -505,7 +419,7 @@ class StorageService(Closing):
             self._trees,
             unnamed=unnamed,
             shipped=self.shipped,
-            go_on=self._go_on,
+            go_on=self._jobs.go_on,
         )
         self._tree_remover = TreeRemover(
             self._engine,
@@ -514,13 +428,9 @@ class StorageService(Closing):
             grace=self._config.grace,
             newest=lambda: tree.newest,
             unnamed=unnamed,
-            go_on=self._go_on,
+            go_on=self._jobs.go_on,
         )
         return tree
-
-    def _go_on(self) -> None:
-        if self._stop.is_set():
-            raise StoppedError("told to stop")
 
     def _connect(self) -> None:
         """Find the store, and out who owns what is in it; by the thread of the log alone."""
@@ -574,7 +484,7 @@ class StorageService(Closing):
                 owner,
                 grace=self._config.grace,
                 newest=lambda: shipper.newest,
-                go_on=self._go_on,
+                go_on=self._jobs.go_on,
             ),
             LogRemover(
                 self._engine,
@@ -582,8 +492,12 @@ class StorageService(Closing):
                 owner,
                 grace=self._config.grace,
                 newest=lambda: shipper.newest,
-                go_on=self._go_on,
+                go_on=self._jobs.go_on,
             ),
         )
         self._owner = owner
-        self._wakes[_FILES].set()
+        self._jobs.hurry(_FILES)
+
+
+def _damaged(said: str) -> StoreTrouble:
+    return StoreTrouble(said, "objects in the store are lost or damaged", "object-damaged")

@@ -20,7 +20,7 @@ import msgspec
 from common.decoders import from_json
 from common.digests import read_blocks
 from common.durable import Tree, is_temporary, temporary_name
-from common.errors import DamagedError, NameRefusedError
+from common.errors import DamagedError, NameRefusedError, NoSpaceError, ReadOnlyError
 from receiver.storage.object_content import ObjectContent, checked_blocks
 from receiver.storage.object_store import (
     Fingerprint,
@@ -28,6 +28,10 @@ from receiver.storage.object_store import (
     ObjectMissingError,
     StoreAwayError,
     StoredObject,
+    StoreForbiddenError,
+    StoreFullError,
+    StoreMissingError,
+    StoreReadOnlyError,
     StoreRefusedError,
     Unfinished,
 )
@@ -51,7 +55,7 @@ class DirectoryStore:
         StoreRefusedError: it is not there, or is none.
     """
 
-    tells_many = False
+    knows_digests = tells_many = False
     encryption: str | None = None
 
     def __init__(self, path: Path) -> None:
@@ -229,11 +233,17 @@ def _means(url: str) -> Iterator[None]:
     """Tell a missing or refused directory from a disk that fails."""
     try:
         yield
-    except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
-        raise StoreRefusedError(f"{url}: {error.strerror}") from error
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise StoreMissingError(f"{url}: {error.strerror}") from error
+    except PermissionError as error:
+        raise StoreForbiddenError(f"{url}: {error.strerror}") from error
+    except NoSpaceError as error:
+        raise StoreFullError(f"{url}: {error.message}") from error
+    except ReadOnlyError as error:
+        raise StoreReadOnlyError(f"{url}: {error.message}") from error
     except NameRefusedError as error:
         raise StoreRefusedError(f"{url}: {error.message}") from error
     except OSError as error:
         if error.errno == errno.EROFS:
-            raise StoreRefusedError(f"{url}: {error.strerror}") from error
+            raise StoreReadOnlyError(f"{url}: {error.strerror}") from error
         raise StoreAwayError(f"{url}: {error.strerror}") from error

@@ -31,7 +31,7 @@ from receiver.metadata.model.errors import FencedError
 from receiver.storage.object_store import (
     ObjectExistsError,
     ObjectMissingError,
-    StoreRefusedError,
+    OtherStoreError,
 )
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def own_incarnation(
 
     Raises:
         FencedError: another one has it, or had it while this machine knew nothing of it.
-        StoreRefusedError: it was put, and is not there.
+        OtherStoreError: it was put, and is not there.
         DamagedError: what says so cannot be read.
     """
     known, noted = _remembered(home, engine), _noted(notes, engine)
@@ -204,7 +204,7 @@ def check_owner(store: ObjectStore, own: Incarnation) -> None:
 
     Raises:
         FencedError: it is not.
-        StoreRefusedError: it is not there at all.
+        OtherStoreError: it is not there at all.
     """
     is_there = False
     for found in store.objects(_folder(own.engine), after=_key(own.engine, own.number - 1)):
@@ -212,7 +212,7 @@ def check_owner(store: ObjectStore, own: Incarnation) -> None:
             raise _fenced(store, _read(store, found.key))
         is_there = True
     if not is_there:
-        raise StoreRefusedError(
+        raise OtherStoreError(
             f"{store.url} has no {own.key}, which this receiver has put: it is another store, or "
             "not mounted; nothing is put there"
         )

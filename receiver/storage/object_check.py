@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -66,6 +66,8 @@ class CopiesReport(Struct, frozen=True, kw_only=True):
         commit: up to which they were looked at.
         files: that were looked at.
         bytes: of them.
+        sizes_only: the store knows no digest of what it keeps, and nothing was read: bytes that
+            changed are not seen, where their number is the same.
         found: what is not as it should be; orphans and what is foreign are told of, no more.
     """
 
@@ -73,6 +75,7 @@ class CopiesReport(Struct, frozen=True, kw_only=True):
     commit: int = 0
     files: int = 0
     bytes: int = 0
+    sizes_only: bool = False
     found: list[ObjectFinding] = msgspec.field(default_factory=list)
 
     @property
@@ -89,6 +92,7 @@ def check_objects(
     *,
     deep: bool,
     told: ToldProgress = untold,
+    read_unsaid: bool = False,
 ) -> Iterator[ObjectFinding]:
     """Look for the objects of files.
 
@@ -99,16 +103,18 @@ def check_objects(
         places: by physical name, where their objects are said to be.
         deep: read all bytes of each.
         told: called with each file that was looked for.
+        read_unsaid: read all bytes of those that the store knows no digest of, as a directory.
 
     Raises:
         StoreAwayError, StoreRefusedError: of the store.
     """
+    look = _Look(store, deep=deep, read_unsaid=read_unsaid)
     counter = StepCounter("files", len(rows), sum(row.size for row in rows), told)
     with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="check") as pool:
         for low in range(0, len(rows), _BATCH):
             batch = rows[low : low + _BATCH]
             results = pool.map(
-                lambda row: _check(store, engine, row, places.get(row.physical), deep=deep), batch
+                lambda row: _check(look, engine, row, places.get(row.physical)), batch
             )
             for row, found in zip(batch, results, strict=True):
                 counter.done(row.size)
@@ -116,7 +122,7 @@ def check_objects(
 
 
 def _check(
-    store: ObjectStore, engine: str, row: FileRow, place: UploadedRow | None, *, deep: bool
+    look: _Look, engine: str, row: FileRow, place: UploadedRow | None
 ) -> list[ObjectFinding]:
     def found(kind: str, key: str, detail: str) -> ObjectFinding:
         return ObjectFinding(
@@ -133,17 +139,17 @@ def _check(
     wrong = []
     digests = dict(each.split("=", 1) for each in place.digests.split())
     object_key = data_key(engine, place.incarnation, row.physical, place.again)
-    problem = _problem(store, object_key, Fingerprint(row.size, digests), row.md5, deep=deep)
+    problem = look.problem(object_key, Fingerprint(row.size, digests), row.md5)
     if problem is not None:
         wrong.append(found(*problem))
     if BLOCKS in digests:
         key, whole = blocks_key(object_key), Fingerprint(packed_size(row.size), {})
-        problem = _problem(store, key, whole, digests[BLOCKS], deep=deep)
+        problem = look.problem(key, whole, digests[BLOCKS])
         if problem is not None:
             wrong.append(found(_beside("blocks", problem), key, problem[2]))
     if row.resource is not None and row.resource.md5 == place.resource:
         key, whole = resource_key(object_key, place.resource), Fingerprint(row.resource.size, {})
-        problem = _problem(store, key, whole, row.resource.md5, deep=deep)
+        problem = look.problem(key, whole, row.resource.md5)
         if problem is not None:
             wrong.append(found(_beside("resource", problem), key, problem[2]))
     return wrong
@@ -154,22 +160,29 @@ def _beside(kind: str, problem: tuple[str, str, str]) -> str:
     return ARCHIVED if problem[0] == ARCHIVED else kind
 
 
-def _problem(
-    store: ObjectStore, key: str, expected: Fingerprint, digest: str, *, deep: bool
-) -> tuple[str, str, str] | None:
-    try:
-        there = store.head(key)
-        if there.size != expected.size:
-            return "damaged", key, f"{there.size} bytes, {expected.size} were put"
-        if there.agrees(expected) is False:
-            return "damaged", key, "the store says other digests than were put"
-        if deep and (found := md5_of_object(store, key, expected.size)) != digest:
-            return "damaged", key, f"MD5 {found}, {digest} was put"
-    except ObjectMissingError:
-        return "missing", key, "there is no such object"
-    except ObjectArchivedError as error:
-        return ARCHIVED, key, error.message
-    return None
+class _Look(NamedTuple):
+    """How closely objects are looked at."""
+
+    store: ObjectStore
+    deep: bool
+    read_unsaid: bool
+
+    def problem(self, key: str, expected: Fingerprint, digest: str) -> tuple[str, str, str] | None:
+        """Kind, key and detail of what is wrong with an object; None for nothing."""
+        try:
+            there = self.store.head(key)
+            if there.size != expected.size:
+                return "damaged", key, f"{there.size} bytes, {expected.size} were put"
+            if there.agrees(expected) is False:
+                return "damaged", key, "the store says other digests than were put"
+            reads = self.deep or (self.read_unsaid and not there.digests)
+            if reads and (found := md5_of_object(self.store, key, expected.size)) != digest:
+                return "damaged", key, f"MD5 {found}, {digest} was put"
+        except ObjectMissingError:
+            return "missing", key, "there is no such object"
+        except ObjectArchivedError as error:
+            return ARCHIVED, key, error.message
+        return None
 
 
 def md5_of_object(store: ObjectStore, key: str, size: int) -> str:

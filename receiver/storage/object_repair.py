@@ -93,6 +93,7 @@ def examine_store(
         commit=commit,
         files=len(rows),
         bytes=sum(row.size for row in rows),
+        sizes_only=not (deep or store.knows_digests),
         found=found,
     )
 

@@ -25,8 +25,12 @@ __all__ = [
     "ObjectExistsError",
     "ObjectMissingError",
     "ObjectStore",
+    "OtherStoreError",
     "StoreAwayError",
+    "StoreForbiddenError",
     "StoreFullError",
+    "StoreMissingError",
+    "StoreReadOnlyError",
     "StoreRefusedError",
     "StoredObject",
     "Unfinished",
@@ -46,9 +50,33 @@ class ObjectExistsError(ConflictError):
 
 
 class StoreRefusedError(Permanent):
-    """The store does not let us: no such bucket, no permission, a clock that is too far off."""
+    """The store does not let us, and will not until somebody changes something."""
 
     slug = "store-refused"
+
+
+class StoreMissingError(StoreRefusedError):
+    """There is no such bucket, or no such directory."""
+
+    slug = "store-missing"
+
+
+class StoreForbiddenError(StoreRefusedError):
+    """The store does not know who asks, or does not let it do this."""
+
+    slug = "store-forbidden"
+
+
+class StoreReadOnlyError(StoreForbiddenError):
+    """The store does not let us put or remove anything."""
+
+    slug = "store-read-only"
+
+
+class OtherStoreError(StoreRefusedError):
+    """What this receiver has put is not there: it is another store, or nothing is mounted."""
+
+    slug = "other-store"
 
 
 class ClockSkewError(StoreRefusedError):
@@ -151,6 +179,8 @@ class ObjectStore(Protocol):
 
     encryption: str | None
     """That the store is asked for with each object, in its own word."""
+    knows_digests: bool
+    """Whether it says digests of what it keeps."""
     tells_many: bool
     """Whether `agreeing` tells of many objects by few requests."""
 

@@ -16,14 +16,24 @@ import msgspec
 from common.decoders import from_json
 from common.errors import DamagedError, NotFoundError
 from receiver.metadata.model.errors import FencedError
-from receiver.storage.object_store import ObjectExistsError, ObjectMissingError
+from receiver.storage.object_store import (
+    ObjectExistsError,
+    ObjectMissingError,
+    OtherStoreError,
+)
 
 if TYPE_CHECKING:
     from receiver.storage.object_store import ObjectStore
 
-__all__ = ["check_prefix", "engine_in", "own_prefix"]
+__all__ = ["ForeignPrefixError", "check_prefix", "engine_in", "own_prefix"]
 
 _KEY = "centre"
+
+
+class ForeignPrefixError(FencedError):
+    """The prefix is another engine's."""
+
+    slug = "foreign-prefix"
 
 
 class _Centre(msgspec.Struct, frozen=True):
@@ -34,7 +44,7 @@ def own_prefix(store: ObjectStore, engine: str) -> None:
     """Make the prefix this engine's, or see that it is.
 
     Raises:
-        FencedError: it is another's.
+        ForeignPrefixError: it is another's.
     """
     with suppress(ObjectExistsError):
         store.put(_KEY, msgspec.json.encode(_Centre(engine)))
@@ -45,12 +55,21 @@ def check_prefix(store: ObjectStore, engine: str) -> None:
     """See that the prefix is this engine's, as it has been.
 
     Raises:
-        FencedError: it is another's.
-        NotFoundError: it is nobody's.
+        ForeignPrefixError: it is another's.
+        OtherStoreError: it is nobody's.
+        StoreMissingError: there is no such bucket.
     """
-    found = engine_in(store)
+    try:
+        found = engine_in(store)
+    except NotFoundError as error:
+        # A store says of an object alone that it is not there, whatever of its way there is not.
+        next(iter(store.objects("")), None)
+        raise OtherStoreError(
+            f"{error.message}, and this receiver has: it is another store, or not mounted; nothing "
+            "is put there"
+        ) from error
     if found != engine:
-        raise FencedError(
+        raise ForeignPrefixError(
             f"{store.url} is the prefix of the engine {found}, this one is {engine}; each "
             "centre needs a prefix of its own"
         )

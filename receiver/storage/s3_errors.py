@@ -23,13 +23,28 @@ from receiver.storage.object_store import (
     ObjectExistsError,
     ObjectMissingError,
     StoreAwayError,
+    StoreForbiddenError,
     StoreFullError,
+    StoreMissingError,
+    StoreReadOnlyError,
     StoreRefusedError,
 )
 
 __all__ = ["quick_errors", "s3_errors"]
 
 _TAKEN = ("PreconditionFailed", "412")
+_NO_BUCKET = ("NoSuchBucket",)
+_FORBIDDEN = (
+    "403",
+    "AccessDenied",
+    "AllAccessDisabled",
+    "ExpiredToken",
+    "InvalidAccessKeyId",
+    "InvalidToken",
+    "SignatureDoesNotMatch",
+)
+_WRITES = ("put ", "remove ", "create ", "upload ", "complete ", "abort ", "abandon ")
+"""What is done with a store that changes something of it, by how it is said."""
 _MISSING = ("NoSuchKey", "404", "NotFound", "NoSuchUpload")
 _DAMAGED = (
     "BadDigest",
@@ -68,16 +83,16 @@ def s3_errors(url: str, what: str) -> Iterator[None]:
     try:
         yield
     except failures.ClientError as error:
-        raise _of_answer(error, where) from error
+        raise _of_answer(error, where, what) from error
     except (failures.NoCredentialsError, failures.PartialCredentialsError) as error:
-        raise StoreRefusedError(f"{where}: {error}") from error
+        raise StoreForbiddenError(f"{where}: {error}") from error
     except (failures.ConnectionError, failures.HTTPClientError) as error:
         raise StoreAwayError(f"{where}: {error}") from error
     except failures.BotoCoreError as error:
         raise StoreRefusedError(f"{where}: {error}") from error
 
 
-def _of_answer(error: failures.ClientError, where: str) -> TsferryError:
+def _of_answer(error: failures.ClientError, where: str, what: str) -> TsferryError:
     code = str(error.response.get("Error", {}).get("Code", ""))
     about = error.response.get("ResponseMetadata", {})
     status = int(about.get("HTTPStatusCode", 0))
@@ -88,6 +103,11 @@ def _of_answer(error: failures.ClientError, where: str) -> TsferryError:
     named = _named(code, text, headers)
     if named is not None:
         return named
+    if code in _FORBIDDEN:
+        # Credentials that nobody knows may not read either; who is denied the one thing may the
+        # other, as far as is known here.
+        is_denied = code == "AccessDenied" and what.startswith(_WRITES)
+        return (StoreReadOnlyError if is_denied else StoreForbiddenError)(text)
     if code in _TAKEN:
         return ObjectExistsError(text)
     if code in _MISSING:
@@ -108,6 +128,8 @@ def _named(code: str, text: str, headers: dict[str, str]) -> TsferryError | None
             f"{text.rstrip('. ')}; the object is archived, and has to be restored in the store "
             "first"
         )
+    if code in _NO_BUCKET:
+        return StoreMissingError(text)
     if code in _FULL:
         text = f"{text.rstrip('. :')}; the store is full, or the quota of the bucket is used up"
         return StoreFullError(text, retry_after=_pause(headers))
@@ -143,6 +165,8 @@ def quick_errors(url: str, what: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
+        if any(f"<Code>{code}</Code>" in str(error) for code in _NO_BUCKET):
+            raise StoreMissingError(f"{where}: {_NO_BUCKET[0]}") from error
         raise ObjectMissingError(f"{where}: not there") from error
     except BaseError as error:
         found = _CODE.search(str(error))
@@ -152,7 +176,7 @@ def quick_errors(url: str, what: str) -> Iterator[None]:
         if named is not None:
             raise named from error
         if isinstance(error, PermissionDeniedError | UnauthenticatedError):
-            raise StoreRefusedError(text) from error
+            raise StoreForbiddenError(text) from error
         raise StoreAwayError(text) from error
 
 

@@ -114,6 +114,8 @@ class S3Place:
 class S3Store:
     """Objects below a prefix of a bucket; any thread may call."""
 
+    knows_digests = True
+
     def __init__(self, place: S3Place) -> None:
         self.url = place.url
         self.encryption = place.encryption

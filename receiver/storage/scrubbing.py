@@ -1,9 +1,10 @@
 """Asks the store for each object now and then, so that a lost one is found before it is needed.
 
-A round over all files takes `scrub_days`, a few at a time, in the order of their names. What is
-missing, or is not what was put, is put there once more where the copy here is whole, as a repair
-does it; of others it is told, and nothing is concluded. In the thread that uploads: two that tell
-of one file might each take back what the other said.
+A round over all files takes `scrub_days`, a few at a time, in the order of their names. A store
+that knows no digest of what it keeps, as a directory, has the bytes read: nobody else would see
+that a disk has changed them. What is missing, or is not what was put, is put there once more where
+the copy here is whole, as a repair does it; of others it is told, and nothing is concluded. In the
+thread that uploads: two that tell of one file might each take back what the other said.
 
     <schema dir>/storage/scrub.json    how far the round is: a note, no commit
 """
@@ -40,8 +41,9 @@ _EVERY = 600.0
 """Seconds between two looks for what is due."""
 _MOST = 500
 """Files of one look: what was missed by a receiver that stood still is made up for slowly."""
-_STEP = 32
-"""Files that are asked for at once: uploads wait for no more."""
+_STEP, _STEP_BYTES = 32, 64 << 20
+"""Files that are asked for at once, and bytes of them, unless one alone has more: a store that
+knows no digest has them read, and uploads wait for that."""
 _BAD = 1000
 """Files that are remembered as bad, and asked for with each look."""
 _DAY = 86400.0
@@ -115,9 +117,21 @@ class Scrubber:
             self._next = self._monotonic() + _EVERY
             self._due = self._look()
         if self._due:
-            step = self._due[:_STEP]
+            step = self._step()
             self._ask(step)
             del self._due[: len(step)]
+
+    def _step(self) -> list[str]:
+        step: list[str] = []
+        left = _STEP_BYTES
+        with self._engine.reading() as state:
+            for name in self._due[:_STEP]:
+                row = state.files.get(name)
+                left -= 0 if row is None else row.size
+                if step and left < 0:
+                    break
+                step.append(name)
+        return step
 
     def _look(self) -> list[str]:
         """The files that are due: those that were bad, then the next ones."""
@@ -147,7 +161,11 @@ class Scrubber:
         with self._engine.reading() as state:
             rows = [state.files[each] for each in names if may_be_needed(state, each)]
             places = {row.physical: state.uploaded_table.rows[row.physical] for row in rows}
-        found = list(check_objects(self._store, self._owner.engine, rows, places, deep=False))
+        found = list(
+            check_objects(
+                self._store, self._owner.engine, rows, places, deep=False, read_unsaid=True
+            )
+        )
         for each in found:
             log.error(
                 "an object is not in the store as it was put there",

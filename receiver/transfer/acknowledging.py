@@ -4,7 +4,9 @@ At once; or, with `storage.before_ack`, when its files and its commit are in the
 Until then it is *loading*, to its sender and to every round after: a sender has one task at a time,
 so the newest is the only one that may be untold, after a restart as well.
 
-What is in the store stays there, so what was found of a task's files is not looked at again.
+What is in the store stays there, so what was found of a task's files is not looked at again. What
+of them is in quarantine by then, as a restore finds what had not come to the store, is told to be
+missing: its bytes are nowhere, and its sender may not count on them for one moment.
 """
 
 from __future__ import annotations
@@ -12,17 +14,22 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from common.wire import Result
+from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from receiver.metadata.engine import Engine
+    from receiver.metadata.model.records import FileOutcome
     from receiver.metadata.state.table_rows import TaskRow
 
 __all__ = ["Acknowledging"]
 
 _HERE = (Result.LOADED, Result.ALREADY)
+_NOWHERE = "it is in quarantine since: once more"
 
 
 class Acknowledging:
@@ -64,6 +71,28 @@ class Acknowledging:
             first = task.not_asked(self._engine)
         self._hurry(first)
         return False
+
+    def outcomes(self, row: TaskRow) -> list[FileOutcome]:
+        """What is told of a task that may be told."""
+        if self._shipped is None:
+            return list(row.outcomes)
+        with self._engine.reading() as state:
+            held = {
+                each.path: state.file_table.held(row.sender, each.path)
+                for each in row.outcomes
+                if each.result in _HERE
+            }
+        nowhere = {
+            path
+            for path, file in held.items()
+            if file is not None and file.state is FileState.QUARANTINED
+        }
+        return [
+            msgspec.structs.replace(each, result=Result.MISSING, reason=_NOWHERE)
+            if each.path in nowhere
+            else each
+            for each in row.outcomes
+        ]
 
     def untold(self, sender: str) -> str | None:
         """The task of a sender that is committed, and may not be told yet."""

@@ -527,7 +527,7 @@ class Tasks:
                     owner=each.owner if reveal else None,
                     hold=each.hold,
                 )
-                for each in row.outcomes
+                for each in self._acknowledging.outcomes(row)
             ],
             schema_position=position,
             untold=list(row.untold),

@@ -420,7 +420,7 @@ class Uploads:
                 )
         view = self._finished_view(upload)
         if row is not None:
-            _raise_unless_good(row.outcomes[0])
+            _raise_unless_good(self._acknowledging.outcomes(row)[0])
         return view
 
     # -- views -------------------------------------------------------------------------------

@@ -29,6 +29,9 @@ REFUSALS = {
     ),
     "full": (507, "InsufficientStorage", "There is no room."),
     "quota": (403, "QuotaExceeded", "The quota of the bucket is used up."),
+    "denied": (403, "AccessDenied", "Access Denied."),
+    "unknown": (403, "InvalidAccessKeyId", "The access key is not known."),
+    "no bucket": (404, "NoSuchBucket", "The specified bucket does not exist."),
 }
 """What a store answers with without having done anything: status, code and message."""
 
@@ -57,8 +60,7 @@ class S3Proxy:
             (it is carried out, and the connection ends without an answer), `cut` (the answer's body
             ends in the middle), `lie` (another ETag, in a list too), `keyed` (the ETag is no MD5,
             and the checksum is right), `bare` (it says nothing of an encryption), `other` (the body
-            has another byte in its middle), `archived`, `skewed`, `full`, `quota` (refused as a
-            store does it), or None.
+            has another byte in its middle), one of `REFUSALS` (as a store refuses), or None.
         seen: all requests, in order.
         given: bytes of the bodies that were answered with, by path.
         delay: seconds before each answer.

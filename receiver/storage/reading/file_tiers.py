@@ -12,7 +12,12 @@ import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from common.errors import ConfigError, NotFoundError, TsferryError, UnreachableError
-from receiver.storage.object_store import ObjectMissingError, StoreAwayError, StoreRefusedError
+from receiver.storage.object_store import (
+    ObjectArchivedError,
+    ObjectMissingError,
+    StoreAwayError,
+    StoreRefusedError,
+)
 from receiver.storage.reading.block_digests import blocks_key
 
 if TYPE_CHECKING:
@@ -26,6 +31,8 @@ __all__ = ["BlockOrigin", "FileTiers", "NoTierError", "ShutStores"]
 
 _SHUT = 60.0
 """Seconds that a store which gave nothing is not asked again where there is a receiver."""
+_MOST_SHUT = 10_000
+"""Stores and objects that are remembered; then it begins anew."""
 
 
 class NoTierError(UnreachableError):
@@ -50,23 +57,30 @@ class _Shut(NamedTuple):
 
 
 class ShutStores:
-    """The stores that give this process nothing, and until when that is believed."""
+    """The stores that give this process nothing, and until when that is believed.
+
+    Of a store that keeps an object in an archive that object alone.
+    """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        self._shut: dict[StoreAddress, _Shut] = {}
+        self._shut: dict[tuple[StoreAddress, str], _Shut] = {}
         self._lock = threading.Lock()
 
-    def why(self, address: StoreAddress) -> TsferryError | None:
-        """Why it is not to be asked now; None: it is."""
+    def why(self, address: StoreAddress, key: str) -> TsferryError | None:
+        """Why it is not to be asked for an object now; None: it is."""
+        now = self._monotonic()
         with self._lock:
-            shut = self._shut.get(address)
-        return None if shut is None or shut.until <= self._monotonic() else shut.why
+            found = [self._shut.get((address, each)) for each in ("", key)]
+        return next((each.why for each in found if each is not None and each.until > now), None)
 
-    def note(self, address: StoreAddress, why: TsferryError) -> None:
-        """It gave nothing."""
+    def note(self, address: StoreAddress, why: TsferryError, key: str = "") -> None:
+        """It gave nothing, or not this object."""
+        now = self._monotonic()
         with self._lock:
-            self._shut[address] = _Shut(self._monotonic() + _SHUT, why)
+            if len(self._shut) >= _MOST_SHUT:
+                self._shut.clear()  # what is still to be had nowhere costs a question more
+            self._shut[address, key] = _Shut(now + _SHUT, why)
 
 
 class FileTiers:
@@ -100,10 +114,15 @@ class FileTiers:
         refused: TsferryError | None = None
         address = self._place.store
         if address is not None:
-            refused = None if self._receiver is None else self._shut.why(address)
+            refused = None if self._receiver is None else self._shut.why(address, key)
             if refused is None:
                 try:
                     return self._store(address).read(key, offset, length)
+                except ObjectArchivedError as error:  # of this one object, for hours
+                    if self._receiver is None:
+                        raise
+                    self._shut.note(address, error, key)
+                    refused = error
                 except (StoreRefusedError, StoreAwayError, ConfigError) as error:
                     if self._receiver is None:
                         raise
@@ -124,9 +143,10 @@ class FileTiers:
             return None
         address = self._place.store
         if address is not None:
-            if self._shut.why(address) is None:
-                self.read(self._place.key, 0, 1)  # the way there is known by going it
-            if self._shut.why(address) is None:
+            key = self._place.key
+            if self._shut.why(address, key) is None:
+                self.read(key, 0, 1)  # the way there is known by going it
+            if self._shut.why(address, key) is None:
                 return None
         return self._of_receiver(blocks_key(self._place.key), 0, 1 << 30, None)
 

@@ -140,20 +140,30 @@ def test_how_far_the_clocks_are_apart_is_said_and_answers_without_a_body_are_und
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "word"), [("skewed", "RequestTimeTooSkewed"), ("full", "the store is full")]
+    ("kind", "word", "said"),
+    [
+        ("skewed", "RequestTimeTooSkewed", "clock"),
+        ("full", "the store is full", "is full"),
+        ("denied", "AccessDenied", "read-only"),
+        ("unknown", "InvalidAccessKeyId", "knows no such credentials"),
+        ("no bucket", "NoSuchBucket", "is not there"),
+    ],
 )
 def test_copies_wait_for_a_store_that_refuses_say_why_and_go_on_by_themselves(
-    world: World, proxy: S3Proxy, kind: str, word: str
+    world: World, proxy: S3Proxy, kind: str, word: str, said: str
 ) -> None:
     with world.node() as node:
         edge = Edge(node)
         edge.round({path_of(1): tsfile()})
         until(lambda: running_storage(node.operator).uploaded_files == 1)
         proxy.clock = -3 * HOUR if kind == "skewed" else 0.0
-        proxy.fault = lambda each: kind if kind == "skewed" or each.is_put else None
+        proxy.fault = lambda each: kind if kind not in ("full", "denied") or each.is_put else None
         edge.round({path_of(2): tsfile(first=100)})
         until(lambda: word in (running_storage(node.operator).problem or ""))
-        assert "Copies into the object store are held up." in node.concerns()
+        (concern,) = node.concerns()
+        assert said in concern
+        assert world.storage["endpoint"] not in concern, "it is said to everybody"
+        assert world.storage["url"] not in concern
         assert running_storage(node.operator).waiting_files == 1
         assert running_storage(node.operator).uploaded_files == 1
         proxy.clock, proxy.fault = 0.0, lambda _: None

@@ -16,6 +16,8 @@ from receiver.node import Node
 from receiver.storage.file_restore import restore_files
 from receiver.storage.metadata_restore import restore_metadata
 from receiver.storage.store_opening import open_store
+from receiver.storage.uploader import Uploader
+from receiver.transfer import uploads
 from tests.support.node_world import B, Edge, World, path_of, tsfile
 from tests.support.web import until
 
@@ -47,10 +49,12 @@ def begin(edge: Edge, content: bytes) -> str:
     return task
 
 
-def restored(bucket: Path, uuid: str, root: Path) -> tuple[set[str], list[tuple[str, str]]]:
+def restored(
+    bucket: Path, uuid: str, root: Path, *, take_over: bool = False
+) -> tuple[set[str], list[tuple[str, str]]]:
     """Paths that a receiver has which is made of the store alone, and those that it lacks."""
     store = open_store(bucket.as_uri())
-    restore_metadata(store, uuid, root / "schema")
+    restore_metadata(store, uuid, root / "schema", take_over=take_over)
     with (
         Engine.open(root / "schema", background=False) as engine,
         Tree(root / "data", create=True) as data,
@@ -111,6 +115,42 @@ def test_a_file_without_a_task_is_acknowledged_when_it_is_there_too(
         edge.upload(None, ONE, tsfile())
         uuid = node.engine.uuid
         assert restored(bucket, uuid, tmp_path / "restored") == ({ONE}, [])
+
+
+@pytest.mark.parametrize("is_task", [True, False])
+def test_what_a_restore_found_nowhere_is_not_told_to_be_loaded(
+    world: World, bucket: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_task: bool
+) -> None:
+    """The commit had come to the store and its file had not, when the machine was lost."""
+    with monkeypatch.context() as patch, world.node() as node:
+        patch.setattr(uploads, "_PATIENCE", 0.1)
+        patch.setattr(Uploader, "run_once", lambda _: 0)
+        edge = Edge(node)
+        if is_task:
+            task = begin(edge, tsfile())
+        else:
+            edge.check()
+            with pytest.raises(BusyError):
+                edge.upload(None, ONE, tsfile())
+        until(world.loaded)
+        uuid, newest = node.engine.uuid, node.engine.newest_commit
+        assert node.storage is not None
+        node.storage.hurry()
+        until(lambda: node.storage is not None and node.storage.shipped() >= newest)
+    found = restored(bucket, uuid, tmp_path / "restored", take_over=True)
+    assert found == (set(), [(edge.uuid, ONE)])
+    with World(tmp_path / "restored", storage=world.storage).node() as node:
+        edge.node = node
+        if is_task:
+            until(lambda: state_of(node, edge, task) is TaskState.DONE)
+            (told,) = node.tasks.answer(edge.who, edge.uuid, task).outcomes
+            assert (told.path, told.result) == (ONE, Result.MISSING)
+            edge.outcome(task)
+        assert edge.round({ONE: tsfile()})[ONE].result is Result.LOADED
+        if is_task:  # asked once more for the old one, its path has its file
+            (told,) = node.tasks.answer(edge.who, edge.uuid, task).outcomes
+            assert told.result is Result.LOADED
+    assert restored(bucket, uuid, tmp_path / "again") == ({ONE}, [])
 
 
 def test_a_resource_alone_is_waited_for_too(world: World, bucket: Path, tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ from tests.support.node_world import A, Clock, Edge, World, epoch_of, path_of, t
 from tests.support.tsfile_bytes import build
 from tests.support.web import until
 
+HELD = "Copies into the object store are held up:"
+
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
@@ -71,9 +73,10 @@ def test_a_store_that_is_not_there_holds_up_the_copies_alone_and_is_told_of(
         until(lambda: running_storage(node.operator).problem)
         Edge(node).round({path_of(1): tsfile()})
         assert node.problem() is None
-        assert node.concerns() == ["Copies into the object store are held up."]
+        assert node.concerns() == [f"{HELD} the bucket or directory is not there."]
         (said,) = running_status(node.operator, None).concerns
         assert "No such file" in said
+        assert running_storage(node.operator).trouble == "store-missing"
         (tmp_path / "bucket").mkdir()
         until(lambda: running_storage(node.operator).uploaded_files == 1)
         until(lambda: node.concerns() == [])

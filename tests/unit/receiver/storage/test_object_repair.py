@@ -72,6 +72,7 @@ def test_what_is_bad_there_is_named(centre: Checked) -> None:
     assert centre.kinds() == [("damaged", three), ("missing", two)]
     assert centre.kinds(deep=True) == [("damaged", one), ("damaged", three), ("missing", two)]
     assert not centre.examine().good
+    assert [centre.examine(deep=deep).sizes_only for deep in (False, True)] == [True, False]
 
 
 def test_it_is_put_once_more_from_the_copy_here_and_nothing_is_replaced(centre: Checked) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from receiver.operator.storage import running_storage
+from receiver.storage import scrubbing
 from receiver.storage.directory_store import DirectoryStore
 from receiver.storage.object_store import StoredObject, StoreRefusedError
 from receiver.storage.scrubbing import Scrubber
@@ -108,6 +109,35 @@ def test_what_is_lost_or_cut_is_put_there_once_more_from_the_copy_here(centre: S
     assert centre.object(centre.names[1]).read_bytes() == whole[:-1], "no object is replaced"
 
 
+def test_bytes_that_a_disk_changed_where_no_digest_is_known_are_put_there_once_more(
+    centre: Scrubbed,
+) -> None:
+    one, two = centre.names[:2]
+    place = centre.object(one)
+    place.write_bytes(place.read_bytes()[:-1] + b"?")
+    gone = centre.object(two)
+    gone.write_bytes(gone.read_bytes()[:-1] + b"?")
+    (centre.root / "data" / two).unlink()
+    centre.after(0)
+    centre.after(3)
+    again = Path(f"{place}.again-1")
+    assert again.read_bytes() == (centre.root / "data" / one).read_bytes()
+    assert two in str(centre.scrubber.problem)
+
+
+def test_one_step_reads_no_more_than_uploads_may_wait_for(
+    centre: Scrubbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with centre.engine.reading() as state:
+        size = state.files[centre.names[0]].size
+    monkeypatch.setattr(scrubbing, "_STEP_BYTES", 2 * size)
+    centre.after(0)
+    assert centre.after(5) == centre.names[:2]
+    assert centre.after(0) == centre.names[2:4]
+    monkeypatch.setattr(scrubbing, "_STEP_BYTES", 1)
+    assert centre.after(0) == centre.names[4:5]
+
+
 def test_what_nobody_has_is_named_until_it_is_right_and_nothing_is_concluded(
     centre: Scrubbed,
 ) -> None:
@@ -170,7 +200,7 @@ def test_a_running_receiver_mends_what_it_can_and_says_what_it_cannot(tmp_path: 
     with world.node() as node:
         assert node.storage is not None
         storage = node.storage
-        wait_for(lambda: rows[1].physical in (storage.problem() or ""))
-        assert rows[0].physical not in (storage.problem() or "")
+        wait_for(lambda: rows[1].physical in str(storage.trouble()))
+        assert rows[0].physical not in str(storage.trouble())
         assert rows[1].physical in (running_storage(node.operator).problem or "")
         assert list(bucket.rglob(f"{rows[0].physical}.again-1"))

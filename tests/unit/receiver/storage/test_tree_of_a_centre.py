@@ -85,7 +85,7 @@ def test_a_receiver_that_was_replaced_puts_no_tree(world: World, tmp_path: Path)
         next_incarnation(store, service._home, node.engine.uuid)
         Edge(node, uuid=B).round({path_of(2): tsfile("root.sg.other")})
         until(lambda: running_storage(node.operator).fenced)
-        (thread,) = [each for each in service._threads if each.name == copying._TREE]
+        (thread,) = [each for each in service._jobs._threads if each.name == copying._TREE]
         until(lambda: not thread.is_alive())
         Edge(node, uuid=C).round({path_of(3): tsfile("root.sg.third")})
         before = [each.key for each in store.objects(f"{node.engine.uuid}/tree/")]
