@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = ["CacheBooks", "allocated"]
 
-_STATES = (FileState.LIVE, FileState.RETIRED, FileState.SUPERSEDED)
+_STATES = (FileState.LIVE, FileState.RETIRED, FileState.SUPERSEDED, FileState.DELETED)
+"""A deleted one too: its object stays longer than its bytes would here, and who wants it back, or
+reads an earlier moment, has it from there. Else a small disk is full of nothing else for as long as
+`load.keep_deleted`, and takes nothing."""
 _NEWS = (
     records.FileLoaded,
     records.FileForgotten,

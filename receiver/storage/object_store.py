@@ -27,6 +27,7 @@ __all__ = [
     "ObjectStore",
     "OtherStoreError",
     "StoreAwayError",
+    "StoreFailingError",
     "StoreForbiddenError",
     "StoreFullError",
     "StoreMissingError",
@@ -98,6 +99,12 @@ class StoreAwayError(UnreachableError):
     """The store did not answer, or asks to be left alone for a while."""
 
     slug = "store-away"
+
+
+class StoreFailingError(StoreAwayError):
+    """The store answers, and fails to take what is put; some are full then, and say no more."""
+
+    slug = "store-failing"
 
 
 class StoreFullError(StoreAwayError):

@@ -23,6 +23,7 @@ from receiver.storage.object_store import (
     ObjectExistsError,
     ObjectMissingError,
     StoreAwayError,
+    StoreFailingError,
     StoreForbiddenError,
     StoreFullError,
     StoreMissingError,
@@ -64,6 +65,8 @@ _FULL = (
     "507",
 )
 """As Ceph and MinIO say it, and a server or a proxy that has the status alone."""
+_FAILING = "InternalError"
+"""Of what is put it is all that SeaweedFS says when no volume has room."""
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _BELIEVED = 600.0
 """Seconds that clocks may be apart and a refusal has other reasons; S3 stores allow 900."""
@@ -114,6 +117,9 @@ def _of_answer(error: failures.ClientError, where: str, what: str) -> TsferryErr
         return ObjectMissingError(text)
     if code in _DAMAGED:
         return ContentChangedError(text)
+    if code == _FAILING and what.startswith(_WRITES):
+        text = f"{text.rstrip('. ')}; a store that is full may say no more than that"
+        return StoreFailingError(text, retry_after=_pause(headers))
     if status >= 500 or status == 429 or code in _LATER:
         return StoreAwayError(text, retry_after=_pause(headers))
     return StoreRefusedError(text)

@@ -29,6 +29,7 @@ REFUSALS = {
     ),
     "full": (507, "InsufficientStorage", "There is no room."),
     "quota": (403, "QuotaExceeded", "The quota of the bucket is used up."),
+    "failing": (500, "InternalError", "We encountered an internal error, please try again."),
     "denied": (403, "AccessDenied", "Access Denied."),
     "unknown": (403, "InvalidAccessKeyId", "The access key is not known."),
     "no bucket": (404, "NoSuchBucket", "The specified bucket does not exist."),

@@ -24,7 +24,8 @@ REGION = "us-east-1"
 class S3Server:
     """One process that is master, volume, filer and S3 gateway, with its data in a directory."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, volumes: int = 50, volume_megabytes: int = 64) -> None:
+        self._room = (f"-volume.max={volumes}", f"-master.volumeSizeLimitMB={volume_megabytes}")
         self._directory = directory
         self._child: subprocess.Popen[bytes] | None = None
         self.port = _free_port()
@@ -53,8 +54,7 @@ class S3Server:
             "-ip=127.0.0.1",
             "-ip.bind=127.0.0.1",
             *(f"-{name}.port={port}" for name, port in ports.items()),
-            "-master.volumeSizeLimitMB=64",
-            "-volume.max=50",
+            *self._room,
             "-filer",
             "-s3",
             f"-s3.port={self.port}",
@@ -96,8 +96,8 @@ class S3Server:
 
 
 @contextmanager
-def s3_server(directory: Path) -> Iterator[S3Server]:
-    server = S3Server(directory)
+def s3_server(directory: Path, **room: int) -> Iterator[S3Server]:
+    server = S3Server(directory, **room)
     server.start()
     try:
         yield server

@@ -22,19 +22,22 @@ from receiver.storage.object_store import (
     ObjectArchivedError,
     ObjectExistsError,
     ObjectStore,
+    StoreFailingError,
     StoreFullError,
 )
 from receiver.storage.store_check import check_store
 from receiver.storage.store_opening import StoreOptions, open_store
 from tests.support.node_world import Edge, World, path_of, tsfile
 from tests.support.s3_proxy import Request, S3Proxy
-from tests.support.s3_server import KEY, REGION, SECRET, S3Server
+from tests.support.s3_server import KEY, REGION, SECRET, S3Server, s3_server
 from tests.support.uploading import Centre
 from tests.support.web import until
 from tests.system.receiver.storage.test_object_stores import Bytes
 
 _numbers = itertools.count(1)
 HOUR = 3600.0
+ANY = ("skewed", "unknown", "no bucket")
+"""Faults of whatever is asked; the others are of what is put."""
 
 
 @pytest.fixture
@@ -75,6 +78,22 @@ def world(proxy: S3Proxy, url: str, tmp_path: Path) -> World:
         "capacity": 1 << 20,
     }
     return World(tmp_path / "centre", storage=storage)
+
+
+@pytest.mark.slow
+def test_a_server_that_is_full_is_said_to_be_so_perhaps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real one, with room for one volume of a megabyte."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    with s3_server(tmp_path / "s3", volumes=1, volume_megabytes=1) as server:
+        options = StoreOptions(endpoint=server.endpoint, region=REGION, path_style=True)
+        store = open_store("s3://tests/full", options)
+        with pytest.raises(StoreFailingError, match="a store that is full may say no more"):
+            for number in range(9):
+                store.put(f"{number}", os.urandom(400_000))
+        store.close()
 
 
 def fault_of(kind: str, *methods: str, part: str = "") -> Callable[[Request], str | None]:
@@ -144,6 +163,7 @@ def test_how_far_the_clocks_are_apart_is_said_and_answers_without_a_body_are_und
     [
         ("skewed", "RequestTimeTooSkewed", "clock"),
         ("full", "the store is full", "is full"),
+        ("failing", "InternalError", "may be full"),
         ("denied", "AccessDenied", "read-only"),
         ("unknown", "InvalidAccessKeyId", "knows no such credentials"),
         ("no bucket", "NoSuchBucket", "is not there"),
@@ -157,7 +177,7 @@ def test_copies_wait_for_a_store_that_refuses_say_why_and_go_on_by_themselves(
         edge.round({path_of(1): tsfile()})
         until(lambda: running_storage(node.operator).uploaded_files == 1)
         proxy.clock = -3 * HOUR if kind == "skewed" else 0.0
-        proxy.fault = lambda each: kind if kind not in ("full", "denied") or each.is_put else None
+        proxy.fault = lambda each: kind if kind in ANY or each.is_put else None
         edge.round({path_of(2): tsfile(first=100)})
         until(lambda: word in (running_storage(node.operator).problem or ""))
         (concern,) = node.concerns()

@@ -162,7 +162,7 @@ def test_only_what_is_there_as_it_is_goes(centre: Cached) -> None:
     centre.uploader.run_once()
     centre.cache.capacity = 1
     centre.evictor.run_once()
-    assert centre.here() == {resource, quarantined, deleted, late}
+    assert centre.here() == {resource, quarantined, late}, "a deleted one is kept there"
     assert free not in centre.here()
     assert unshipped not in centre.here()
 
