@@ -53,6 +53,8 @@ CODES = {0, 3, 4, 5, 6}
 """How a round may end by itself while the other side comes and goes."""
 _PACE = 0.05
 """Seconds between two changes at an edge."""
+_REST = 60.0
+"""Seconds in which rounds come to rest."""
 _SENDER = """\
 schema_dir = "schema"
 data_dirs = ["data"]
@@ -128,7 +130,8 @@ class EdgeRounds:
     def last_rounds(self, *, may_lose: bool) -> None:
         """Until one has nothing to do; `may_lose`: the centre may have lost acknowledged ends."""
         told: list[Any] = []
-        for _ in range(25):
+        end = time.monotonic() + _REST
+        while time.monotonic() < end:
             self.begin()
             assert self.child is not None
             code = self.child.wait(bound=120)
@@ -147,6 +150,7 @@ class EdgeRounds:
                 if not may_lose:
                     break
                 self.begin(more=("--accept-source",))
+                assert self.child is not None
                 self.child.wait(bound=120)
             time.sleep(0.3)
         raise Broken(
@@ -192,7 +196,7 @@ class Life:
         lines += [f"lag = {rng.choice([0.1, 0.5, 2.0])}", f"parallel = {rng.choice([1, 4])}"]
         lines += [f"tree = {str(rng.random() < 0.3).lower()}", "tree_every = 0.5"]
         # Nor does what was deleted before it came there, for as long as it is kept.
-        kept = rng.choice(["1s", "1s" if is_small and not self.before_ack else "1h"])
+        kept = rng.choice(["1s", "8s" if is_small else "1h"])
         lines += ["[load]", f'keep_deleted = "{kept}"']
         lines += ["[metadata]", f'history = "{rng.choice(["1s", "1h"])}"']
         self.say(f"seed {seed}: {'; '.join(lines)}")

@@ -90,9 +90,9 @@ def test_a_server_that_is_full_is_said_to_be_so_perhaps(
     with s3_server(tmp_path / "s3", volumes=1, volume_megabytes=1) as server:
         options = StoreOptions(endpoint=server.endpoint, region=REGION, path_style=True)
         store = open_store("s3://tests/full", options)
+        put = (store.put(f"{number}", os.urandom(400_000)) for number in range(9))
         with pytest.raises(StoreFailingError, match="a store that is full may say no more"):
-            for number in range(9):
-                store.put(f"{number}", os.urandom(400_000))
+            list(put)
         store.close()
 
 
