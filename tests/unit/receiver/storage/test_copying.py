@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ from receiver.metadata.sql.executing import execute
 from receiver.operator.status import running_status
 from receiver.operator.storage import running_storage, storage_in_catalogue
 from receiver.storage import copying
+from receiver.storage.directory_store import DirectoryStore
 from receiver.storage.file_restore import restore_files
 from receiver.storage.incarnation import next_incarnation
 from receiver.storage.metadata_restore import restore_metadata
+from receiver.storage.object_store import Fingerprint
 from receiver.storage.reading.block_digests import WHOLE_BYTES
 from receiver.storage.store_opening import open_store
 from tests.support.node_world import A, Clock, Edge, World, epoch_of, path_of, tsfile
@@ -82,6 +85,39 @@ def test_a_store_that_is_not_there_holds_up_the_copies_alone_and_is_told_of(
         until(lambda: node.concerns() == [])
 
 
+@pytest.mark.slow
+def test_the_log_is_no_more_than_the_lag_behind_whatever_is_committed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store takes its time, and files are on their way as well."""
+    upload = DirectoryStore.upload
+
+    def slowly(self: DirectoryStore, *given: Any, **more: Any) -> Fingerprint:
+        time.sleep(0.05)
+        return upload(self, *given, **more)
+
+    monkeypatch.setattr(DirectoryStore, "upload", slowly)
+    world.storage["lag"] = lag = 1.0
+    with world.node() as node:
+        until(lambda: running_storage(node.operator).shipped)
+        assert node.storage is not None
+        Edge(node).round({path_of(number): tsfile(salt=number) for number in range(1, 40)})
+        behind: deque[tuple[int, float]] = deque()
+        worst, commits, end = 0.0, 0, time.monotonic() + 3.2 * lag
+        while time.monotonic() < end:
+            ts = node.engine.commit([records.SenderSeen(f"{commits:032x}", "", f"x{commits}")])
+            commits += 1
+            behind.append((ts, time.monotonic()))
+            shipped = node.storage.shipped()
+            while behind and behind[0][0] <= shipped:
+                behind.popleft()
+            worst = max(worst, time.monotonic() - behind[0][1] if behind else 0.0)
+            time.sleep(0.002)
+        assert node.storage.shipped() > 0
+    assert commits > 100
+    assert 0.1 < worst <= lag
+
+
 def test_copies_of_files_keep_to_the_limit_of_the_line(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,6 +162,39 @@ def test_what_is_forgotten_for_long_goes_from_the_store(
         store = open_store(str(world.storage["url"]))
         assert len(list(store.objects(f"{node.engine.uuid}/data/"))) == 1
         store.close()
+
+
+def test_a_clock_that_is_set_ahead_makes_nothing_due_and_time_that_passes_does(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even where an operator says that the clock is right: then it was wrong before."""
+    monkeypatch.setattr(copying, "_REMOVE", 0.05)
+    wall, steady = Clock(time.time()), Clock(1000.0)
+    world.clock, world.steady = wall, steady
+    month = 30 * 86_400
+    with world.node() as node:
+        Edge(node).round({path_of(1): tsfile()})
+        until(lambda: running_storage(node.operator).uploaded_files == 1)
+        with node.engine.reading() as state:
+            (gone,) = state.files
+        node.engine.commit([records.FileDeleted(gone, "operator")])
+        node.engine.commit([records.FileForgotten(gone)])
+        wall.now += month
+        assert node.engine.clock.doubt() is not None
+        node.engine.clock.confirm()
+        until(lambda: node.engine.clock.pending() is None)
+        assert node.engine.clock() == wall.now
+        node.engine.collect()
+        newest = node.engine.newest_commit
+        until(lambda: running_storage(node.operator).shipped >= newest)
+        assert node.storage is not None
+        assert node.storage._removers is not None
+        assert node.storage._removers[0].run_once() == 0
+        assert running_storage(node.operator).ended_files == 1
+        wall.now += month
+        steady.now += month
+        node.engine.collect()
+        until(lambda: running_storage(node.operator).ended_files == 0)
 
 
 def test_an_empty_directory_where_the_store_was_is_none(world: World, tmp_path: Path) -> None:
