@@ -193,3 +193,39 @@ class CatalogueAnswer(Struct, frozen=True, kw_only=True):
     commit stands for itself, and for no later moment than the first piece."""
     store: StoreEntry | None = None
     """Where what is stored is; None from a receiver without one."""
+
+
+class CompactedFileEntry(Struct, frozen=True, kw_only=True):
+    """A file that stands for others, in a data directory of the receiver or the node."""
+
+    physical: str
+    size: Count
+    md5: str
+    data_dir: str
+    devices: list[DeviceExtent]
+    first: Time | None = None
+    last: Time | None = None
+
+
+class CompactedEntry(Struct, frozen=True, kw_only=True):
+    """What may be read in place of some files, whose rows it has; see `CompactedAnswer`."""
+
+    id: Count
+    commit: Count
+    """The one that made it."""
+    inputs: list[str]
+    """Physical paths of the files."""
+    outputs: list[CompactedFileEntry]
+    """None where nothing is left of them."""
+
+
+class CompactedAnswer(Struct, frozen=True, kw_only=True):
+    """`GET /catalogue/compacted?at=<commit>&after=<id>&limit=<n>`: what stands for files then.
+
+    Only such of which the bytes can be had here now; the files are in the catalogue all the same.
+    """
+
+    engine: str
+    commit: Count
+    entries: list[CompactedEntry]
+    next: Count | None = None

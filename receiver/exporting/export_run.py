@@ -20,7 +20,7 @@ from common.wire import Struct
 from receiver.exporting.merged_inputs import SliceInputs
 from receiver.exporting.output_file import OutputFile, WrittenFile
 from receiver.exporting.schema_statements import table_statements, tree_statements
-from receiver.exporting.time_slices import TimeSlice, time_slices
+from receiver.exporting.time_slices import TimeSlice, as_read, time_slices
 from receiver.exporting.wanted_points import SchemaSeries, WantedPoints
 from receiver.metadata.model.timestamps import to_seconds
 from receiver.transfer.schemachanges import SchemaReader
@@ -157,6 +157,8 @@ class _Export(Closing):
     ) -> None:
         self._catalogue, self._wanted, self._request = catalogue, wanted, request
         self._slices, self._manifest = planned(catalogue, wanted, request)
+        stand_ins = catalogue.stand_ins(request.commit)
+        self._stand_ins = {name: each for each in stand_ins for name in each.inputs}
         self._tree = Tree(directory, create=True)
         self._done: dict[int, _Done] = {}
         self._tables: dict[str, dict[str, TableSchema]] = {}
@@ -213,7 +215,8 @@ class _Export(Closing):
             journal.append(kept)
             for count, part in enumerate(self._slices):
                 told(count, len(self._slices))
-                with SliceInputs(part, self._wanted, self._schema) as inputs:
+                read = as_read(part, self._stand_ins)
+                with SliceInputs(read, self._wanted, self._schema) as inputs:
                     tables = inputs.tables()
                     self._see(part.group, tables)
                     if part.number not in self._done:

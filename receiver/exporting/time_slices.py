@@ -8,8 +8,8 @@ do not overlap, and cut where files begin.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from receiver.spark.source.selection import TimeRange
@@ -17,8 +17,9 @@ from receiver.spark.source.selection import TimeRange
 if TYPE_CHECKING:
     from receiver.exporting.wanted_points import WantedPoints
     from receiver.spark.finder import DataFile
+    from receiver.spark.standing_in import StandIn
 
-__all__ = ["TimeSlice", "time_slices"]
+__all__ = ["TimeSlice", "as_read", "time_slices"]
 
 _MOST_FILES: Final = 200
 """Of one slice, where that can be had: so many may be open at once."""
@@ -70,6 +71,25 @@ def time_slices(
             if here:
                 found.append(TimeSlice(len(found) + 1, name, partition, span, here))
     return found
+
+
+def as_read(part: TimeSlice, stand_ins: Mapping[str, StandIn]) -> TimeSlice:
+    """The slice with merged files in place of those they stand for.
+
+    All copies of a point are in its slice, so what is read for some of them is so for all. Slices
+    are cut by the files that were loaded: an export that goes on finds the same ones, whatever has
+    been merged since.
+
+    Args:
+        part: of files that were loaded.
+        stand_ins: by the name of a file, what stands for it.
+    """
+    found: dict[str, DataFile] = {}
+    for file in part.files:
+        stands = stand_ins.get(file.name)
+        here = [file] if stands is None else stands.outputs
+        found |= {each.name: each for each in here if part.span.meets(each.first, each.last)}
+    return replace(part, files=tuple(found.values()))
 
 
 def _joined(groups: dict[str, list[DataFile]], wanted: WantedPoints) -> dict[str, list[DataFile]]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from common.durable import Tree
     from receiver.metadata.state.table_rows import FileRow
+    from receiver.metadata.state.tables.compactions import CompactedOutput
 
 __all__ = ["Move", "move_back", "move_in", "replace_resource", "tree_of"]
 
@@ -176,6 +177,6 @@ def replace_resource(
     crash.point("placing.resource.placed")
 
 
-def tree_of(trees: Sequence[Tree], row: FileRow) -> Tree | None:
+def tree_of(trees: Sequence[Tree], row: FileRow | CompactedOutput) -> Tree | None:
     """The data directory that holds a file's bytes, None if none does."""
     return next((tree for tree in trees if tree.exists(row.physical)), None)

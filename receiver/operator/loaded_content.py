@@ -1,10 +1,10 @@
 """Bytes of loaded files, for readers who have neither the directories nor a way into the store.
 
-What is given is a file of the catalogue, found by its physical name and by nothing else: one that
-readers see, or saw within the history. It comes from the data directory that has it, or else from
-the object store, by ranges, as it comes for anybody; nothing is brought to the disk for it. Whoever
-reads checks the bytes: a small file by the MD5 of the catalogue, blocks of a large one by digests
-that are made here of bytes which had that MD5.
+What is given is a file of the catalogue, or one that is read in place of such files, found by its
+physical name and by nothing else: one that readers see, or saw within the history. It comes from
+the data directory that has it, or else from the object store, by ranges, as it comes for anybody;
+nothing is brought to the disk for it. Whoever reads checks the bytes: a small file by the MD5 of
+the catalogue, blocks of a large one by digests that are made here of bytes which had that MD5.
 
 Readers have a part of the server's threads, and no more: files that come go on beside them.
 """
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from common.errors import BusyError, DamagedError, NotFoundError
 from receiver.disks import AwayError
 from receiver.load.placing import tree_of
+from receiver.metadata.state.table_rows import FileRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
     from receiver.disks import Disks
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.table_rows import FileRow
+    from receiver.metadata.state.tables.compactions import CompactedOutput
     from receiver.principal import Principal
     from receiver.storage.reading.open_stores import OpenStores
     from receiver.storage.reading.ranged_file import RangedFile
@@ -68,7 +69,7 @@ class LoadedContent:
         self._computing = threading.Lock()
         self._digests: OrderedDict[str, bytes] = OrderedDict()
 
-    def find(self, who: Principal, physical: str) -> FileRow:
+    def find(self, who: Principal, physical: str) -> FileRow | CompactedOutput:
         """The file of a name.
 
         Raises:
@@ -78,12 +79,15 @@ class LoadedContent:
         who.must_read()
         with self._engine.reading() as state:
             row = state.files.get(physical)
+            output = None if row is not None else state.compacted_table.output(physical)
+        if output is not None:
+            return output
         # What hid it is its last change: it was seen at the commit before that.
         if row is None or not (row.visible or row.changed > self._engine.oldest_answerable):
             raise NotFoundError(f"{physical!a} is no file of the catalogue")
         return row
 
-    def read(self, row: FileRow, begin: int, length: int) -> bytes:
+    def read(self, row: FileRow | CompactedOutput, begin: int, length: int) -> bytes:
         """So many bytes at an offset, all within the file.
 
         Raises:
@@ -106,7 +110,7 @@ class LoadedContent:
             finally:
                 os.close(fd)
 
-    def digests(self, row: FileRow) -> bytes:
+    def digests(self, row: FileRow | CompactedOutput) -> bytes:
         """Those of the blocks of a file, packed (`BlockDigests`).
 
         Raises as `read`.
@@ -142,7 +146,7 @@ class LoadedContent:
         finally:
             self._asking.release()
 
-    def _open(self, row: FileRow) -> int | None:
+    def _open(self, row: FileRow | CompactedOutput) -> int | None:
         """A descriptor of it; None where no data directory has it."""
         tree = tree_of(self._disks.standing(), row)
         if tree is None:
@@ -157,7 +161,7 @@ class LoadedContent:
             raise DamagedError(f"{row.physical}: {size} bytes, {row.size} were loaded")
         return fd
 
-    def _stored(self, row: FileRow) -> RangedFile:
+    def _stored(self, row: FileRow | CompactedOutput) -> RangedFile:
         # Only here: a receiver without a store does without all of it.
         from receiver.storage.reading.open_stores import OpenStores
         from receiver.storage.reading.stored_place import StoreAddress
@@ -165,7 +169,8 @@ class LoadedContent:
 
         with self._engine.reading() as state:
             table = state.uploaded_table
-            there = table.rows[row.physical] if table.parts(row).file else None
+            uploaded = isinstance(row, FileRow) and table.parts(row).file
+            there = table.rows[row.physical] if uploaded else None
         address = StoreAddress.of(self._config)
         if there is None or address is None:
             away = self._disks.away()
@@ -178,7 +183,7 @@ class LoadedContent:
                 self._stores = OpenStores(_CACHE)
         return self._stores.file(place_of(address, self._engine.uuid, there, row.md5))
 
-    def _made_digests(self, row: FileRow) -> bytes:
+    def _made_digests(self, row: FileRow | CompactedOutput) -> bytes:
         from receiver.storage.object_content import ContentChangedError, FileContent
         from receiver.storage.reading.block_digests import BlockDigests
 

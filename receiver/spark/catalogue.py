@@ -30,7 +30,14 @@ from receiver.follower.store_view import StoreView
 from receiver.metadata.clock.clock_record import RECORD
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
-from receiver.metadata.model.ranks import NOW, Rank, RankBelow, TransferCut, name_rank
+from receiver.metadata.model.ranks import (
+    NOW,
+    Rank,
+    RankBelow,
+    TransferCut,
+    name_rank,
+    rank_beneath,
+)
 from receiver.metadata.model.timestamps import from_seconds
 from receiver.metadata.model.true_times import TrueTimes
 from receiver.metadata.query.past_files import files_at
@@ -43,7 +50,8 @@ from receiver.metadata.state.table_rows import (
 )
 from receiver.metadata.state.transfer_cuts import TransferCuts
 from receiver.spark.finder import DataFile
-from receiver.spark.noted_deletions import NotedDeletions
+from receiver.spark.noted_deletions import FileDeletions, NotedDeletions
+from receiver.spark.standing_in import StandIn, is_whole_here
 from receiver.storage.reading.open_stores import of_process
 from receiver.storage.reading.reader_calls import ReaderCalls
 from receiver.storage.reading.stored_place import ReceiverAddress, StoreAddress, StoredPlace
@@ -55,6 +63,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.ranges import Devices
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
+    from receiver.metadata.state.tables.compactions import CompactedOutput
 
 __all__ = [
     "Catalogue",
@@ -118,6 +127,19 @@ class Catalogue(Closing):
             HistoryGoneError: `at` is before the kept history.
         """
 
+    @abstractmethod
+    def stand_ins(self, at: int) -> list[StandIn]:
+        """Merged files that can be read in place of others, as of a commit.
+
+        Only such as are whole where they are looked for: on this machine, or at the server that was
+        asked.
+        """
+
+    @property
+    def has_store(self) -> bool:
+        """Whether files may be in an object store alone, where merged ones are not."""
+        return self._store is not None
+
     def at(self, when: int | datetime.datetime | None) -> int:
         """The commit that a time means; without one, or with one to come, the newest."""
         if when is None:
@@ -172,6 +194,21 @@ class Catalogue(Closing):
             places, physical, size, database, rank.loaded, devices, first, last, is_known=True,
             rank=rank,
         )  # fmt: skip
+
+    def _merged(self, output: CompactedOutput | wire.CompactedFileEntry, devices: Devices,
+                created: int) -> DataFile | None:  # fmt: skip
+        """What stands for files; None if nobody says where it is."""
+        if not (self._roots or output.data_dir):
+            return None
+        first, last = output.first, output.last
+        rank = rank_beneath(output.physical)
+        file = self._committed(output.data_dir, rank, output.size, devices, first, last)
+        place = None
+        if self._receiver is not None:  # no store has it
+            place = StoredPlace(
+                None, output.physical, output.size, output.md5, "", self._receiver, output.physical
+            )
+        return replace(file, created=created, deletions=FileDeletions(), place=place)
 
 
 def open_catalogue(
@@ -353,6 +390,18 @@ class LocalCatalogue(Catalogue):
 
         return self._loads(map(found, past.visible), map(found, past.quarantined))
 
+    def stand_ins(self, at: int) -> list[StandIn]:
+        """See `Catalogue`."""
+        with self.engine.reading() as state:
+            rows = state.compacted_table.at(min(at, state.newest))
+        found: list[StandIn] = []
+        for row in rows:
+            files = [self._merged(each, each.devices, row.created) for each in row.outputs]
+            whole = [each for each in files if each is not None and is_whole_here(each)]
+            if len(whole) == len(files):
+                found.append(StandIn(tuple(row.inputs), tuple(whole)))
+        return found
+
     @staticmethod
     def _older_of(state: State) -> Callable[[DeletionsRow], frozenset[str]]:
         def older(noted: DeletionsRow) -> frozenset[str]:
@@ -518,6 +567,35 @@ class RemoteCatalogue(Catalogue):
             (held if each.state == wire.QUARANTINED else visible).append(file)
         return self._loads(visible, held)
 
+    def stand_ins(self, at: int) -> list[StandIn]:
+        """See `Catalogue`; none of a server that is too old to know of them."""
+        found: list[StandIn] = []
+        after: int | None = None
+        try:
+            while True:
+                query = {"at": at, "after": after, "limit": _PAGE}
+                answer = self._get("/compacted", wire.CompactedAnswer, **query)
+                found += filter(None, map(self._stand_in, answer.entries))
+                after = answer.next
+                if after is None:
+                    return found
+        except NotFoundError:
+            return []
+
+    def _stand_in(self, entry: wire.CompactedEntry) -> StandIn | None:
+        files = [
+            self._merged(each, self._packed(each.devices, each.first, each.last), entry.commit)
+            for each in entry.outputs
+        ]
+        known = tuple(each for each in files if each is not None)
+        return StandIn(tuple(entry.inputs), known) if len(known) == len(files) else None
+
+    def _packed(
+        self, devices: Iterable[wire.DeviceExtent], first: int | None, last: int | None
+    ) -> Devices:
+        ranges = [records.DeviceRange(each.name, each.first, each.last) for each in devices]
+        return self._devices.pack(ranges, first, last)
+
     def _file(self, entry: wire.CatalogueEntry) -> DataFile:
         origin = entry.origin
         below = () if origin is None else tuple(map(_below, origin.below))
@@ -534,10 +612,7 @@ class RemoteCatalogue(Catalogue):
         )
         devices = None
         if entry.devices is not None:
-            ranges = [
-                records.DeviceRange(each.name, each.first, each.last) for each in entry.devices
-            ]
-            devices = self._devices.pack(ranges, entry.first_time, entry.last_time)
+            devices = self._packed(entry.devices, entry.first_time, entry.last_time)
         known = (devices, entry.first_time, entry.last_time)
         file = self._committed(entry.data_dir, rank, entry.size, *known)
         cuts = _cuts(entry.devices or ())

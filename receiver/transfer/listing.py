@@ -13,6 +13,9 @@ from common.wire import (
     CatalogueAnswer,
     CatalogueEntry,
     ClockPiece,
+    CompactedAnswer,
+    CompactedEntry,
+    CompactedFileEntry,
     DeviceExtent,
     EndBelow,
     EndMeaning,
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
     from receiver.metadata.model.ranks import TransferCut
     from receiver.metadata.model.records import FileOrigin
     from receiver.metadata.state.table_rows import DeletionsRow, FileRow, UploadedRow
+    from receiver.metadata.state.tables.compactions import CompactedRow
     from receiver.metadata.state.tables.uploaded import InStore
     from receiver.principal import Principal
 
@@ -220,6 +224,45 @@ class Listing:
             store=self._store,
         )
 
+    def compacted(
+        self, who: Principal, at: int | None, after: int | None, limit: int | None
+    ) -> CompactedAnswer:
+        """What may be read in place of files of the catalogue, a page in order of their ids.
+
+        Only such as the data directories have whole now: who is told of one asks for its bytes.
+
+        Args:
+            who: asks.
+            at: as of which commit; the newest, if left out.
+            after: the cursor of the page before.
+            limit: entries of a page; as many as the configuration allows, if None.
+
+        Raises:
+            HistoryGoneError: `at` is before the kept history.
+        """
+        who.must_read()
+        limit = page_limit(limit, self._most)
+        with self._engine.reading() as state:
+            commit = state.newest if at is None else min(at, state.newest)
+            self._engine.check_answerable(commit)
+            rows = state.compacted_table.at(commit)
+        trees = self._disks.standing()
+        rows = sorted((row for row in rows if after is None or row.id > after), key=_id_of)
+        page: list[CompactedRow] = []
+        count = 0
+        for row in rows[:limit]:
+            count += row.count + sum(len(each.devices) for each in row.outputs)
+            if page and count > _MOST_DEVICES:
+                break
+            page.append(row)
+        found = [_compacted(row, trees) for row in page]
+        return CompactedAnswer(
+            engine=self._engine.uuid,
+            commit=commit,
+            entries=[each for each in found if each is not None],
+            next=page[-1].id if len(page) < len(rows) else None,
+        )
+
     def deletions(self, who: Principal, after: str | None, limit: int | None) -> NotedAnswer:
         """The deletion files that are known, of everybody, a page in order of their names.
 
@@ -368,6 +411,35 @@ def _entry(
         stored=stored is not None,
         object=stored,
     )
+
+
+def _id_of(row: CompactedRow) -> int:
+    return row.id
+
+
+def _compacted(row: CompactedRow, trees: Sequence[Tree]) -> CompactedEntry | None:
+    """None if one of its outputs is in no data directory, or is not whole."""
+    outputs = []
+    for each in row.outputs:
+        tree = tree_of(trees, each)
+        there = None if tree is None else tree.stat(each.physical)
+        if tree is None or there is None or there.st_size != each.size:
+            return None
+        outputs.append(
+            CompactedFileEntry(
+                physical=each.physical,
+                size=each.size,
+                md5=each.md5,
+                data_dir=str(tree.path),
+                devices=[
+                    DeviceExtent(name=name, first=first, last=last)
+                    for name, first, last in each.devices.ranges()
+                ],
+                first=each.first,
+                last=each.last,
+            )
+        )
+    return CompactedEntry(id=row.id, commit=row.created, inputs=row.inputs, outputs=outputs)
 
 
 def _object(there: UploadedRow) -> ObjectEntry:

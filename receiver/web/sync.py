@@ -39,6 +39,9 @@ _AT = Parameter(
 _LOADED_SINCE = Parameter(
     "since", "query", {"type": "integer", "minimum": 0}, "Only files loaded after this commit."
 )
+_AFTER_ID = Parameter(
+    "after", "query", {"type": "integer", "minimum": 0}, "`next` of the page before."
+)
 _QUARANTINED = Parameter(
     "quarantined", "query", {"type": "boolean"}, "Those too that were loaded, then found bad."
 )
@@ -342,6 +345,23 @@ def catalogue(call: Call) -> Response:
         devices=_is_true(call, "devices"),
     )
     return json_answer(page)
+
+
+@ROUTES.call(
+    "GET",
+    f"{wire.BASE}/catalogue/compacted",
+    Role.READER,
+    "Merged files that may be read in place of files of the catalogue, and of which",
+    AnswerRow(200, wire.CompactedAnswer),
+    parameters=(_AFTER_ID, PAGE_LIMIT, _AT),
+    reads=True,
+)
+def catalogue_compacted(call: Call) -> Response:
+    """What stands for files."""
+    limit, at = call.limit(), call.number("at", "a commit timestamp")
+    call.answering.reach(at)
+    after = call.number("after", "the id of a compaction")
+    return json_answer(call.answering.listing.compacted(call.who, at, after, limit))
 
 
 @ROUTES.call(

@@ -34,8 +34,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "upkeep", "placing", "deciding", "tail_facts", "schema", "folder",
     ),
     "receiver.spark": (
-        "verify", "report", "source", "late_uploads", "catalogue", "finder", "noted_deletions",
-        "work",
+        "verify", "report", "source", "late_uploads", "catalogue", "standing_in", "finder",
+        "noted_deletions", "work",
     ),
 }  # fmt: skip
 """Package -> its rooms, from the top floor down. A room imports those below it, never one above.

@@ -10,10 +10,10 @@ from __future__ import annotations
 import contextlib
 import copy
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from receiver.config import (
     DeletesConfig,
@@ -49,6 +49,7 @@ from tests.support.web import running
 
 NOW = 2**63 - 1
 """The last look of what its sender still has."""
+T = TypeVar("T")
 _IN_SIGHT = (FileState.LIVE, FileState.RETIRED)
 
 
@@ -83,6 +84,25 @@ def is_above(one: Standing, other: Standing) -> bool:
     if one.first <= other.last and other.first <= one.last:
         return (one.name, one.first) > (other.name, other.first)
     return one.first > other.last
+
+
+def topmost(several: Sequence[T], above: Callable[[T, T], bool]) -> list[T]:
+    """Of some in whose order there is a circle, those that none of the others stands above."""
+
+    def reaching(one: int) -> set[int]:
+        found: set[int] = set()
+        more = {one}
+        while more:
+            found |= more
+            more = {
+                other
+                for other in range(len(several))
+                if other not in found and any(above(several[other], several[o]) for o in more)
+            }
+        return found
+
+    least = min(map(reaching, range(len(several))), key=len)
+    return [each for number, each in enumerate(several) if number in least]
 
 
 def records(row: DeletionsRow, shape: Shape) -> list[Record]:
@@ -182,6 +202,7 @@ class CentreView:
         for stands, _, value in ranked:
             if all(o is stands or is_above(stands, o) for o, _, _ in ranked):
                 return value
+        ranked = topmost(ranked, lambda one, other: is_above(one[0], other[0]))
         return max(ranked, key=lambda each: (each[0].last, each[0].name))[2]  # no order
 
     def is_given_above(self, row: FileRow) -> bool:

@@ -32,6 +32,7 @@ from tests.support.oracle import (
     is_above,
     receiver_at,
     standing,
+    topmost,
 )
 from tests.support.oracle_host import InProcess
 from tests.support.oracle_play import WEIGHTS, Play, WrongAnswer
@@ -133,6 +134,7 @@ def _highest(several: Sequence[tuple[Standing, FileRow, int]]) -> int:
         others = [(o, r) for o, r, _ in several if r is not row]
         if all(_above((stands, row), each) for each in others):
             return value
+    several = topmost(several, lambda one, other: _above(one[:2], other[:2]))
     return max(several, key=lambda each: (each[0].last, each[0].name, each[1].created))[2]
 
 

@@ -41,6 +41,7 @@ __all__ = [
     "in_common",
     "name_rank",
     "rank_at",
+    "rank_beneath",
     "rank_in",
     "stands_above",
     "way_of",
@@ -128,6 +129,14 @@ def rank_in(rank: Rank, cut: TransferCut | None) -> Rank:
     return rank._replace(first=cut.first, last=cut.last, below=below)
 
 
+def rank_beneath(physical: str) -> Rank:
+    """The rank of what stands for several files: all others that overlap it stand above.
+
+    It is of no look, and what the others are among themselves it does not change (`highest`).
+    """
+    return Rank(None, -1, -1, -1, 0, physical)
+
+
 def stands_above(a: Rank, b: Rank) -> bool:
     """Whether the points of `a` are given where `b` has the same times.
 
@@ -178,17 +187,34 @@ def highest(ranks: Iterable[Rank]) -> Rank:
     """The one whose point is given, of files that give the same time.
 
     Where each is below another one, the one that was listed longest counts, and among those the
-    one that the database ranks highest.
+    one that the database ranks highest; but none that is below all those of the circle.
     """
     several = list(ranks)
     for each in several:
         if all(other is each or stands_above(each, other) for other in several):
             return each
+    several = _topmost(several)
     ways = [way_of(each) for each in several]
     engine = ways[0][0] if ways[0] and all(ways[0][:1] == way[:1] for way in ways) else None
     return max(
         several, key=lambda each: _longest(each if engine is None else rank_at(each, engine))
     )
+
+
+def _topmost(ranks: Sequence[Rank]) -> list[Rank]:
+    """The fewest of them that stand above all others."""
+    above = {
+        one: [other for other, each in enumerate(ranks) if other != one and stands_above(each, a)]
+        for one, a in enumerate(ranks)
+    }
+    # Whoever stands above most is among them, and so is what stands above one of them.
+    waiting = [min(above, key=lambda each: len(above[each]))]
+    found = set(waiting)
+    while waiting:
+        more = set(above[waiting.pop()]) - found
+        found |= more
+        waiting += more
+    return [each for number, each in enumerate(ranks) if number in found]
 
 
 def _longest(rank: Rank) -> tuple[int, NameRank | tuple[()], int, str]:

@@ -18,6 +18,7 @@ from receiver.spark.source.result_columns import ResultColumn, WideSchema, long_
 from receiver.spark.source.selection import Condition, Selection, TimeRange
 from receiver.spark.source.source_options import SourceOptions, bounds
 from receiver.spark.source.value_types import LONG_VALUES
+from receiver.spark.standing_in import with_stand_ins
 from receiver.storage.reading.stored_place import StoreAddress
 
 if TYPE_CHECKING:
@@ -51,7 +52,22 @@ def list_sources(options: SourceOptions) -> list[DataFile]:
     if options.catalog is None:
         return list_files(options.paths, options.kind, required=True, name_glob=options.name_glob)
     with catalogue_of(options) as catalogue:
-        return wanted_of(options, catalogue.files(catalogue.at(options.as_of)))
+        at = catalogue.at(options.as_of)
+        wanted = wanted_of(options, catalogue.files(at))
+        if not _reads_compacted(options, catalogue):
+            return wanted
+        return with_stand_ins(wanted, catalogue.stand_ins(at))
+
+
+def _reads_compacted(options: SourceOptions, catalogue: Catalogue) -> bool:
+    """Whether merged files give what is asked for, and workers have them too."""
+    if options.compacted != "auto":
+        return options.compacted == "true"
+    if not (options.merge and options.deletions) or options.file_column is not None:
+        return False
+    # Workers that have no disk of the receiver read its files from the store, where none of these
+    # is: unless it was said how they are had.
+    return not catalogue.has_store or bool(options.data_dirs or options.receiver)
 
 
 def wanted_of(options: SourceOptions, files: Iterable[DataFile]) -> list[DataFile]:

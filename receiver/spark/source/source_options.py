@@ -59,6 +59,8 @@ class SourceOptions:
         time_unit: of the files, where it is known.
         deletions: apply ``.mods`` files.
         merge: give each time of a series once, from the highest file; else all that is stored.
+        compacted: read merged files in place of those they stand for; ``auto`` where that shows in
+            nothing.
         retired: read files too that their senders do not have any more.
         text: Spark type of TEXT and STRING.
         kind: which of a database's files.
@@ -96,6 +98,7 @@ class SourceOptions:
     time_unit: TimeUnit | None = None
     deletions: bool = True
     merge: bool = True
+    compacted: Literal["auto", "true", "false"] = "auto"
     retired: bool = True
     text: Literal["string", "binary"] = "string"
     kind: Literal["all", "sequence", "unsequence"] = "all"
@@ -291,6 +294,7 @@ _KNOWN: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "timeUnit": ("time_unit", _one_of(*PER_MILLISECOND)),
     "deletions": ("deletions", _boolean),
     "merge": ("merge", _boolean),
+    "compacted": ("compacted", _one_of("auto", "true", "false")),
     "retired": ("retired", _boolean),
     "text": ("text", _one_of("string", "binary")),
     "kind": ("kind", _one_of("all", "sequence", "unsequence")),
@@ -431,11 +435,16 @@ def _check_together(options: SourceOptions, given: Mapping[str, str]) -> None:
     if options.catalog is None:
         for name in (
             "asOf", "token", "tokenFile", "caCert", "dataDirs", "startingCommit", "retired",
-            "store", "receiver",
+            "compacted", "store", "receiver",
         ):  # fmt: skip
             if name.lower() in lower:
                 shown = "..." if name == "token" else repr(lower[name.lower()])
                 raise UsageError(f"option {name} = {shown}: expected together with catalog only")
+    if options.compacted == "true" and not (options.merge and options.deletions):
+        raise UsageError(
+            "option compacted = 'true': expected together with neither merge = false nor "
+            "deletions = false; what they ask for is in no merged file"
+        )
     if options.store is None:
         for name in ("storeEndpoint", "storeRegion", "storePathStyle"):
             if name.lower() in lower:

@@ -121,6 +121,7 @@ class CompactedTable:
         self._holding: dict[PartitionKey, dict[int, None]] = {}
         self._of_sender: dict[str, dict[int, None]] = {}
         self._members: dict[int, array[int]] = {}
+        self._outputs: dict[str, CompactedOutput] = {}
 
     # -- questions ---------------------------------------------------------------------------
 
@@ -155,6 +156,10 @@ class CompactedTable:
         """Those that readers of a commit read."""
         return [row for row in self.rows.values() if row.holds_at(ts)]
 
+    def output(self, physical: str) -> CompactedOutput | None:
+        """What readers of some commit may read under a name."""
+        return self._outputs.get(physical)
+
     def dissolved(self) -> list[CompactedRow]:
         """Those whose outputs may go, when no reader of an earlier commit needs them."""
         return [row for row in self.rows.values() if row.dissolved]
@@ -164,6 +169,7 @@ class CompactedTable:
     def restore(self, row: CompactedRow) -> None:
         """Put a row in as it was."""
         self.rows[row.id] = row
+        self._outputs |= {each.physical: each for each in row.outputs}
         if not row.dissolved:
             self._members[row.id] = array("Q", sorted(map(_mark, row.inputs)))
             self._holding.setdefault(row.key, {})[row.id] = None
@@ -223,7 +229,8 @@ class CompactedTable:
         self.rows[op.id] = msgspec.structs.replace(row, dissolved=ts, reason=op.reason, changed=ts)
 
     def _compaction_forgotten(self, op: records.CompactionForgotten, ts: int) -> None:
-        del self.rows[op.id]
+        for each in self.rows.pop(op.id).outputs:
+            del self._outputs[each.physical]
 
 
 def _take_out(table: dict[T, dict[int, None]], key: T, ident: int) -> None:

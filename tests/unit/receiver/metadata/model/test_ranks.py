@@ -9,7 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.names import FilePath
-from receiver.metadata.model.ranks import NOW, Rank, highest, name_rank, stands_above
+from receiver.metadata.model.ranks import (
+    NOW,
+    Rank,
+    RankBelow,
+    highest,
+    name_rank,
+    rank_beneath,
+    stands_above,
+)
 
 
 def name(text: str, kind: str = "sequence"):
@@ -58,6 +66,26 @@ def test_where_there_is_no_order_what_was_there_longest_counts() -> None:
     assert stands_above(three, one)
     for several in itertools.permutations([one, two, three]):
         assert highest(several) == three
+
+
+def test_what_is_below_a_whole_circle_does_not_count_however_long_it_was_there() -> None:
+    circle = [rank("3-3-0", 1, 5), rank("2-2-0", 4, 9), rank("1-1-0", 6, 12)]
+    below = rank("0-0-0", 1, 99)
+    for several in itertools.permutations([*circle, below]):
+        assert highest(several) == circle[2]
+
+
+def test_what_stands_for_files_changes_nothing_among_those_above_it() -> None:
+    beneath = rank_beneath("sequence/root.t/0/0/merged-1-0.tsfile")
+    below = RankBelow("e" * 32, 1, 1, NOW, 1, "a")
+    forwarded = [
+        rank("3-3-0", 1, 5)._replace(below=(below._replace(first=1, last=2),)),
+        rank("2-2-0", 4, 9)._replace(below=(below._replace(first=2, last=9),)),
+        rank("1-1-0", 6, 12)._replace(below=(below._replace(first=5, last=7),)),
+    ]
+    assert all(stands_above(each, beneath) for each in forwarded)
+    assert highest([*forwarded, beneath]) == highest(forwarded) == forwarded[1]
+    assert highest([beneath]) == beneath
 
 
 ranks = st.builds(
