@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.model.true_times import TrueTimes
     from receiver.metadata.state.table_rows import WorkRow
+    from receiver.metadata.state.tables.background_work import WorkTable
     from receiver.operator.background_views import TaskAddRequest
     from receiver.operator.directories import ReceiverDirectories
     from receiver.work_queue import WorkQueue
@@ -81,7 +82,7 @@ def list_tasks(
             if row.id > behind and state in (None, str(row.state)) and kind in (None, row.kind)
         ]
         times = found.clock.times
-    rows.sort(key=lambda row: row.id)
+    rows.sort(key=_id)
     return BackgroundTasksPage(
         tasks=[_view(row, times, overdue) for row in rows[:limit]],
         next=str(rows[limit - 1].id) if len(rows) > limit else None,
@@ -140,7 +141,7 @@ def background_totals(there: ReceiverDirectories) -> BackgroundTotals:
     overdue = len(_overdue(there))
     with there.engine.reading() as state:
         opened = list(state.work_table.open())
-        failed = state.work_table.failed()
+        failed = _not_made_good(state.work_table)
         times = state.clock.times
     waiting = [row.changed for row in opened if row.state is WorkState.PENDING]
     return BackgroundTotals(
@@ -171,6 +172,16 @@ def background_concerns(totals: BackgroundTotals, now: float) -> list[str]:
         hours = (now - oldest) / 3600
         found.append(f"Nobody has taken a background task for {hours:.0f} hours.")
     return found
+
+
+def _not_made_good(table: WorkTable) -> list[WorkRow]:
+    """What has failed, and was not tried in another task since; the latest last."""
+    last = {(row.kind, row.scope): row.id for row in sorted(table.rows.values(), key=_id)}
+    return [row for row in table.failed() if last[row.kind, row.scope] == row.id]
+
+
+def _id(row: WorkRow) -> int:
+    return row.id
 
 
 def _overdue(there: ReceiverDirectories) -> set[int]:

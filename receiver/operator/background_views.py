@@ -109,7 +109,7 @@ class BackgroundTotals(Struct, frozen=True, kw_only=True):
         oldest_waiting_at: since when the oldest of them waits; None for none.
         running: that somebody does.
         overdue: of those, how many nobody was heard of for a lease.
-        failed: that an operator should look at.
+        failed: that no other task of the kind and scope has come after.
         failures: the last of them.
     """
 

@@ -129,6 +129,17 @@ def test_status_and_probes_tell_what_waits_runs_is_overdue_and_has_failed(say, n
     assert failed not in say("GET", "/v1/status", StatusView).concerns
 
 
+def test_a_failure_counts_until_a_task_of_the_same_scope_comes(say, node):
+    for end in ("failed", "failed", "done"):
+        node.work.add("prove", b"", [WorkPlace("root.sg", "1")])
+        row = node.work.take("x", ["prove"])
+        if end == "done":
+            assert say("GET", "/v1/status", StatusView).background.failed == 0
+        node.work.end(row, end, reason=end)
+        told = say("GET", "/v1/status", StatusView).background
+        assert told.failed == (end == "failed")
+
+
 def test_what_waits_for_a_day_is_a_concern():
     totals = views.BackgroundTotals(waiting=1, oldest_waiting_at=1000.0)
     assert background_concerns(totals, 1000.0 + 86400) == []
