@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import unquote, urlsplit
@@ -274,6 +274,31 @@ class MetadataConfig(Struct, frozen=True, kw_only=True):
     etcd: EtcdConfig = EtcdConfig()
 
 
+class PricesConfig(Struct, frozen=True, kw_only=True):
+    """``[storage.prices]``: what a store asks for 1,000 requests; none is known by itself.
+
+    Attributes:
+        currency: that they are in, as it is shown.
+        put: to put something, a part too, or to copy or end an attempt.
+        get: to read.
+        head: to ask for one object.
+        list: to list.
+        delete: to remove.
+    """
+
+    currency: Annotated[str, Meta(max_length=16)] = "USD"
+    put: Annotated[float, Meta(ge=0)] = 0.0
+    get: Annotated[float, Meta(ge=0)] = 0.0
+    head: Annotated[float, Meta(ge=0)] = 0.0
+    list: Annotated[float, Meta(ge=0)] = 0.0
+    delete: Annotated[float, Meta(ge=0)] = 0.0
+
+    def of(self, requests: Mapping[str, int]) -> dict[str, float]:
+        """What requests cost, by kind; empty where no price is known."""
+        prices = {kind: float(getattr(self, kind, 0.0)) for kind in requests}
+        return {kind: requests[kind] * price / 1000 for kind, price in prices.items() if price}
+
+
 class StorageConfig(Struct, frozen=True, kw_only=True):
     """``[storage]``: where loaded files and the log are copied to, behind their commits.
 
@@ -301,6 +326,7 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
         scrub_days: in which the store is asked for each object once; 0 for never.
         tree: keep the tree of files there too, as tables that others read by themselves.
         tree_every: that passes between two looks for what is new in it.
+        prices: of requests, for `storage status`.
     """
 
     url: str | None = None
@@ -323,6 +349,7 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
     scrub_days: Annotated[int, Meta(ge=0)] = 30
     tree: bool = False
     tree_every: Annotated[Duration, Meta(ge=0.1)] = 10.0
+    prices: PricesConfig = PricesConfig()
 
     def check(self) -> Iterator[ConfigFinding]:
         """What no single key can tell."""

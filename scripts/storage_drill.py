@@ -81,9 +81,16 @@ class Broken(Exception):
 class EdgeRounds:
     """An edge at work, and its rounds, one process after the other."""
 
-    def __init__(self, root: Path, seed: int, processes: Children, propagate: str) -> None:
+    def __init__(
+        self,
+        root: Path,
+        seed: int,
+        processes: Children,
+        propagate: str,
+        pads: tuple[int | None, ...],
+    ) -> None:
         self.root, self.propagate, self._processes = root, propagate, processes
-        self.files = Workload(root / "data", root.name, seed, most=25, pads=(None, None, 30_000))
+        self.files = Workload(root / "data", root.name, seed, most=25, pads=pads)
         self.config = root / "sender.toml"
         self.child: Child | None = None
         self._next = 0.0
@@ -171,8 +178,8 @@ class Life:
         self.centre = Centre(run / "centre", processes, self._settings(seed))
         draws = [self.rng.randrange(1 << 32) for _ in range(2)]
         self.edges = [
-            EdgeRounds(run / "north", draws[0], processes, "all"),
-            EdgeRounds(run / "south", draws[1], processes, "replaced"),
+            EdgeRounds(run / "north", draws[0], processes, "all", self.pads),
+            EdgeRounds(run / "south", draws[1], processes, "replaced", self.pads),
         ]
 
     def _settings(self, seed: int) -> str:
@@ -183,9 +190,12 @@ class Life:
         else:
             lines = [f'url = "s3://drill-{seed}/centre"', f'endpoint = "{self.server.endpoint}"']
             lines += [f'region = "{REGION}"', "path_style = true"]
+        self.pads: tuple[int | None, ...] = (None, None, 30_000)
         is_small = rng.random() < 0.7
         if is_small:
-            lines += [f'capacity = "{rng.choice([64, 160, 400])}K"', 'pin_wait = "1s"']
+            # What a partition brings together has to fit, or it is never taken.
+            size, self.pads = rng.choice([(160, (None,)), (500, (None, None, 30_000))])
+            lines += [f'capacity = "{size}K"', 'pin_wait = "1s"']
         upload = '"at once"'
         if not self.before_ack:
             never = '[{ group = "root.shared", upload = "never" }]'

@@ -98,6 +98,7 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
         "log": _log(found),
         "tree": f"up to {commit_time(found.tree, found.tree_at)}" if found.tree else "-",
         "requests": ", ".join(f"{n} {kind}" for kind, n in sorted(found.requests.items())) or "-",
+        **({"cost": _cost(found)} if found.costs else {}),
         "on the disk": f"{found.cached_files} files, {size_text(found.cached_bytes)} of "
         f"{size_text(found.capacity)}"
         if found.capacity is not None
@@ -154,6 +155,11 @@ def _waiting(found: StorageView) -> str:
     if found.oldest_waiting:
         text += f", the oldest since {commit_time(found.oldest_waiting, found.oldest_waiting_at)}"
     return text
+
+
+def _cost(found: StorageView) -> str:
+    parts = ", ".join(f"{kind} {cost:.4f}" for kind, cost in sorted(found.costs.items()))
+    return f"{sum(found.costs.values()):.4f} {printable(found.currency)} ({parts})"
 
 
 def _forgotten(found: StorageView) -> str:

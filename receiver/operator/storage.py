@@ -87,6 +87,8 @@ def running_storage(there: ReceiverDirectories) -> StorageView:
         behind=found.behind,
         behind_at=_moment(there.engine, found.behind),
         requests=dict(found.requests),
+        costs=there.config.storage.prices.of(found.requests),
+        currency=there.config.storage.prices.currency,
         ended_files=found.ended,
         staying=found.staying,
         problem=None if found.trouble is None else found.trouble.text,

@@ -439,6 +439,8 @@ class StorageView(Struct, frozen=True, kw_only=True):
         behind: the oldest commit whose log is not there, 0 for none.
         behind_at: when that was.
         requests: sent to the store since the server's start, by kind.
+        costs: of those, by kind, where `storage.prices` has prices; in `currency`.
+        currency: see there.
         ended_files: forgotten, and with objects there until history and grace are over.
         staying: why objects stay that should have gone, None if none does.
         problem: what is in the way, None if nothing is.
@@ -473,6 +475,8 @@ class StorageView(Struct, frozen=True, kw_only=True):
     behind: int = 0
     behind_at: float | None = None
     requests: dict[str, int] = msgspec.field(default_factory=dict)
+    costs: dict[str, float] = msgspec.field(default_factory=dict)
+    currency: str = ""
     ended_files: int = 0
     staying: str | None = None
     problem: str | None = None

@@ -105,7 +105,11 @@ def restore_metadata(
 def _newest(store: ObjectStore, engine: str) -> StoreManifest:
     manifest = newest_manifest(store, engine)
     if manifest is None:
-        raise NotFoundError(f"{store.url}: there is no manifest of engine {engine}")
+        raise NotFoundError(
+            f"{store.url}: no copy of the log of engine {engine} is there: its machine was lost "
+            "before the first one had come. Nothing can be made of that; begin a new receiver with "
+            "a prefix of its own, and its senders send it what they have"
+        )
     return manifest
 
 

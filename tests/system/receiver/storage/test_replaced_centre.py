@@ -100,8 +100,22 @@ def test_a_paused_centre_that_another_took_over_from_is_refused_under_its_addres
         report = edge.round(accept_receiver=True)
         assert report.error is None, report.error
         rest(edge)
+        wait_until(lambda: old.call("storage", "status")["fenced"], "fenced")
+        assert old.call("storage", "status")["trouble"] == "fenced"
         old.stop()
+        in_sync(edge, old.root)
+
+        # Its copies are the other's until it takes over; from then on they are its own, whole.
+        old.call("storage", "takeover")
+        old.start()
+        newest = old.call("storage", "status")["newest"]
+        wait_until(lambda: old.call("storage", "status")["shipped"] >= newest, "shipped")
+        wait_until(lambda: not old.call("storage", "status")["waiting_files"], "uploaded")
+        newest = old.call("storage", "status")["newest"]
+        wait_until(lambda: old.call("storage", "status")["shipped"] >= newest, "shipped")
+        old.lose_all()
+        assert old.restore() == set()
         in_sync(edge, old.root)
     with Tree(edge.schema / "sync") as sync:
         marks = ReceiverFile.open(sync, remote.directory).now.incarnations
-    assert [each.number for each in marks] == [1]
+    assert [each.number for each in marks] == [1], "as it was accepted"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from common.digests import md5
+from receiver.config import PricesConfig
 from receiver.metadata.engine import Engine
 from receiver.operator.storage import running_storage
 from tests.support.etcd import Etcd
@@ -92,6 +93,45 @@ def test_what_is_not_in_the_store_is_named(
     other = Machine(tmp_path / "two", bucket, capsys)
     found = other.asked("restore", code=3)
     assert [each["path"] for each in found["lacking"]] == [path_of(2)]
+
+
+def test_a_machine_that_was_lost_before_its_first_copy_of_the_log_cannot_be_made_again(
+    machine: Machine, tmp_path: Path, bucket: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine.fill()
+    for each in list(bucket.glob("*/manifests/*")):
+        each.unlink()
+    other = Machine(tmp_path / "two", bucket, capsys)
+    there = sorted(bucket.rglob("*"))
+    for more in ((), ("--check",)):
+        said = other.command("restore", *more, code=2)
+        assert "its machine was lost before the first one had come" in said
+    assert not (tmp_path / "two" / "schema").exists(), "nothing is made"
+    assert sorted(bucket.rglob("*")) == there, "and nobody is fenced off"
+    for each in list(bucket.rglob("*")):
+        if each.is_file():
+            each.unlink()
+    assert "no centre has copied anything there" in other.command("restore", code=2)
+
+
+def test_what_requests_cost_is_said_where_their_prices_are_known(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.fill()
+    prices = PricesConfig(currency="EUR", put=5.0, get=0.4)
+    machine.world.storage = {**machine.world.storage, "prices": prices}
+    with machine.world.node() as node:
+        until(lambda: running_storage(node.operator).shipped)
+        assert running_storage(node.operator).costs == {}, "a directory asks no price"
+        assert node.storage is not None
+        assert node.storage._store is not None
+        node.storage._store.requests = {"put": 3000, "get": 500, "head": 7}
+        found = running_storage(node.operator)
+        assert found.costs == pytest.approx({"put": 15.0, "get": 0.2})
+    monkeypatch.setattr("receiver.cli.storage.ask", lambda *_: found)
+    said = machine.command("storage", "status")
+    assert "cost:         15.2000 EUR (get 0.2000, put 15.0000)" in said
+    assert "3000 put" in said
 
 
 def test_a_restore_touches_no_other_engine(
