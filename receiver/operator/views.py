@@ -439,7 +439,7 @@ class StorageView(Struct, frozen=True, kw_only=True):
         behind: the oldest commit whose log is not there, 0 for none.
         behind_at: when that was.
         requests: sent to the store since the server's start, by kind.
-        costs: of those, by kind, where `storage.prices` has prices; in `currency`.
+        costs: of those, by kind, where ``[storage.prices]`` has prices; in `currency`.
         currency: see there.
         ended_files: forgotten, and with objects there until history and grace are over.
         staying: why objects stay that should have gone, None if none does.
