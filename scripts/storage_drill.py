@@ -30,6 +30,8 @@ import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -108,6 +110,11 @@ class EdgeRounds:
         found = (self.root / "data").glob("sync-sender/*/last_local_files.txt")
         return {line for each in found for line in each.read_text().splitlines()}
 
+    def rewritten(self) -> set[str]:
+        """Paths that had several contents: which of them was acknowledged is not known here."""
+        counts = Counter(path for path, _ in self.files.ever)
+        return {path for path, count in counts.items() if count > 1}
+
     def tick(self, rng: random.Random) -> None:
         """Change a file now and then, and see that a round runs."""
         if time.monotonic() >= self._next:
@@ -134,8 +141,13 @@ class EdgeRounds:
             self.child.kill()
             self.child = None
 
-    def last_rounds(self, *, may_lose: bool) -> None:
-        """Until one has nothing to do; `may_lose`: the centre may have lost acknowledged ends."""
+    def last_rounds(self, acknowledge: Callable[[], object], *, may_lose: bool) -> None:
+        """Until one has nothing to do.
+
+        Args:
+            acknowledge: has an operator know of lost files.
+            may_lose: the centre may have lost ends that were acknowledged.
+        """
         told: list[Any] = []
         end = time.monotonic() + _REST
         while time.monotonic() < end:
@@ -149,9 +161,12 @@ class EdgeRounds:
                 time.sleep(1)
                 continue
             work = {key: report[key] for key in ("sent", "already", "deleted", "retired")}
-            told.append((code, work, len(report["held"])))
+            told.append((code, work, len(report["held"]), len(report["lost"])))
             if code == 0 and not report["held"] and not any(work.values()):
                 return
+            if report["lost"]:
+                # What never came to the store and has ended at the edge: named, and somebody knows.
+                acknowledge()
             if any("--accept-source" in each["reason"] for each in report["held"]):
                 # The centre lost the commit that an end was acknowledged by: somebody has to say.
                 if not may_lose:
@@ -356,6 +371,7 @@ class Life:
         for edge in self.edges if self.before_ack else ():
             # Of a file that has ended at the edge the end may be here and not acknowledged yet.
             gone = listed[edge.uuid] & edge.files.files.keys() - ledger.live(edge.uuid).keys()
+            gone |= listed[edge.uuid] & ledger.wanted(edge.uuid) - edge.rewritten()
             problems += [f"{path}: acknowledged, and not here after a restore" for path in gone]
         ledger.close()
         if problems:
@@ -370,7 +386,12 @@ class Life:
         self.centre.kill()
         self.centre.start()
         for edge in self.edges:
-            edge.last_rounds(may_lose=not self.before_ack)
+            edge.last_rounds(
+                lambda uuid=edge.uuid: self.operator(
+                    "lost", "acknowledge", "--sender", uuid, "--all"
+                ),
+                may_lose=not self.before_ack,
+            )
         try:
             wait_until(self.is_copied, "all is copied", bound=40)
         except AssertionError:

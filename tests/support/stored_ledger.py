@@ -49,9 +49,13 @@ class StoredLedger:
             if row.sender == sender and row.state is FileState.LIVE
         }
 
-    def held(self, sender: str) -> set[str]:
-        """Paths of what it holds, or asks for again."""
-        return {row.path for row in self.rows if row.sender == sender and row.held}
+    def wanted(self, sender: str) -> set[str]:
+        """Paths of what it asks for again."""
+        return {
+            row.path
+            for row in self.rows
+            if row.sender == sender and row.state is FileState.QUARANTINED
+        }
 
     def whole(self, edges: Mapping[str, Workload]) -> list[str]:
         """What readers see and is not whole, not of an edge, or there twice; at any time."""
@@ -85,7 +89,8 @@ class StoredLedger:
                 elif row.resource is None or row.resource.md5 != wanted.resource_md5:
                     problems.append(f"{path}: its resource is not the edge's")
         for row in self.rows:
-            if row.state is FileState.QUARANTINED:
+            is_here = row.path in edges[row.sender].files
+            if row.state is FileState.QUARANTINED and is_here:
                 problems.append(f"{row.path}: quarantined ({row.reason})")
             if row.state is FileState.RETIRED and row.sender not in retiring:
                 problems.append(f"{row.path}: retired")

@@ -138,8 +138,25 @@ def test_a_receiver_that_was_replaced_copies_nothing_any_more(world: World, tmp_
         Edge(node).round({path_of(1): tsfile()})
         until(lambda: running_storage(node.operator).fenced)
         assert "taken over" in str(running_storage(node.operator).problem)
+        assert running_storage(node.operator).trouble == "fenced"
+        (said,) = node.concerns()
+        assert "another receiver has taken over" in said
         assert list(store.objects(f"{node.engine.uuid}/data/")) == []
         store.close()
+
+
+def test_a_second_centre_that_is_given_the_same_prefix_says_whose_it_is(
+    world: World, tmp_path: Path
+) -> None:
+    with world.node() as node:
+        until(lambda: running_storage(node.operator).shipped)
+    second = World(tmp_path / "second", storage=world.storage)
+    with second.node() as node:
+        until(lambda: running_storage(node.operator).trouble == "foreign-prefix")
+        assert node.concerns() == [f"{HELD} the place in the store is another centre's."]
+        Edge(node).round({path_of(1): tsfile()})
+        assert running_storage(node.operator).uploaded_files == 0
+        assert node.problem() is None, "it takes files all the same"
 
 
 def test_what_is_forgotten_for_long_goes_from_the_store(
@@ -207,6 +224,8 @@ def test_an_empty_directory_where_the_store_was_is_none(world: World, tmp_path: 
     bucket.mkdir()
     with world.node() as node:
         until(lambda: running_storage(node.operator).problem)
+        assert running_storage(node.operator).trouble == "other-store"
+        assert node.concerns() == [f"{HELD} it is not the store that copies were put in."]
         Edge(node, epoch=epoch_of(node, A)).round({path_of(2): tsfile(salt=2)})
         assert running_storage(node.operator).uploaded_files <= 1
         assert list(bucket.iterdir()) == []
