@@ -232,6 +232,21 @@ class Rclone(Way):
             return timed(["rclone", "copy", "--transfers", 4, source, remote], server)
 
 
+class Bare(Way):
+    """The floor of any Python program with these promises: bare_transfer.py at both ends."""
+
+    name = "the checks, bare"
+    checks = "xxh3 a block, MD5 a file; fsync"
+
+    def run(self, source: Path, place: Path) -> Spent:
+        (place / "to").mkdir()
+        port, log = free_port(), place / "server.log"
+        program = [sys.executable, Path(__file__).with_name("bare_transfer.py")]
+        with serving([*program, "receive", port, place / "to"], log) as server:
+            wait_for_port(port, server, log)
+            return timed([*program, "send", port, source], server)
+
+
 class Copy(Way):
     """The floor of any transfer: bytes from file to file by one thread, each file flushed."""
 
@@ -270,6 +285,7 @@ WAYS: tuple[Way, ...] = (
     Rsync("rsync, md5, --fsync", "MD5 a file; fsync", "--checksum-choice=md5", "--fsync"),
     Rsync("rsync, xxh128", "xxh128 a file; no fsync", "--checksum-choice=xxh128"),
     Rclone(),
+    Bare(),
     Copy(),
     Md5(),
 )
