@@ -21,6 +21,8 @@ from receiver.spark.source.inferring import catalogue_of, columns_of, list_sourc
 from receiver.spark.source.source_options import parse_options
 from receiver.storage.directory_store import DirectoryStore
 from receiver.storage.incarnation import next_incarnation
+from receiver.storage.reading.stored_place import StoreAddress
+from tests.support.compacting import compact
 from tests.support.followed import wait_for
 from tests.support.node_world import A, Edge, World, path_of, tsfile
 
@@ -125,6 +127,29 @@ def test_the_bytes_are_read_from_a_directory_with_no_receiver_left(
     assert hashlib.md5(read).hexdigest() == hashlib.md5(content).hexdigest()
     assert file.stored
     assert {"time", "device", "s1"} <= {each.name for each in columns_of(options)}
+
+
+def test_a_bucket_has_no_merged_files_so_those_that_were_loaded_are_read(
+    node: Node, edge: Edge, bucket: Path, world: World
+) -> None:
+    edge.round({path_of(1): tsfile("root.sg.d1"), path_of(2): tsfile("root.sg.d2", first=100)})
+    with node.engine.reading() as state:
+        names = sorted(state.files)
+    data = next(each for each in node.config.data_dirs if (each / names[0]).exists())
+    compact(node.engine, node.config.schema_dir, data, names, 7)
+    copied(node)
+
+    def read(**given: str) -> list[str]:
+        options = parse_options({"catalog": bucket.as_uri(), **given})
+        return sorted(each.name for each in list_sources(options))
+
+    with StoreCatalogue(StoreAddress(bucket.as_uri())) as far:
+        assert [each.inputs for each in far.stand_ins(far.newest)] == [tuple(names)]
+    assert read() == names
+    node.close()
+    shutil.rmtree(world.root)
+    assert read() == read(compacted="true") == read(dataDirs="/elsewhere") == names
+    assert columns_of(parse_options({"catalog": bucket.as_uri()}))
 
 
 def test_a_stream_goes_on_from_commit_to_commit_and_sees_a_restored_centre(

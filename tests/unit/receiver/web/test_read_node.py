@@ -24,6 +24,7 @@ from receiver.operator import views
 from receiver.operator.storage import running_storage
 from receiver.web.app import ROUTES, close, create_app, site_of
 from receiver.web.routes import Role
+from tests.support.compacting import compact
 from tests.support.followed import wait_for
 from tests.support.node_world import A, Edge, path_of, tsfile
 from tests.support.web import running
@@ -311,3 +312,30 @@ def test_what_is_not_committed_is_in_no_answer(app, client, loaded, operator):
     assert asked[0].lsn == now.lsn
     assert asked[0].segments[-1].size == len(asked[1]) == now.log_end
     assert engine.published().log_end > now.log_end
+
+
+def test_a_node_names_what_stands_for_files_where_its_disks_have_it(app, client, reader):
+    node = site_of(app).node
+    with node.engine.reading() as state:
+        names = sorted(state.files)
+    data = next(each for each in node.config.data_dirs if (each / names[0]).exists())
+    (output,) = compact(node.engine, node.config.schema_dir, data, names, 7)
+    wait_for(lambda: site_of(reader).node.engine.newest_commit == node.engine.newest_commit)
+
+    def told():
+        url = f"{wire.BASE}/catalogue/compacted"
+        answers = [each.get(url, headers=OPERATOR) for each in (client, reader.test_client())]
+        assert answers[0].get_data() == answers[1].get_data()
+        return wire.decode(answers[0].get_data(), wire.CompactedAnswer, "answer").entries
+
+    (entry,) = told()
+    assert (entry.inputs, [each.physical for each in entry.outputs]) == (
+        names,
+        [str(output.relative_to(data))],
+    )
+    url = f"{wire.BASE}/catalogue/content?path={entry.outputs[0].physical}"
+    given = reader.test_client().get(url, headers=OPERATOR)
+    assert given.get_data() == output.read_bytes()
+    output.unlink()
+    assert told() == []
+    assert reader.test_client().get(url, headers=OPERATOR).status_code == 404
