@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from receiver.metadata.model.records import DeviceRange
+from receiver.metadata.state.ranges import DeviceTable
 from receiver.spark.source.selection import TimeRange
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ def time_slices(
         file_bytes: of inputs, about, that make one slice.
     """
     groups: dict[str, list[DataFile]] = defaultdict(list)
-    for file in files:
+    for file in map(_with_ranges, files):
         if wanted.takes_file(file):
             groups[file.database or ""].append(file)
     found: list[TimeSlice] = []
@@ -71,6 +73,15 @@ def time_slices(
             if here:
                 found.append(TimeSlice(len(found) + 1, name, partition, span, here))
     return found
+
+
+def _with_ranges(file: DataFile) -> DataFile:
+    """A file with times of its devices; of one that was deleted since they are not kept."""
+    devices, first, last = file.devices, file.first, file.last
+    if devices is None or first is None or last is None or next(devices.ranges(), None):
+        return file
+    ranges = [DeviceRange(each, first, last) for each in devices]
+    return replace(file, devices=DeviceTable().pack(ranges, first, last))
 
 
 def as_read(part: TimeSlice, stand_ins: Mapping[str, StandIn]) -> TimeSlice:

@@ -64,10 +64,13 @@ class Centre:
         self.contents: dict[str, list[bytes]] = {}
         self.commits: list[int] = []
 
+    def devices_of(self, sender: str) -> tuple[str, ...]:
+        return DEVICES[:3] if sender == SENDERS[0] else DEVICES[3:]
+
     def load(self, number: int) -> None:
         rng = self.rng
         sender = rng.choice(SENDERS)
-        devices = DEVICES[:3] if sender == SENDERS[0] else DEVICES[3:]
+        devices = self.devices_of(sender)
         points = {
             device: {
                 name: [
