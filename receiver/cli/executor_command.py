@@ -74,11 +74,12 @@ def work(
     if every <= 0:
         raise UsageError(f"--every {every}: expected seconds above 0")
     limit = parse_size(memory)
+    executor = _executor(url, token, ca_cert)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     os.nice(_NICE)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        _run(_executor(url, token, ca_cert), wanted, once, every)
+        _run(executor, wanted, once, every)
     except KeyboardInterrupt:
         return 0
     return 0

@@ -484,6 +484,16 @@ def _look_after_tasks(command):
     command("tasks", "retry", "12", code=2)
 
 
+def test_an_executor_says_what_it_lacks(command, monkeypatch):
+    monkeypatch.delenv("TSFERRY_WORKER_TOKEN", raising=False)
+    here = ("work", "--from", "http://127.0.0.1:1")
+    assert "TSFERRY_WORKER_TOKEN" in command(*here, code=2)
+    assert "expected prove" in command(*here, "--token", "t", "--kinds", "prove,odd", code=2)
+    assert "above 0" in command(*here, "--token", "t", "--every", "0", code=2)
+    elsewhere = ("work", "--from", "http://centre.example:1", "--token", "t")
+    assert "expected https" in command(*elsewhere, code=2)
+
+
 def test_without_directories_reading_says_so(command):
     assert command("owners", "list", code=2)
 
