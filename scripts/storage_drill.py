@@ -410,6 +410,10 @@ class Life:
                 raise Broken(f"restore --check: {checked}")
             self.burnt()
             self.centre.kill()
+            self.centre.start()  # what was cut off leaves nothing lying about
+            wait_until(self.is_copied, "all is copied", bound=40)
+            if code := self.centre.stop():
+                raise Broken(f"the receiver stopped with {code}")
             self.judge()
 
     def judge(self) -> None:
