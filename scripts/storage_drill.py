@@ -187,7 +187,8 @@ class Life:
         self.run, self.rng, self.server = run, random.Random(seed), server
         self.processes = processes
         self.before_ack = self.rng.random() < 0.4
-        self.is_away = False
+        self.turns = self.rng.random() < 0.3
+        self.is_turned = self.is_away = False
         self.bucket = run / "bucket"
         self.told: list[str] = []
         self.centre = Centre(run / "centre", processes, self._settings(seed))
@@ -242,6 +243,7 @@ class Life:
         happenings = {
             self.killed: 5, self.killed_at_start: 2, self.round_killed: 2, self.burnt: 2,
             self.store_away: 2, self.fetched: 2, self.taken_over: 1, self.policy: 1,
+            self.turned_back: 2 * self.turns,
         }  # fmt: skip
         for _ in range(steps):
             self.go_on(self.rng.choice([0.1, 0.5, 1.0, 2.5]))
@@ -340,6 +342,26 @@ class Life:
         self.operator("storage", "takeover")
         self.start()
 
+    def turned_back(self) -> None:
+        """The machine, to its schema directory of before; as its page says it has to go on."""
+        self.centre.kill()
+        self.come_back()
+        kept, schema = self.run / "kept", self.centre.root / "schema"
+        if not kept.exists():
+            shutil.copytree(schema, kept)
+            self.start()
+            return
+        shutil.rmtree(schema)
+        kept.rename(schema)
+        self.is_turned = True
+        self.centre.start()
+        self.go_on(1.0)
+        self.centre.kill()
+        self.operator("storage", "takeover")
+        self.operator("fsck", "--storage", "--adopt")
+        self.operator("fsck", "--repair")
+        self.start()
+
     def policy(self) -> None:
         said = self.rng.choice(["set upload to {} after 2s", "unset upload to {}"])
         command = self.command("sql", said.format("root.shared"))
@@ -349,16 +371,17 @@ class Life:
     # -- looking -------------------------------------------------------------------------------
 
     def restore(self) -> None:
+        more = ("--on-demand",) if self.rng.random() < 0.3 else ()
         for _ in range(self.rng.choice([0, 0, 1, 2])):
             nth = int(2 ** self.rng.uniform(0, 8))
             env = {"TSFERRY_CRASH_AT": f"*:{nth}"}
-            child = self.processes.start(self.command("restore"), env=env, forked=True)
+            child = self.processes.start(self.command("restore", *more), env=env, forked=True)
             code = child.wait(bound=120)
             if code not in (0, 3, -signal.SIGKILL):
                 raise Broken(f"a restore ended with {code}: {child.text()}")
             if code >= 0:
                 return
-        child = self.processes.start(self.command("restore"), forked=True)
+        child = self.processes.start(self.command("restore", *more), forked=True)
         if child.wait(bound=120) not in (0, 3):
             raise Broken(f"a restore ended with {child.returncode}: {child.text()}")
         named = len(re.findall(r"^not in the store: ", child.text(), re.MULTILINE))
@@ -368,7 +391,8 @@ class Life:
         """Right behind a restore."""
         ledger = self.ledger()
         problems = ledger.whole(self.by_uuid())
-        for edge in self.edges if self.before_ack else ():
+        # What was acknowledged since the moment that it was turned back to comes again by itself.
+        for edge in self.edges if self.before_ack and not self.is_turned else ():
             # Of a file that has ended at the edge the end may be here and not acknowledged yet.
             gone = listed[edge.uuid] & edge.files.files.keys() - ledger.live(edge.uuid).keys()
             gone |= listed[edge.uuid] & ledger.wanted(edge.uuid) - edge.rewritten()
@@ -390,7 +414,7 @@ class Life:
                 lambda uuid=edge.uuid: self.operator(
                     "lost", "acknowledge", "--sender", uuid, "--all"
                 ),
-                may_lose=not self.before_ack,
+                may_lose=not self.before_ack or self.is_turned,
             )
         try:
             wait_until(self.is_copied, "all is copied", bound=40)
