@@ -6,6 +6,7 @@ The store is not needed for that.
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 from common.names import RESOURCE, FilePath, Kind
@@ -45,7 +46,7 @@ def allocated(trees: Sequence[Tree], physical: str) -> int:
 
 
 class CacheBooks:
-    """Counts, when it is called; one thread at a time."""
+    """Counts, when it is called; from any thread."""
 
     def __init__(
         self,
@@ -67,12 +68,25 @@ class CacheBooks:
         self._cache = cache
         self._shipped = shipped
         self._seen = -1
+        self._looking = threading.Lock()
 
     def look(self) -> None:
         """Follow what was loaded and forgotten since the last look."""
-        if self._seen < 0:
-            self._count_all()
-            return
+        with self._looking:
+            if self._seen < 0:
+                self._count_all()
+            else:
+                self._follow()
+
+    def follow(self) -> None:
+        """The same, for who asks for room, once all was counted: what was loaded just now counts.
+
+        It counts as staged no more, and nobody may be let in for its room.
+        """
+        if self._seen >= 0:
+            self.look()
+
+    def _follow(self) -> None:
         if self._engine.newest_commit == self._seen:
             return
         try:

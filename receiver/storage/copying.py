@@ -337,6 +337,8 @@ class StorageService(Closing):
 
     def room(self) -> int | None:
         """Bytes that loaded files may take more, None for any number."""
+        if self.cache.capacity is not None:
+            self._books.follow()
         return self.cache.room()
 
     def make_room(self, size: int) -> None:

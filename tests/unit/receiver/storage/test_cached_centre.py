@@ -18,6 +18,7 @@ from receiver.node import Node
 from receiver.operator.files import list_files, undelete_files
 from receiver.operator.quarantine import retry_quarantined
 from receiver.operator.storage import fetch_files, running_storage
+from receiver.storage import copying
 from receiver.storage.directory_store import DirectoryStore
 from receiver.storage.file_restore import restore_files
 from receiver.storage.object_store import StoreAwayError
@@ -187,6 +188,19 @@ def test_what_it_loads_fits_whatever_the_sum(node: Node, world: World) -> None:
     assert [each.reason for each in answer.failed] == ["there is no such file"]
     for path in sorted(sent)[:3]:
         until(partial(is_here_again, node, world, path, sent[path]))
+
+
+def test_what_was_loaded_just_now_takes_its_room_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is staged no more, and the next look for what may go is a second away."""
+    monkeypatch.setattr(copying, "_LOOK", 3600.0)
+    with world.node() as node:
+        assert node.storage is not None
+        books = node.storage._books
+        until(lambda: books._seen >= 0)
+        Edge(node).round(files(1, 4))
+        assert node.storage.room() == 6 * BLOCK
 
 
 def test_full_of_what_could_not_be_uploaded_it_turns_edges_away_and_heals(
