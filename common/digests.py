@@ -18,10 +18,21 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer
 
-__all__ = ["is_md5", "md5", "md5_of_fd", "read_blocks", "xxh3_64", "xxh3_128", "xxh3_128_of"]
+__all__ = [
+    "is_md5",
+    "md5",
+    "md5_of_fd",
+    "read_blocks",
+    "xxh3_64",
+    "xxh3_64_of_128",
+    "xxh3_128",
+    "xxh3_128_of",
+]
 
 _MD5 = re.compile(r"[0-9a-f]{32}\Z")
 BLOCK = 1 << 20
+_LARGE = 240
+"""Bytes of which xxh3 is made in another way; xxHash's specification, "large inputs"."""
 
 
 def is_md5(text: str) -> bool:
@@ -57,6 +68,14 @@ def md5_of_fd(fd: int) -> str:
 def xxh3_64(data: ReadableBuffer) -> str:
     """xxh3-64, 16 hex digits."""
     return xxhash.xxh3_64_hexdigest(data)
+
+
+def xxh3_64_of_128(digest: bytes, size: int) -> str | None:
+    """xxh3-64 of so many bytes whose xxh3-128 is known; None where it does not follow from that.
+
+    Of large inputs it is the lower half, by xxHash's specification.
+    """
+    return digest[8:].hex() if size > _LARGE else None
 
 
 def xxh3_128(data: ReadableBuffer) -> bytes:

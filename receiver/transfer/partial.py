@@ -216,14 +216,17 @@ class PartialUpload:
         """Write bytes behind those that were written; they count after `flush` and `count`."""
         return self.digest(self.put(file, data, self._written), data)
 
-    def put(self, file: WriteFile, data: bytes | memoryview, begin: int) -> UploadBlock:
+    def put(
+        self, file: WriteFile, data: bytes | memoryview, begin: int, xxh3: str | None = None
+    ) -> UploadBlock:
         """Write bytes where they belong, perhaps ahead of some before them; `digest` comes next.
 
-        Nobody finds them before they count, whatever becomes of those before them.
+        Nobody finds them before they count, whatever becomes of those before them. `xxh3` is
+        theirs, where it is known.
         """
         file.write(data, at=begin)
         file.begin_sync()
-        return UploadBlock(begin, len(data), xxh3_64(data))
+        return UploadBlock(begin, len(data), xxh3 or xxh3_64(data))
 
     def digest(self, block: UploadBlock, data: bytes | memoryview) -> Pending:
         """Take bytes into the MD5 of the file, behind those that were taken."""

@@ -152,6 +152,7 @@ class Uploads:
         block: bytes | memoryview,
         *,
         at_once: bool = False,
+        xxh3: str | None = None,
         repr_md5: str | None = None,
     ) -> UploadView:
         """`PATCH /files/<id>`: the next bytes.
@@ -166,6 +167,7 @@ class Uploads:
             block: the bytes, which are what their checksum says if they have one.
             at_once: all of them count or none, as those with a checksum do; else those before a
                 failure may.
+            xxh3: xxh3-64 of the block, where its checksum has told it.
             repr_md5: MD5 of the whole file (hex), where it is known.
 
         Raises:
@@ -182,7 +184,7 @@ class Uploads:
             raise OffsetError(f"all {here} bytes are here", extra={"offset": here})
         upload = self._register.find(who, upload_id)
         if at_once and block and upload.partial.is_read and upload.job is None:
-            return self._receive_beside(who, upload, offset, block, repr_md5)
+            return self._receive_beside(who, upload, offset, block, xxh3, repr_md5)
         with self._register.held(upload):
             return self._receive(who, upload, offset, block, at_once, repr_md5)
 
@@ -277,6 +279,7 @@ class Uploads:
         upload: OpenUpload,
         offset: int,
         block: bytes | memoryview,
+        xxh3: str | None,
         repr_md5: str | None,
     ) -> UploadView:
         """Take a block in while those before it are still being flushed."""
@@ -291,7 +294,7 @@ class Uploads:
             try:
                 if turn.first:
                     partial.prepare()
-                written = partial.put(file, block, turn.begin)
+                written = partial.put(file, block, turn.begin, xxh3)
                 with turn.digesting():
                     pending = partial.digest(written, block)
                 upload.touched = self._clock()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from flask import Response
 
 from common import wire
+from common.digests import xxh3_64_of_128
 from common.errors import DigestError, ProtocolError, TooLargeError
 from receiver.web import tus_headers
 from receiver.web.call import Call, MediaTypeError
@@ -198,12 +199,16 @@ def patch_upload(call: Call) -> Response:
     offset = tus_headers.number(headers.get("Upload-Offset"), "Upload-Offset")
     given = tus_headers.checksum(headers.get("Upload-Checksum"))
     block = _block(call, given)
+    xxh3 = None
+    if given is not None and given[0] == "xxh3_128":
+        xxh3 = xxh3_64_of_128(given[1], len(block))
     view = call.node.uploads.patch(
         call.who,
         call.arguments["upload"],
         offset,
         block,
         at_once=given is not None,
+        xxh3=xxh3,
         repr_md5=tus_headers.repr_md5(headers.get("Repr-Digest")),
     )
     return _where(view, 204)

@@ -37,6 +37,13 @@ def test_xxh3_is_in_canonical_big_endian_form():
     assert digests.xxh3_128(b"").hex() == "99aa06d3014798d86001c324468d497f"
 
 
+@pytest.mark.parametrize("size", [0, 1, 16, 17, 128, 240, 241, 1024, 1025, 100_000])
+def test_xxh3_64_is_taken_from_the_128_bits_only_where_it_is_their_lower_half(size):
+    data = os.urandom(size)
+    found = digests.xxh3_64_of_128(digests.xxh3_128(data), size)
+    assert found == (digests.xxh3_64(data) if size > 240 else None)
+
+
 def test_the_digest_of_a_file_is_that_of_its_bytes(fd):
     content = os.pread(fd, 1 << 30, 0)
     assert digests.md5_of_fd(fd) == hashlib.md5(content).hexdigest()

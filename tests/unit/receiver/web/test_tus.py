@@ -5,7 +5,7 @@ import hashlib
 
 import pytest
 
-from common.digests import xxh3_128
+from common.digests import xxh3_64, xxh3_128
 from receiver.operator.tokens import make_token
 from receiver.web import tus_headers
 from receiver.web.app import site_of
@@ -188,6 +188,20 @@ def test_a_block_of_megabytes_with_a_checksum_counts_as_one(client, world):
     assert len(log.read_bytes().splitlines()) == 5
     (part,) = world.root.rglob("*.part")
     assert part.read_bytes() == block * 2
+
+
+@pytest.mark.parametrize("name", ["xxh3_128", "sha1", None])
+def test_the_line_of_a_block_is_that_of_its_bytes_whatever_its_checksum_was(client, world, name):
+    where = create(client).headers["Location"]
+    blocks, at = [CONTENT[:100], CONTENT[100:900]], 0
+    for block in blocks:
+        digest_of = tus_headers.ALGORITHMS[name] if name else None
+        said = {"Upload-Checksum": f"{name} {b64(digest_of(block))}"} if digest_of else {}
+        assert patch(client, where, at, block, **said).status_code == 204
+        at += len(block)
+    (log,) = world.root.rglob("*.upload")
+    lines = [f"0 100 {xxh3_64(blocks[0])}", f"100 800 {xxh3_64(blocks[1])}"]
+    assert log.read_text().splitlines()[1:] == lines
 
 
 def test_a_checksum_of_no_bytes_is_checked(client, where):
