@@ -1,15 +1,18 @@
 """One transfer by several checkouts of this project, by turns: what a change brought.
 
     .venv/bin/python scripts/bench/transfer_versions.py CHECKOUT CHECKOUT ... [--runs 5]
-                                                        [--at DIR] [--work NAME]
+                                                        [--at DIR] [--work NAME] [--json FILE]
 
 Each checkout has its own `.venv`. Its own programs at both ends carry out the same work on the same
-files; every second run goes through the checkouts backwards. Shown are all runs, in order of size.
+files; every second run goes through the checkouts backwards. Shown is each run as it ends, then all
+of them in order of size, and the medians of the ratios, run by run, to the first checkout.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import shutil
 import subprocess
 import sys
@@ -19,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from scripts.bench.transfer import WORKS  # noqa: E402
+from scripts.bench.transfer import WORKS, spread  # noqa: E402
 
 _ONE = """
 import sys
@@ -48,6 +51,7 @@ def main() -> None:
     options.add_argument("--runs", type=int, default=5)
     options.add_argument("--at", default="/dev/shm")
     options.add_argument("--work", default="5,000 x 20 KB", choices=list(WORKS))
+    options.add_argument("--json", type=Path)
     given = options.parse_args()
     checkouts = [each.resolve() for each in given.checkouts]
     spent: dict[Path, list[tuple[float, float]]] = {each: [] for each in checkouts}
@@ -60,9 +64,23 @@ def main() -> None:
                 place.mkdir()
                 spent[each].append(run(each, source, place))
                 shutil.rmtree(place)
+                seconds, cpu = spent[each][-1]
+                load = os.getloadavg()[0]
+                print(f"{each}: {seconds:.2f} s, CPU {cpu:.2f} s, load {load:.1f}", flush=True)
+    first = [*zip(*spent[checkouts[0]], strict=True)]
+    ratios: dict[str, dict[str, dict[str, float]]] = {}
     for each, runs in spent.items():
-        for what, values in zip(("seconds", "CPU"), zip(*runs, strict=True), strict=True):
-            print(f"{each} {what}: " + " ".join(f"{value:.2f}" for value in sorted(values)))
+        found = ratios[str(each)] = {}
+        for at, values in enumerate(zip(*runs, strict=True)):
+            what = ("seconds", "CPU")[at]
+            found[what] = spread([a / b for a, b in zip(values, first[at], strict=True)])
+            shown = " ".join(f"{value:.2f}" for value in sorted(values))
+            least, greatest = found[what]["least"], found[what]["greatest"]
+            ratio = f"{found[what]['median']:.2f} ({least:.2f} to {greatest:.2f})"
+            print(f"{each} {what}: {shown}; ratio {ratio}")
+    if given.json:
+        all_runs = {str(each): runs for each, runs in spent.items()}
+        given.json.write_text(json.dumps({"runs": all_runs, "ratios": ratios}, indent=1))
 
 
 if __name__ == "__main__":
