@@ -25,15 +25,18 @@ if TYPE_CHECKING:
 __all__ = ["AppendFile", "Closing", "Lock", "WriteFile", "memory_file"]
 
 
+_AT_ONCE = 1 << 20
+"""Bytes of one write. Of more the kernel makes larger pieces of its cache, and has to look for room
+for each: 256 MiB on ext4 (Linux 6.18) took 0.09 s of CPU, in writes of 2 MiB and more up to 0.6."""
+
+
 def write_all(fd: int, data: ReadableBuffer, what: str, *, at: int | None = None) -> int:
     view = memoryview(data).cast("B")
     done = 0
     with meaning(what):
-        while done < len(view):  # a write may be short: a limit, a full disk, 2 GiB
-            if at is None:
-                done += os.write(fd, view[done:])
-            else:
-                done += os.pwrite(fd, view[done:], at + done)
+        while done < len(view):  # a write may be short: a limit, a full disk
+            piece = view[done : done + _AT_ONCE]
+            done += os.write(fd, piece) if at is None else os.pwrite(fd, piece, at + done)
     return done
 
 

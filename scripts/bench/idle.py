@@ -1,6 +1,7 @@
 """What the sender costs where there is nothing to send: starting, idle rounds, large trees.
 
     .venv/bin/python scripts/bench/idle.py [--files 10 200000] [--runs 5] [--directory DIR]
+                                           [--json FILE]
 
 For each number of files a tree of closed files (a TsFile and its resource each, 500 in a
 partition) is looked at in turn by
@@ -8,11 +9,13 @@ partition) is looked at in turn by
 * `first look`: `sync --dry-run`, of which nothing is on the list yet;
 * `round`: `sync` where all is on the list and nothing is new, what cron runs all day;
 * `status`: of the same;
+* `ten new`: `sync --dry-run` where ten files are new, what a round looks at before it sends them;
 * `rsync`: `rsync -an` from the tree to a hard-linked copy of it, the peer.
 
 The receiver is a stub on loopback that agrees, so what is measured is the sender alone. The order
 alternates from run to run; JSON is written: for each the medians of seconds, CPU seconds and peak
-memory (MB, 10^6 bytes), their spread, and the median of the ratios to rsync within a run.
+memory (MB, 10^6 bytes), their spread, and the medians of the ratios to rsync within a run, of
+seconds and of CPU.
 """
 
 from __future__ import annotations
@@ -58,13 +61,17 @@ def main() -> None:
     options.add_argument("--files", type=int, nargs="+", default=[10, 200_000])
     options.add_argument("--runs", type=int, default=5)
     options.add_argument("--directory", type=Path, help="where trees are made, and stay")
+    options.add_argument("--json", type=Path, help="written there, not shown")
     given = options.parse_args()
     found = {}
     for files in given.files:
         with place(given.directory, files) as root:
             found[str(files)] = measure(root, files, given.runs)
-    json.dump({"runs": given.runs, "files": found}, sys.stdout, indent=2)
-    print()
+    told = {"runs": given.runs, "load": round(os.getloadavg()[0], 1), "files": found}
+    if given.json is None:
+        print(json.dumps(told, indent=2))
+    else:
+        given.json.write_text(json.dumps(told, indent=2))
 
 
 @contextmanager
@@ -126,7 +133,28 @@ def measure(root: Path, files: int, runs: int) -> dict[str, object]:
             for what in sorted(work, reverse=bool(run % 2)):
                 figures[what].append(timed(work[what]))
                 receiver.requests.clear()
+        figures["ten new"] = []
+        with ten_more(root):
+            for _ in range(runs):
+                figures["ten new"].append(timed([*SENDER, config, "sync", "--dry-run", "--json"]))
     return {what: summary(each, figures["rsync"]) for what, each in figures.items()}
+
+
+@contextmanager
+def ten_more(root: Path) -> Iterator[None]:
+    """Ten more files in the last partition."""
+    last = max((root / "data/sequence/root.bench/0").iterdir(), key=lambda each: int(each.name))
+    like = next(last.glob("*.tsfile")).read_bytes()
+    names = [last / f"{1681324718762 + number}-{number}-0-0.tsfile" for number in range(10)]
+    for name in names:
+        name.write_bytes(like)
+        name.with_name(f"{name.name}.resource").write_bytes(b"")
+    try:
+        yield
+    finally:
+        for name in names:
+            name.unlink()
+            name.with_name(f"{name.name}.resource").unlink()
 
 
 def pretend(root: Path, port: int, engine: str, *, listed: bool) -> None:
@@ -193,6 +221,8 @@ def summary(
     if len(several) == len(peer) and several is not peer:
         ratios = [one[0] / other[0] for one, other in zip(several, peer, strict=True)]
         found["of_rsync"] = round(statistics.median(ratios), 2)
+        ratios = [one[1] / other[1] for one, other in zip(several, peer, strict=True)]
+        found["cpu_of_rsync"] = round(statistics.median(ratios), 2)
     return found
 
 

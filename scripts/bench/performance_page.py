@@ -35,6 +35,14 @@ _OF_SYNC_TOOL = {
     "ratio_cpu": "CPU, both ends",
     "ratio_memory": "memory at its peak, both ends",
 }
+_WHAT = {
+    "first look": "`sync --dry-run`, nothing on the list",
+    "ten new": "`sync --dry-run`, ten new files",
+    "round": "`sync` without news",
+    "status": "`status`",
+    "python": "the interpreter's own start",
+    "rsync": "`rsync -an`",
+}
 _BAR, _GAP, _LABEL, _WIDTH = 18, 6, 330, 420
 
 
@@ -44,6 +52,8 @@ def measure(into: Path, runs: int, servers: Path | None) -> None:
     commands: dict[str, list[object]] = {
         "transfer": ["transfer.py", "--runs", runs, "--at", "/tmp", "--at", "/dev/shm"],
         "many-senders": ["many_senders.py"],
+        "idle": ["idle.py", "--files", 10, 200_000, "--runs", runs],
+        "large-centre": ["large_centre.py", "--files", 1_000_000, "--directory", "/dev/shm/centre"],
     }
     if os.getuid() == 0:
         commands["long-wire"] = ["long_wire.py", "--mib", 64]
@@ -139,6 +149,34 @@ def of_many_senders(found: dict[str, Any]) -> tuple[str, None]:
     return "\n".join(lines), None
 
 
+def of_idle(found: dict[str, Any]) -> tuple[str, None]:
+    """The table of idle.py."""
+    lines = [
+        "| files | what | seconds | CPU, s | MB | seconds, of rsync's | CPU, of rsync's |",
+        "|" + "---|" * 7,
+    ]
+    for files, works in found["files"].items():
+        for what, spent in works.items():
+            least, greatest = spent["spread"]
+            ratios = (spent.get(key, "-") for key in ("of_rsync", "cpu_of_rsync"))
+            lines.append(
+                f"| {int(files):,} | {_WHAT.get(what, what)} | {spent['seconds']:.2f} "
+                f"({least:.2f} to {greatest:.2f}) | {spent['cpu_seconds']:.2f} | "
+                f"{spent['memory_mb']:.0f} | {' | '.join(map(str, ratios))} |"
+            )
+    lines += ["", f"Medians of {found['runs']} runs; load average {found['load']:.0f} at the end."]
+    return "\n".join(lines), None
+
+
+def of_large_centre(found: dict[str, Any]) -> tuple[str, None]:
+    """The table of large_centre.py."""
+    lines = [f"| {found['files']:,} files | |", "|---|---|"]
+    lines += [
+        f"| {name.replace('_', ' ')} | {value:,.2f} |" for name, value in found["figures"].items()
+    ]
+    return "\n".join(lines), None
+
+
 def plot(title: str, bars: list[tuple[str, float]]) -> str:
     """Bars with their numbers, and a line at 1, as SVG."""
     most = max(1.0, *(value for _, value in bars)) * 1.15
@@ -170,6 +208,8 @@ def write(into: Path) -> None:
         "sync-tool": of_sync_tool,
         "long-wire": of_long_wire,
         "many-senders": of_many_senders,
+        "idle": of_idle,
+        "large-centre": of_large_centre,
     }
     for name, make in makers.items():
         source = into / f"{name}.json"

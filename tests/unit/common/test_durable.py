@@ -364,6 +364,24 @@ def test_a_created_file_takes_no_name_that_is_taken(tree):
     assert tree.read("x") == b"old"
 
 
+@pytest.mark.parametrize("at", [None, 5])
+def test_a_large_write_goes_in_pieces_for_which_the_kernel_need_not_look_for_room(
+    tree, monkeypatch, at
+):
+    real, sizes, content = os.pwrite, [], os.urandom(3 * 2**20 + 7)
+
+    def pwrite(fd, data, offset):
+        sizes.append(len(data))
+        return real(fd, data, offset)
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    with tree.create("x") as file:
+        file.write(b"start", at=0)
+        assert file.write(content, at=at) == len(content)
+    assert max(sizes) <= 2**20
+    assert tree.read("x") == b"start" + content
+
+
 def test_writing_goes_on_at_the_end_of_an_existing_file(tree):
     tree.write_atomic("x", b"123")
     with no_leak(), tree.open_write("x") as file:
