@@ -67,6 +67,10 @@ class Centre:
     def devices_of(self, sender: str) -> tuple[str, ...]:
         return DEVICES[:3] if sender == SENDERS[0] else DEVICES[3:]
 
+    def place_of(self, number: int) -> tuple[int, int]:
+        """(version, the first look that had it)."""
+        return self.rng.randint(1, 4), self.rng.randint(1, 9)
+
     def load(self, number: int) -> None:
         rng = self.rng
         sender = rng.choice(SENDERS)
@@ -83,13 +87,13 @@ class Centre:
         }
         content = build(points, aligned=rng.sample(list(points), 1), chunks=rng.randint(1, 2))
         kind = rng.choice(["sequence", "unsequence"])
-        path = f"{kind}/root.sg/0/0/{number + 1}-{rng.randint(1, 4)}-{rng.randint(0, 1)}-0.tsfile"
+        version, first = self.place_of(number)
+        path = f"{kind}/root.sg/0/0/{number + 1}-{version}-{rng.randint(0, 1)}-0.tsfile"
         physical = FilePath.parse(path).physical(f"{number:016x}").text
         place = self.root / "data" / physical
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(content)
         tail = read_tail(content)
-        first = rng.randint(1, 9)
         loaded = records.FileLoaded(
             sender=sender, path=path, physical=physical, size=len(content),
             md5=hashlib.md5(content).hexdigest(), tail="0" * 32, version=4,

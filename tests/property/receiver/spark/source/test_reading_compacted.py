@@ -29,6 +29,7 @@ from receiver.spark.source.selection import TimeRange
 from receiver.spark.source.slice_reader import read_slices
 from receiver.spark.source.slicing import plan
 from receiver.spark.source.source_options import parse_options
+from receiver.spark.standing_in import with_stand_ins
 from tests.property.receiver.spark.source.test_merged_reading import (
     DEVICES,
     LAST,
@@ -52,6 +53,12 @@ class Compacted(Centre):
 
     def devices_of(self, sender: str) -> tuple[str, ...]:
         return DEVICES if self.rng.random() < 0.2 else super().devices_of(sender)
+
+    def place_of(self, number: int) -> tuple[int, int]:
+        """Mostly above all that came before."""
+        if self.rng.random() < 0.3:
+            return super().place_of(number)
+        return 5 + number, 10 + number
 
     @property
     def catalogue(self) -> LocalCatalogue:
@@ -173,7 +180,7 @@ def exported(centre: Compacted, into: Path, at: int) -> Rows:
 def test_rows_of_merged_files_are_those_of_their_inputs_however_they_are_asked_for(
     tmp_path: Path,
 ) -> None:
-    merged_reads = reads = 0
+    merged_reads = covered = reads = 0
     for seed in range(tiers.examples(25)):
         rng = Random(seed)
         centre = Compacted(tmp_path / str(seed), rng)
@@ -197,6 +204,7 @@ def test_rows_of_merged_files_are_those_of_their_inputs_however_they_are_asked_f
             assert len(set(answer)) == len(answer), (seed, given)
             reads += 1
             merged_reads += any("/merged-" in each for each in read)
+            covered += given == {} and _is_covered(centre)
         at = rng.choice((newest, rng.choice(centre.commits)))
         points, _ = rows_of({**where, "form": "long", "compacted": "false", "asOf": str(at)}, 1)
         assert exported(centre, centre.root / "out", at) == sorted(
@@ -205,6 +213,15 @@ def test_rows_of_merged_files_are_those_of_their_inputs_however_they_are_asked_f
         ), seed
         centre.engine.close()
     assert merged_reads * 4 > reads, f"{merged_reads} of {reads} had merged files"
+    assert covered, "no merged file had another one above it"
+
+
+def _is_covered(centre: Compacted) -> bool:
+    with centre.catalogue as catalogue:
+        newest = catalogue.newest
+        files = with_stand_ins(catalogue.files(newest), catalogue.stand_ins(newest))
+    several = [each for each in clusters(files) if len(each) > 1]
+    return any("/merged-" in file.name for each in several for file in each)
 
 
 def test_lives_are_of_all_kinds(tmp_path: Path) -> None:
