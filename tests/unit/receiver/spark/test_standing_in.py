@@ -8,12 +8,22 @@ from typing import Any
 
 import pytest
 
+from common.config import load as load_config
 from common.errors import Permanent, UsageError
+from receiver.config import ENV_PREFIX, ReceiverConfig
 from receiver.metadata.model import records
-from receiver.spark.source.inferring import columns_of, list_sources, plan_of, read_tail_of
+from receiver.spark.source.inferring import (
+    catalogue_of,
+    columns_of,
+    list_sources,
+    plan_of,
+    read_tail_of,
+)
 from receiver.spark.source.slice_reader import read_slices
 from receiver.spark.source.slicing import plan
 from receiver.spark.source.source_options import parse_options
+from receiver.spark.source.streaming import Offset, batch_files, batch_neighbours
+from receiver.spark.verify.committed import CommittedFiles, FileScope
 from tests.support.compacting import compact
 from tests.support.spark_world import NORTH, SOUTH, World
 from tests.support.tsfile_bytes import Devices, build
@@ -247,3 +257,20 @@ def test_deletion_files_beside_a_merged_file_are_not_of_it(world: World) -> None
     (output,) = compacted(world, *inputs)
     Path(f"{output}.mods").write_text(f"DELETION,{D1}.**,{2**63 - 1},0,99\n")
     assert both(world)
+
+
+def test_streams_verification_and_the_inventory_have_the_files_that_were_loaded(
+    world: World,
+) -> None:
+    inputs = overlapping(world)
+    compacted(world, *inputs)
+    with catalogue_of(parse_options(asked(world, {}))) as catalogue:
+        begin = Offset(catalogue.uuid, 0, 0)
+        end = Offset(catalogue.uuid, catalogue.newest, catalogue.newest)
+        assert sorted(each.name for each in batch_files(catalogue, begin, end)) == sorted(inputs)
+        assert not batch_neighbours(catalogue, begin, end, batch_files(catalogue, begin, end))
+    config = load_config(
+        ReceiverConfig, file=world.config, env_prefix=ENV_PREFIX, environ={}, flags={}
+    ).value
+    with CommittedFiles(config, FileScope()) as committed:
+        assert sorted(each.expected.physical for each in committed.files) == sorted(inputs)
