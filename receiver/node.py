@@ -21,6 +21,7 @@ from receiver.metadata.clock.machine_clock import MachineClock
 from receiver.open_engine import open_engine
 from receiver.operator.background_tasks import background_concerns, background_totals
 from receiver.operator.centre_loading import CentreLoads
+from receiver.operator.centre_writes import CentreWrites
 from receiver.operator.directories import RunningReceiver
 from receiver.operator.loaded_content import LoadedContent
 from receiver.operator.log_files import log_files
@@ -122,6 +123,7 @@ class Node(Closing):
         self.lost = Losses(config, engine)
         self.settled = Settlements(config, engine)
         self.schema_reader = SchemaReader(engine)
+        centre = CentreLoads(config, engine, load, clock=clock)
         self.operator = RunningReceiver(
             config,
             engine,
@@ -129,7 +131,8 @@ class Node(Closing):
             load=load,
             uploads=self.uploads,
             checks=self.checks,
-            centre=CentreLoads(config, engine, load, clock=clock),
+            centre=centre,
+            writes=CentreWrites(config, engine, load, centre, clock=clock),
             work=self.work,
             prover=self.prover,
             storage=self.storage,

@@ -36,7 +36,8 @@ _HEADERS = ("RESULT", "SIZE", "SOURCE", "REASON")
     default="error",
     show_default=True,
     help="Where a device has points in the same times already: refuse the load; or load above "
-    "them (keep and replace are the same: nothing is deleted). skip is not there yet.",
+    "them (keep and replace are the same: nothing is deleted), or below them (skip), so that only "
+    "what is missing is given.",
 )
 @json_option
 @click.pass_context

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from common.digests import md5_of_fd
-from common.errors import NameRefusedError, NotATsFileError, NotFoundError, UsageError
+from common.errors import DigestError, NameRefusedError, NotATsFileError, NotFoundError, UsageError
 from common.names import RESOURCE, SUFFIX, FilePath, Kind
 from common.tsfile import Corrupt
 from common.wire import DeletionsForm
@@ -49,10 +49,15 @@ class CentreFile:
     Attributes:
         source: its path on this machine.
         path: where it belongs, under the name and in the partition that it has there.
+        staged: its name in the tree of the centre's folder, of one that came for this load alone:
+            it is moved, and not copied. Empty for all others.
+        md5: that it has to have; empty: any.
     """
 
     source: Path
     path: FilePath
+    staged: str = ""
+    md5: str = ""
 
     @property
     def resource(self) -> Path | None:
@@ -161,6 +166,7 @@ def looked_at(file: CentreFile, task: str, number: int, *, interval: int, at: fl
     Raises:
         NotATsFileError: it is none, is not closed, or is damaged.
         UsageError: it cannot be opened, or is of several partitions.
+        DigestError: it is not what it has to be.
     """
     with opened(file.source) as fd:
         return _read(fd, file, task, number, interval, at)
@@ -196,6 +202,8 @@ def _read(fd: int, file: CentreFile, task: str, number: int, interval: int, at: 
         path = _named(file, task, number, first)
         facts = facts_of(fd, tail, path.sg)
         staged = record_of(fd, path, md5_of_fd(fd), source=fd, at=at)
+        if file.md5 not in ("", staged.md5):
+            raise DigestError(f"{file.source}: MD5 {staged.md5}, and {file.md5} was sent")
     except (Corrupt, IllegalPathError) as error:
         raise NotATsFileError(f"{file.source}: {error}") from error
     manifest = records.ManifestMeta(facts.series, facts.points)

@@ -20,37 +20,41 @@ import msgspec
 from common import crash
 from common.config.shared_rules import PER_MILLISECOND
 from common.digests import md5 as new_md5
-from common.digests import md5_of_fd
 from common.errors import (
     BusyError,
     DigestError,
-    NotATsFileError,
     NotFoundError,
     ReadOnlyError,
+    Transient,
     TsferryError,
     UsageError,
 )
 from common.names import is_task_id
-from common.tsfile.deletion_records import whole_records
-from common.tsfile.primitives import Malformed
-from common.wire import DeletionsPart, ManifestEntry, Propagate, ResourceEntry, Result
+from common.wire import Propagate, Result
 from receiver.disks import disk_room, whole_in
 from receiver.load.deciding.centre_loads import whole_or_nothing
 from receiver.load.deciding.change import decide_change
-from receiver.load.folder.current_task import CentreMandate, Planned, TaskRecord, start_task
+from receiver.load.folder.current_task import CentreMandate, TaskRecord, start_task
 from receiver.load.schema.registering import Registering
 from receiver.metadata.commit.draft import Draft
 from receiver.metadata.model import records
 from receiver.metadata.model.centre_source import CENTRE, centre_uuid
+from receiver.metadata.model.ranks import LOWEST_LOOK
 from receiver.metadata.model.records import FileOutcome
-from receiver.operator.centre_files import find_files, looked_at, opened
-from receiver.operator.wire import CentreLoadAnswer, CentreLoadFile
+from receiver.operator.centre_entries import (
+    deletion_parts,
+    entry_of,
+    planned_as,
+    resource_of_file,
+    told,
+)
+from receiver.operator.centre_files import CentreFile, find_files, looked_at, opened
+from receiver.operator.wire import CentreLoadAnswer
 from receiver.transfer.intake import Intake
 from receiver.transfer.look_numbers import latest_look
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from common.names import FilePath
     from receiver.config import ReceiverConfig
@@ -60,7 +64,6 @@ if TYPE_CHECKING:
     from receiver.load.loader import LoadJob
     from receiver.load.service import LoadService
     from receiver.metadata.engine import Engine
-    from receiver.operator.centre_files import CentreFile
     from receiver.operator.wire import CentreLoadRequest
     from receiver.transfer.intake import VerifiedBytes
 
@@ -73,8 +76,6 @@ ON_DUPLICATE = ("error", "keep", "replace", "skip")
 _BLOCK = 1 << 20
 _AT_ONCE = 64
 """Files that are flushed into their directories together."""
-_LONGEST_PART = 1 << 20
-"""Bytes of a deletion file in one record of the log."""
 
 
 class CentreLoads:
@@ -113,8 +114,19 @@ class CentreLoads:
 
     # -- asked for by its id -----------------------------------------------------------------
 
-    def begin(self, request: CentreLoadRequest) -> None:
+    def begin(
+        self,
+        request: CentreLoadRequest,
+        staged: Sequence[CentreFile] = (),
+        *,
+        ended: Callable[[], None] = lambda: None,
+    ) -> None:
         """Begin a load, or go on with the one of this id.
+
+        Args:
+            request: what is asked for.
+            staged: files that came for it, in place of paths of this machine.
+            ended: called when it is over, before anybody is told.
 
         Raises:
             BusyError: another one is under way.
@@ -124,15 +136,40 @@ class CentreLoads:
         with self._changed:
             if self._known is not None:
                 task, found = self._known
-                if task == request.task:
+                if task == request.task and not isinstance(found, Transient):
                     return
                 if found is None:
                     raise BusyError("another load at the centre is under way", retry_after=5)
             self._known = request.task, None
             self._thread = threading.Thread(
-                target=self._run, args=(request,), name="centre-load", daemon=True
+                target=self._run, args=(request, staged, ended), name="centre-load", daemon=True
             )
             self._thread.start()
+
+    def judged(self, request: CentreLoadRequest) -> str:
+        """The uuid of the sender whose devices a load would bring; empty for the centre's own.
+
+        Raises:
+            NotFoundError, UsageError: it asks for what there is not.
+        """
+        _check(request)
+        return self._owner(request.owner)
+
+    def is_under_way(self, task: str) -> bool:
+        """Whether a load is neither done nor refused."""
+        with self._changed:
+            return self._known == (task, None)
+
+    def has_begun(self, task: str) -> bool:
+        """Whether an answer is there or comes; not where it has to be asked for once more."""
+        with self._changed:
+            known = self._known
+        return known is not None and known[0] == task and not isinstance(known[1], Transient)
+
+    def is_done(self, task: str) -> bool:
+        """Whether a load is committed, or refused in a commit of its own."""
+        with self._engine.reading() as state:
+            return state.task_table.has(self.source, task)
 
     def answer(self, task: str, wait: float) -> CentreLoadAnswer:
         """What became of the last load, or that it is under way, after `wait` seconds at most.
@@ -143,29 +180,51 @@ class CentreLoads:
         """
         with self._changed:
             if self._known is None or self._known[0] != task:
-                raise NotFoundError(f"load {task[:40]!a} is not known here: say it again")
+                return self._remembered(task)
             self._changed.wait_for(lambda: self._known is None or self._known[1] is not None, wait)
             found = None if self._known is None else self._known[1]
         if isinstance(found, Exception):
             raise found
         return found or CentreLoadAnswer(task=task, done=False, trouble=self._trouble())
 
-    def _run(self, request: CentreLoadRequest) -> None:
+    def _remembered(self, task: str) -> CentreLoadAnswer:
+        """What became of a load that another process began, or that others came behind."""
+        with self._engine.reading() as state:
+            row = state.task_table.get(self.source, task)
+        if row is None:
+            raise NotFoundError(f"load {task[:40]!a} is not known here: say it again")
+        files = [told(each, each.path, 0) for each in row.outcomes]
+        return CentreLoadAnswer(task=task, done=True, files=files)
+
+    def _run(
+        self,
+        request: CentreLoadRequest,
+        staged: Sequence[CentreFile],
+        ended: Callable[[], None],
+    ) -> None:
         found: CentreLoadAnswer | Exception
         try:
-            found = self.load(request)
+            found = self.load(request, staged)
         except Exception as error:
             if not isinstance(error, TsferryError | OSError):
                 log.exception("a load at the centre failed", extra={"task": request.task})
             found = error
+        if not isinstance(found, Transient):  # which may be asked once more
+            ended()
         with self._changed:
             self._known = request.task, found
             self._changed.notify_all()
 
     # -- the load ----------------------------------------------------------------------------
 
-    def load(self, request: CentreLoadRequest) -> CentreLoadAnswer:
+    def load(
+        self, request: CentreLoadRequest, staged: Sequence[CentreFile] = ()
+    ) -> CentreLoadAnswer:
         """Look at files, and load them unless it is a dry run or one is refused.
+
+        Args:
+            request: what is asked for.
+            staged: files that came for it, in place of paths of this machine.
 
         Raises:
             NotFoundError: there is nothing to load, or no such sender.
@@ -174,7 +233,7 @@ class CentreLoads:
             TsferryError, OSError: it cannot be done now; nothing of it is left.
         """
         _check(request)
-        files = find_files(request.paths, request.storage_group)
+        files = staged or find_files(request.paths, request.storage_group)
         owner = self._owner(request.owner)
         looked: dict[str, tuple[CentreFile, Candidate]] = {}
         seen: dict[str, str] = {}
@@ -193,7 +252,9 @@ class CentreLoads:
             else:
                 seen[content] = str(file.source)
                 looked[path] = file, candidate
-        mandate = CentreMandate(owner=owner, may_overlap=request.on_duplicate != "error")
+        is_below = request.on_duplicate == "skip"
+        may_overlap = request.on_duplicate != "error"
+        mandate = CentreMandate(owner=owner, may_overlap=may_overlap, is_below=is_below)
         record = TaskRecord(
             task=request.task,
             sender=self.source,
@@ -215,15 +276,7 @@ class CentreLoads:
             done=True,
             dry_run=request.dry_run,
             files=[
-                CentreLoadFile(
-                    source=sources[path],
-                    path=path,
-                    size=sizes.get(path, 0),
-                    result=str(outcomes[path].result),
-                    device=outcomes[path].device,
-                    reason=outcomes[path].reason,
-                )
-                for path in sources
+                told(outcomes[path], source, sizes.get(path, 0)) for path, source in sources.items()
             ],
         )
 
@@ -246,11 +299,21 @@ class CentreLoads:
             raise UsageError(f"{len(found)} senders have the label {name[:100]!a}: say the uuid")
         return found[0]
 
+    def _first_look(self, record: TaskRecord) -> int:
+        """The look from which on files of a load count: its own, or one below all that is there."""
+        if record.centre is None or not record.centre.is_below:
+            return record.look
+        with self._engine.reading() as state:
+            found = (row.first_look for row in state.files.of({self.source}))
+            lowest = min((each for each in found if 0 < each < LOWEST_LOOK), default=LOWEST_LOOK)
+        return max(1, lowest - 1)
+
     def _decided(
         self, record: TaskRecord, candidates: Sequence[Candidate]
     ) -> dict[str, FileOutcome]:
         """What would become of files by what is committed now; nothing is changed."""
-        entries = [_entry(each, record.look) for each in candidates]
+        first = self._first_look(record)
+        entries = [entry_of(each, first, record.look) for each in candidates]
         record = msgspec.structs.replace(record, manifest=entries)
         engine, ttl = self._engine, self._load.ttl
         moment, trees = ttl.moment(), self._load.disks.standing()
@@ -307,27 +370,44 @@ class CentreLoads:
         """Copy files in and end the task: durable when this returns."""
         current = start_task(folder, msgspec.structs.replace(record, manifest=None))
         crash.point("centre.begun")
-        current.add_deletions(part for file, each in files for part in _parts(file, each.path))
-        resources = {each.path.text: _resource(file) for file, each in files}
-        current.add_plan(_planned(each, resources[each.path.text]) for _, each in files)
+        current.add_deletions(
+            part for file, each in files for part in deletion_parts(file, each.path)
+        )
+        resources = {each.path.text: resource_of_file(file) for file, each in files}
+        current.add_plan(planned_as(each, resources[each.path.text]) for _, each in files)
+        first = self._first_look(record)
         staged: list[VerifiedBytes] = []
         for file, candidate in files:
             self._go_on()
             path, resource = candidate.path, resources[candidate.path.text]
             if resource is not None and file.resource is not None:
-                staged.append(self._copy(folder, file.resource, path.resource, resource.md5))
-            staged.append(self._copy(folder, file.source, path, candidate.staged.md5))
+                beside = CentreFile(file.resource, path.resource)
+                staged.append(self._copy(folder, beside, path.resource, resource.md5))
+            take = self._move if file.staged else self._copy
+            staged.append(take(folder, file, path, candidate.staged.md5))
             crash.point("centre.copied")
             if len(staged) >= _AT_ONCE:
                 self._intake.stage(folder, staged)
                 staged = []
         self._intake.stage(folder, staged)
         crash.point("centre.staged")
-        current.end([_entry(each, record.look) for _, each in files], [])
+        current.end([entry_of(each, first, record.look) for _, each in files], [])
         return current
 
+    def _move(
+        self, folder: SenderFolder, file: CentreFile, path: FilePath, expected: str
+    ) -> VerifiedBytes:
+        """A file that is nobody else's, under a temporary name, flushed and verified."""
+        part = f"{folder.uploads}/{secrets.token_hex(16)}.part"
+        with folder.tree.open_write(file.staged) as moved:
+            moved.sync()
+            folder.tree.rename(file.staged, part)
+            return self._intake.verify(
+                moved.fileno(), path, part, expected, expected=(expected,), planned=None
+            )
+
     def _copy(
-        self, folder: SenderFolder, source: Path, path: FilePath, expected: str
+        self, folder: SenderFolder, file: CentreFile, path: FilePath, expected: str
     ) -> VerifiedBytes:
         """A copy under a temporary name, flushed and verified.
 
@@ -336,19 +416,19 @@ class CentreLoads:
         """
         part = f"{folder.uploads}/{secrets.token_hex(16)}.part"
         digest = new_md5()
-        with opened(source) as fd, folder.tree.create(part) as file:
+        with opened(file.source) as fd, folder.tree.create(part) as copy:
             while block := os.read(fd, _BLOCK):
                 digest.update(block)
-                file.write(block)
-            file.sync()
+                copy.write(block)
+            copy.sync()
             found = digest.hexdigest()
             if found != expected:
                 raise DigestError(
-                    f"{source}: MD5 {found} as it was copied, {expected} when it was looked at: "
-                    "somebody writes to it; load a copy that stands still"
+                    f"{file.source}: MD5 {found} as it was copied, {expected} when it was looked "
+                    "at: somebody writes to it; load a copy that stands still"
                 )
             return self._intake.verify(
-                file.fileno(), path, part, found, expected=(expected,), planned=None
+                copy.fileno(), path, part, found, expected=(expected,), planned=None
             )
 
     def _sweep(self, folder: SenderFolder) -> None:
@@ -382,65 +462,3 @@ def _check(request: CentreLoadRequest) -> None:
         raise UsageError(f"{request.task[:60]!a} is no id of a load (32 lower-case hex digits)")
     if request.on_duplicate not in ON_DUPLICATE:
         raise UsageError(f"on_duplicate: expected one of {', '.join(ON_DUPLICATE)}")
-    if request.on_duplicate == "skip":
-        raise UsageError(
-            "on_duplicate skip: a load cannot be put below what is there: leave out what is known "
-            "(error says which files), or load above it (keep)"
-        )
-
-
-def _entry(candidate: Candidate, look: int) -> ManifestEntry:
-    return ManifestEntry(
-        path=candidate.path.text,
-        size=candidate.staged.size,
-        md5=candidate.staged.md5,
-        series=candidate.facts.series,
-        points=candidate.facts.points,
-        first_look=look,
-        closed_look=look,
-    )
-
-
-def _resource(file: CentreFile) -> ResourceEntry | None:
-    """The resource of a TsFile, as it is now."""
-    if file.resource is None:
-        return None
-    with opened(file.resource) as fd:
-        return ResourceEntry(size=os.fstat(fd).st_size, md5=md5_of_fd(fd))
-
-
-def _planned(candidate: Candidate, resource: ResourceEntry | None) -> Planned:
-    staged = candidate.staged
-    return Planned(
-        path=candidate.path.text,
-        size=staged.size,
-        tail=staged.tail,
-        md5=staged.md5,
-        resource=resource,
-    )
-
-
-def _parts(file: CentreFile, path: FilePath) -> list[DeletionsPart]:
-    """The deletion files of a TsFile, whole; they reach no other file.
-
-    Raises:
-        NotATsFileError: one is not whole records.
-    """
-    parts: list[DeletionsPart] = []
-    for form, source in file.deletions:
-        with opened(source) as fd:
-            content = os.pread(fd, os.fstat(fd).st_size, 0)
-        begin = 0
-        while begin < len(content):
-            piece = content[begin : begin + _LONGEST_PART]
-            try:
-                size = whole_records(piece, form)
-            except Malformed as error:
-                raise NotATsFileError(f"{source}: {error}") from error
-            if size == 0:
-                raise NotATsFileError(f"{source}: byte {begin} begins no whole record")
-            parts.append(
-                DeletionsPart(path=path.text, form=form, base=begin, content=piece[:size], floor=0)
-            )
-            begin += size
-    return parts

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
     from receiver.load.service import LoadService
     from receiver.operator.centre_loading import CentreLoads
+    from receiver.operator.centre_writes import CentreWrites
     from receiver.storage.copying import StorageService
     from receiver.superseding.prover import Prover
     from receiver.transfer.checks import Checks
@@ -62,6 +63,7 @@ class RunningReceiver(ReceiverDirectories):
         uploads: that are under way.
         checks: knows the heartbeats.
         centre: loads files without an edge.
+        writes: of jobs, which become such loads.
         work: background work, and who does it.
         prover: knows what of retired files exists nowhere else.
         storage: makes the copies in the object store; None without one.
@@ -74,6 +76,7 @@ class RunningReceiver(ReceiverDirectories):
     uploads: Uploads
     checks: Checks
     centre: CentreLoads
+    writes: CentreWrites
     work: WorkQueue
     prover: Prover
     storage: StorageService | None

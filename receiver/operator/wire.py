@@ -51,7 +51,7 @@ class CentreLoadRequest(Struct, frozen=True, kw_only=True):
         owner: uuid or label of the sender whose devices they are; empty: the centre's own.
         dry_run: only say what would become of each file.
         on_duplicate: `error`: refuse the load where a device has points in the same times already;
-            `keep`, `replace`: load above them.
+            `keep`, `replace`: load above them; `skip`: below, so that what is missing counts.
     """
 
     task: str

@@ -26,6 +26,7 @@ from receiver.web import (
     sync,
     tus,
     txn_calls,
+    write_calls,
 )
 from receiver.web.call import Call, ReadingSide
 from receiver.web.server import RequestHead
@@ -45,6 +46,7 @@ ROUTES = (
     *content_calls.ROUTES,
     *tus.ROUTES,
     *operating.ROUTES,
+    *write_calls.ROUTES,
     *log_calls.ROUTES,
     *sql.ROUTES,
     *txn_calls.ROUTES,

@@ -21,6 +21,8 @@ _SCHEME = "token"
 _NAMES = {
     "digest": "Of a list of held deletes, as `GET /v1/deletes` names it.",
     "task": "Id of a task: 32 lower-case hex digits, made by the sender.",
+    "attempt": "Id of an attempt of a task of a job: 32 lower-case hex digits, made by it.",
+    "number": "Of a file in the attempt, from 0 on.",
     "upload": "Id of an upload, as its Location had it.",
     "sender": "uuid of a sender.",
     "token": "Id of a token.",

@@ -227,6 +227,10 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "receiver.spark": ("common", "receiver.metadata", "receiver.load", "receiver.config",
                        "receiver.principal", "receiver.points", "receiver.disks",
                        "receiver.follower.store_view", "receiver.storage", "receiver.spark"),
+    # Rows become files here, and a load by an operator's calls.
+    "receiver.spark.sink": ("common", "receiver.metadata", "receiver.storage", "receiver.writing",
+                            "receiver.operator.wire", "receiver.operator.write_wire",
+                            "receiver.spark"),
     # Verdicts go the way of the commands: to the server that runs, in its operators' words.
     "receiver.spark.verify.delivery": ("common", "receiver.load", "receiver.config",
                                        "receiver.open_engine", "receiver.operator.client",

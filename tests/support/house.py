@@ -34,8 +34,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "upkeep", "placing", "deciding", "tail_facts", "schema", "folder",
     ),
     "receiver.spark": (
-        "verify", "report", "source", "late_uploads", "catalogue", "standing_in", "finder",
-        "noted_deletions", "work",
+        "verify", "report", "source", "sink", "value_types", "option_values", "late_uploads",
+        "catalogue", "standing_in", "finder", "noted_deletions", "work",
     ),
 }  # fmt: skip
 """Package -> its rooms, from the top floor down. A room imports those below it, never one above.
@@ -56,7 +56,7 @@ API = frozenset({
     "SchemaCompleter.get_completions", "Words.lex",
     "_Locator.get_cache_path", "_Locator.get_source_stamp", "_Locator.get_disambiguator",
     "_Locator.from_function", "_Sink.seekable",
-    "TsFileSource.streamReader",
+    "TsFileSource.streamReader", "TsFileBatchWriter.abort",
     "TsFileStreamReader.initialOffset", "TsFileStreamReader.latestOffset",
     "TsFileStreamReader.getDefaultReadLimit", "TsFileStreamReader.reportLatestOffset",
     "TsFileStreamReader.prepareForTriggerAvailableNow",

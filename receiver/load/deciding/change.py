@@ -522,7 +522,9 @@ class _Decision:
         resource = candidate.resource
         entry = self.manifest[candidate.path.text]
         first, closed = entry.first_look, entry.closed_look
-        if first:  # what a device's new owner lists stands above all that the old one listed
+        mandate = self.record.centre
+        if first and not (mandate is not None and mandate.is_below):
+            # What a device's new owner lists stands above all that the old one listed.
             devices = (each.name for each in candidate.facts.devices)
             closed = closed or first  # what was deleted since is deleted of it all the same
             first = max(first, last_transfer(self.state.owners, devices) + 1)

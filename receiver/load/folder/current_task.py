@@ -71,10 +71,12 @@ class CentreMandate(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         owner: uuid of the sender whose devices it brings; empty: the centre's own.
         may_overlap: whether there may be points of the same devices and times already.
+        is_below: whether its files stand below all that was there, by first looks that are none.
     """
 
     owner: str = ""
     may_overlap: bool = False
+    is_below: bool = False
 
 
 class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ data/.uploads/<id>.part .upload  partial uploads (`transfer.partial`)
 schema.stage                     blocks of its schema log (`load.folder.schema_stage`)
 quarantine/<name>                bytes of refused files, for an operator
 manifests/<task id>.tsf          what the sender says of each series (`load.folder.manifests`)
+writes/<id>/                     of the centre's own folder: what jobs write, before its commit
 """
 
 from __future__ import annotations
@@ -123,6 +124,11 @@ class SenderFolder:
     def uploads(self) -> str:
         """Where the partial uploads are."""
         return self.at("data/.uploads")
+
+    @property
+    def writes(self) -> str:
+        """Where the files of writes are that are not committed."""
+        return self.at("writes")
 
     @property
     def quarantine(self) -> str:

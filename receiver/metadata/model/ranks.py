@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from common.names import FilePath
 
 __all__ = [
+    "LOWEST_LOOK",
     "NOW",
     "Ladder",
     "NameRank",
@@ -49,6 +50,10 @@ __all__ = [
 
 NOW: Final = (1 << 63) - 1
 """The last look that had a file that its sender still has."""
+
+LOWEST_LOOK: Final = 1 << 20
+"""Below any scan's, which are commits: milliseconds since 1970, with a counter behind them. What is
+loaded below all that is there has a first look below this one, the last of them the lowest."""
 
 NameRank: TypeAlias = tuple[int, int, int, int, int]
 """(0 for sequence, 1 for unsequence; version, creation, inner and cross compactions)."""

@@ -1,4 +1,4 @@
-"""The classes that Spark knows: the source ``tsfile`` and its reader."""
+"""The classes that Spark knows: the source ``tsfile`` and its reader; its sink."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from receiver.spark.source.partition import TsFilePartition
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
-    from pyspark.sql.datasource import DataSourceStreamReader
+    from pyspark.sql.datasource import DataSourceStreamReader, DataSourceWriter
     from pyspark.sql.types import StructType
 
     from receiver.spark.source.read_plan import ReadPlan
@@ -78,6 +78,22 @@ class TsFileSource(DataSource):
             raise UsageError(f"streams of tsfile need Spark 4.2 or later ({error})") from error
 
         return TsFileStreamReader(_read_plan(_parse(self._given(schema)), schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """A writer of rows to a receiver, as one load of it.
+
+        Raises:
+            UsageError: an option or a column is wrong.
+            TsferryError: the receiver refuses it.
+        """
+        from receiver.spark.sink.batch_writer import planned_writer
+
+        if overwrite:
+            raise UsageError(
+                "mode overwrite: a write takes nothing away; expected mode append, and option "
+                "onDuplicate for points that are there already"
+            )
+        return planned_writer(dict(self.options), schema)
 
     def _parsed(self) -> SourceOptions:
         return _parse(dict(self.options))
@@ -233,7 +249,7 @@ def _struct(columns: Sequence[ResultColumn]) -> StructType:
 
 
 def _tags(schema: StructType) -> frozenset[str]:
-    from receiver.spark.source.result_columns import TAG_KEY
+    from receiver.spark.value_types import TAG_KEY
 
     return frozenset(each.name for each in schema.fields if TAG_KEY in (each.metadata or {}))
 

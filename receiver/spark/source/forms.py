@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from common.errors import UsageError
 from common.tsfile import DataType
 from receiver.spark.source.picking import row_device, tags_of
-from receiver.spark.source.value_types import LONG_VALUES, type_name, value_column
+from receiver.spark.value_types import LONG_VALUES, type_name, value_column
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,8 +17,8 @@ from receiver.spark.source.read_plan import ReadPlan
 from receiver.spark.source.result_columns import ResultColumn, WideSchema, long_columns
 from receiver.spark.source.selection import Condition, Selection, TimeRange
 from receiver.spark.source.source_options import SourceOptions, bounds
-from receiver.spark.source.value_types import LONG_VALUES
 from receiver.spark.standing_in import with_stand_ins
+from receiver.spark.value_types import LONG_VALUES
 from receiver.storage.reading.stored_place import StoreAddress
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from common.tsfile import Device, TableSchema, parse_name, split_database
 from receiver.metadata.model.paths import device_nodes
 from receiver.metadata.model.ranks import NOW, cut_in
-from receiver.spark.source.value_types import table_tags, value_column
+from receiver.spark.value_types import table_tags, value_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,26 +17,22 @@ names both.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from common.errors import UsageError
 from common.tsfile import DataType, TableSchema, Tail
-from receiver.spark.source.value_types import LONG_VALUES, table_tags, type_name
+from receiver.spark.value_types import LONG_VALUES, TAG_KEY, TYPE_KEY, table_tags, type_name
 
 if TYPE_CHECKING:
     from receiver.spark.source.picking import Picker
     from receiver.spark.source.source_options import SourceOptions
 
 __all__ = [
-    "TAG_KEY",
     "ResultColumn",
     "WideSchema",
     "long_columns",
 ]
-
-TAG_KEY: Final = "tsfile.tag"
-"""Key of the metadata of a column that is a tag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +78,12 @@ class _Found:
     code: int
     file: str
     device: str
+    is_one: bool = True
+    """Whether no other type of a file was seen that is the same to Spark."""
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        return {TYPE_KEY: DataType(self.code).name} if self.is_one else {}
 
 
 class WideSchema:
@@ -170,6 +172,8 @@ class WideSchema:
                 "the options devices or columns, give a schema with the wider type, or read with "
                 "form = 'long'"
             )
+        if known.is_one and known.code != code:
+            self._fields[measurement] = replace(known, is_one=False)
 
     def columns(self) -> list[ResultColumn]:
         """The columns.
@@ -214,7 +218,10 @@ class WideSchema:
         elif self._order:
             known = [each for each in self._order if each in self._fields]
             names = [*known, *(each for each in names if each not in self._order)]
-        fields = [ResultColumn(each, self._fields[each].type) for each in names]
+        fields = [
+            ResultColumn(each, found.type, found.metadata)
+            for each, found in ((name, self._fields[name]) for name in names)
+        ]
         return _checked([*head, *fields, *_extra_columns(options)], self._fields)
 
 

@@ -12,12 +12,21 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeVar, cast
+from typing import Any, Final, Literal, TypeVar
 
 from common.config.shared_rules import PER_MILLISECOND, TimeUnit
-from common.config.units import parse_size
 from common.errors import UsageError
 from receiver.metadata.model.paths import IllegalPathError, Pattern, parse_pattern
+from receiver.spark.option_values import (
+    WrongValueError,
+    boolean,
+    byte_size,
+    is_json,
+    name_text,
+    names,
+    one_of,
+    receiver_url,
+)
 
 __all__ = [
     "SourceOptions",
@@ -35,7 +44,6 @@ TICKS: Final[Mapping[str, int]] = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 _INT64: Final = range(-(1 << 63), 1 << 63)
 _SPARKS_OWN: Final = ("__", "spark.", "serialization.")
 """What Spark adds to the options of a table by itself."""
-_QUOTED: Final = re.compile(r"`(?:[^`]|``)*`|\"(?:[^\"]|\"\")*\"|[^,`\"]+|.", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,61 +135,18 @@ class SourceOptions:
 # -- one value -----------------------------------------------------------------------------------
 
 
-class _Wrong(ValueError):
-    """A value is not what was expected; the text says what was."""
-
-
-def _one_of(*values: str) -> Callable[[str], str]:
-    expected = f"expected {', '.join(values[:-1])} or {values[-1]}"
-
-    def parse(text: str) -> str:
-        if text.lower() not in values:
-            raise _Wrong(expected)
-        return text.lower()
-
-    return parse
-
-
-def _boolean(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise _Wrong("expected true or false")
-    return text.lower() == "true"
-
-
-def _name(text: str) -> str:
-    if not text.strip():
-        raise _Wrong("expected a name")
-    return text
-
-
 def _store(text: str) -> str:
     # What stands here may be read by everybody who sees the plan of a query.
     if not text.startswith(("s3://", "file:///")) or "@" in text or "?" in text:
-        raise _Wrong("expected s3://bucket/prefix or file:///directory, without credentials")
+        expected = "expected s3://bucket/prefix or file:///directory, without credentials"
+        raise WrongValueError(expected)
     return text
-
-
-def _receiver(text: str) -> str:
-    if not text.startswith(("http://", "https://")) or "@" in text or "?" in text:
-        raise _Wrong("expected the URL of a receiver or a node, without credentials")
-    return text
-
-
-def _names(text: str) -> tuple[str, ...]:
-    found = _listed(text)
-    if not found:
-        raise _Wrong("expected names with commas between them, or a JSON array of texts")
-    return tuple(found)
 
 
 def _columns(text: str) -> tuple[str, ...]:
-    if _is_json(text):  # a file may have a name with its back-ticks
-        return _names(text)
-    return tuple(each.replace("``", "`") for each in map(_bare, _names(text)))
-
-
-def _is_json(text: str) -> bool:
-    return text.lstrip().startswith("[")
+    if is_json(text):  # a file may have a name with its back-ticks
+        return names(text)
+    return tuple(each.replace("``", "`") for each in map(_bare, names(text)))
 
 
 def _bare(text: str) -> str:
@@ -190,9 +155,9 @@ def _bare(text: str) -> str:
 
 def _patterns(text: str) -> tuple[Pattern, ...]:
     try:
-        return tuple(map(parse_pattern, _names(text)))
+        return tuple(map(parse_pattern, names(text)))
     except IllegalPathError as error:
-        raise _Wrong(f"expected paths such as root.site.*, root.** ({error})") from error
+        raise WrongValueError(f"expected paths such as root.site.*, root.** ({error})") from error
 
 
 def _tags(text: str) -> tuple[tuple[str, tuple[str | None, ...]], ...]:
@@ -200,35 +165,16 @@ def _tags(text: str) -> tuple[tuple[str, tuple[str | None, ...]], ...]:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise _Wrong(f"{expected} ({error})") from error
+        raise WrongValueError(f"{expected} ({error})") from error
     if not isinstance(found, dict):
-        raise _Wrong(expected)
+        raise WrongValueError(expected)
     wanted = []
     for name, value in found.items():
         values = value if isinstance(value, list) else [value]
         if not values or not all(each is None or isinstance(each, str) for each in values):
-            raise _Wrong(expected)
+            raise WrongValueError(expected)
         wanted.append((name, tuple(values)))
     return tuple(wanted)
-
-
-def _listed(text: str) -> list[str]:
-    """The texts of a JSON array, or those between commas that stand in no quotes."""
-    if _is_json(text):
-        try:
-            found = json.loads(text)
-        except ValueError as error:
-            raise _Wrong(f"expected a JSON array ({error})") from error
-        if not all(isinstance(each, str) for each in found):
-            raise _Wrong("expected a JSON array of texts")
-        return cast("list[str]", found)
-    pieces = [""]
-    for piece in _QUOTED.findall(text):
-        if piece == ",":
-            pieces.append("")
-        else:
-            pieces[-1] += piece
-    return [each.strip() for each in pieces if each.strip()]
 
 
 def _time(text: str) -> int | datetime.datetime:
@@ -244,13 +190,13 @@ def _time(text: str) -> int | datetime.datetime:
         else:
             # As the times of a database: without a zone it is UTC, on every machine the same.
             return moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
-    raise _Wrong("expected an integer, or a time such as 2026-01-31T08:00:00Z")
+    raise WrongValueError("expected an integer, or a time such as 2026-01-31T08:00:00Z")
 
 
 def _commit(text: str) -> int | datetime.datetime:
     found = _time(text)
     if isinstance(found, int) and found < 0:
-        raise _Wrong("expected a commit timestamp, or a time such as 2026-01-31T08:00:00Z")
+        raise WrongValueError("expected a commit timestamp, or a time such as 2026-01-31T08:00:00Z")
     return found
 
 
@@ -258,62 +204,51 @@ def _starting_commit(text: str) -> int | datetime.datetime | str:
     return "latest" if text.lower() == "latest" else _commit(text)
 
 
-def _bytes(text: str) -> int:
-    expected = "expected a number of bytes from 64KiB on, such as 134217728 or 128MiB"
-    try:
-        size = parse_size(text)
-    except ValueError as error:
-        raise _Wrong(expected) from error
-    if size < 1 << 16:
-        raise _Wrong(expected)
-    return size
-
-
 def _positive(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", text) or not int(text):
-        raise _Wrong("expected a whole number from 1 on")
+        raise WrongValueError("expected a whole number from 1 on")
     return int(text)
 
 
 _KNOWN: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "path": ("paths", lambda text: (text,)),
-    "paths": ("paths", _names),
-    "catalog": ("catalog", _name),
+    "paths": ("paths", names),
+    "catalog": ("catalog", name_text),
     "asOf": ("as_of", _commit),
-    "token": ("token", _name),
-    "tokenFile": ("token", _name),
-    "caCert": ("ca_cert", _name),
-    "dataDirs": ("data_dirs", _names),
-    "table": ("table", _name),
+    "token": ("token", name_text),
+    "tokenFile": ("token", name_text),
+    "caCert": ("ca_cert", name_text),
+    "dataDirs": ("data_dirs", names),
+    "table": ("table", name_text),
     "devices": ("devices", _patterns),
     "columns": ("columns", _columns),
     "tags": ("tags", _tags),
-    "form": ("form", _one_of("long", "wide")),
+    "form": ("form", one_of("long", "wide")),
     "startTime": ("start_time", _time),
     "endTime": ("end_time", _time),
-    "timeUnit": ("time_unit", _one_of(*PER_MILLISECOND)),
-    "deletions": ("deletions", _boolean),
-    "merge": ("merge", _boolean),
-    "compacted": ("compacted", _one_of("auto", "true", "false")),
-    "retired": ("retired", _boolean),
-    "text": ("text", _one_of("string", "binary")),
-    "kind": ("kind", _one_of("all", "sequence", "unsequence")),
-    "onError": ("on_error", _one_of("fail", "skip", "row")),
-    "pushFilters": ("push_filters", _one_of("auto", "true", "false")),
-    "partitionBytes": ("partition_bytes", _bytes),
-    "timeColumn": ("time_column", _name),
-    "deviceColumn": ("device_column", _name),
-    "errorColumn": ("error_column", _name),
-    "fileColumn": ("file_column", _name),
+    "timeUnit": ("time_unit", one_of(*PER_MILLISECOND)),
+    "deletions": ("deletions", boolean),
+    "merge": ("merge", boolean),
+    "compacted": ("compacted", one_of("auto", "true", "false")),
+    "retired": ("retired", boolean),
+    "text": ("text", one_of("string", "binary")),
+    "kind": ("kind", one_of("all", "sequence", "unsequence")),
+    "onError": ("on_error", one_of("fail", "skip", "row")),
+    "pushFilters": ("push_filters", one_of("auto", "true", "false")),
+    "partitionBytes": ("partition_bytes", byte_size),
+    "timeColumn": ("time_column", name_text),
+    "deviceColumn": ("device_column", name_text),
+    "errorColumn": ("error_column", name_text),
+    "fileColumn": ("file_column", name_text),
     "startingCommit": ("starting_commit", _starting_commit),
     "maxFilesPerTrigger": ("max_files", _positive),
-    "failOnDataLoss": ("fail_on_data_loss", _boolean),
-    "pathGlobFilter": ("name_glob", _name),
+    "failOnDataLoss": ("fail_on_data_loss", boolean),
+    "pathGlobFilter": ("name_glob", name_text),
     "store": ("store", _store),
-    "storeEndpoint": ("store_endpoint", _name),
-    "storeRegion": ("store_region", _name),
-    "storePathStyle": ("store_path_style", _boolean),
-    "receiver": ("receiver", _receiver),
+    "storeEndpoint": ("store_endpoint", name_text),
+    "storeRegion": ("store_region", name_text),
+    "storePathStyle": ("store_path_style", boolean),
+    "receiver": ("receiver", receiver_url),
 }
 _GENERIC: Final = {
     "recursivefilelookup": "directories are always looked through to their ends",
@@ -374,7 +309,7 @@ def parse_options(
 def _parsed(name: str, text: str, parse: Callable[[str], T]) -> T:
     try:
         return parse(text)
-    except _Wrong as wrong:
+    except WrongValueError as wrong:
         raise UsageError(f"option {name} = {text!r}: {wrong}") from None
 
 

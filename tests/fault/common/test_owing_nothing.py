@@ -28,12 +28,14 @@ SEEN = (
     "rename to tlog/tlog-", "rename to anew/mtree.snapshot-", "rename to report/chunks.parquet",
     "rename to bucket/N/data/N/", "rename to restored/schema", "rename to restored/data/sequence/",
     "rename to centre/data/sync-receiver/", "rename to centre/data/sequence/",
+    "rename to written/data/sync-receiver/",
 )  # fmt: skip
 PROGRAM = """
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 from common import wire
+from common.digests import md5, xxh3_64
 from common.durable import Tree
 from common.names import FilePath
 from receiver.cli.commands import cli
@@ -44,6 +46,7 @@ from receiver.metadata.log.frames import encode_frame, encode_log_head, encode_p
 from receiver.metadata.model import records
 from receiver.metadata.model.engine_options import EngineOptions
 from receiver.operator.wire import CentreLoadRequest
+from receiver.operator.write_wire import StagedPart, WriteRequest
 from receiver.spark.report import summarise, write
 from receiver.storage.disk_cache import DiskCache
 from receiver.storage.file_fetching import FileFetcher
@@ -142,6 +145,20 @@ old.with_name(old.name + ".resource").write_bytes(b"r")
 node = World(root / "centre").still_node()
 request = CentreLoadRequest(task="5" * 32, paths=[str(old)])
 assert [each.result for each in node.operator.centre.load(request).files] == ["loaded"]
+node.close()
+
+# what a job writes
+node = World(root / "written").still_node()
+writes, task = node.operator.writes, "6" * 32
+writes.open(task, WriteRequest())
+for attempt in ("7" * 32, "8" * 32):
+    writes.put(task, attempt, 0, 0, memoryview(tsfile()), xxh3_64(tsfile()))
+parts = {"attempt": attempt, "number": 0, "group": "root.sg", "partition": 0}
+found = {"size": len(tsfile()), "md5": md5(tsfile()).hexdigest()}
+writes.commit(task, [StagedPart(**parts, **found)])
+while not (answer := node.operator.centre.answer(task, 5.0)).done:
+    pass
+assert [each.result for each in answer.files] == ["loaded"]
 node.close()
 
 # copies in a directory, and a receiver that is made of them

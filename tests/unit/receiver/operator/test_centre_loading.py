@@ -23,9 +23,11 @@ from receiver.metadata.model.timestamps import COUNTER_BITS
 from receiver.node import Node
 from receiver.operator import centre_loading
 from receiver.operator.files import list_files
+from receiver.operator.owners import set_owner
 from receiver.operator.tokens import make_token
 from receiver.operator.wire import CentreLoadAnswer, CentreLoadRequest
 from tests.support.node_world import (
+    OPERATOR,
     A,
     B,
     Edge,
@@ -36,6 +38,7 @@ from tests.support.node_world import (
     sender,
     tsfile,
 )
+from tests.support.writing_world import config_of, rows_of
 
 DELETION = f"DELETION,root.sg.d1.*,{2**63 - 1},2,3\n".encode()
 
@@ -213,10 +216,45 @@ def test_a_file_of_several_partitions_of_this_receiver_refuses_the_load(
         load(node, old)
 
 
-def test_to_load_below_what_is_there_is_refused_by_name(node: Node, tmp_path: Path) -> None:
+def points_of(node: Node, tmp_path: Path) -> dict[int, int]:
+    """What a reader gets of root.sg.d1: values by time."""
+    config = config_of(node, tmp_path / "receiver.toml")
+    _, batches = rows_of(catalog=config, devices="root.sg.d1")
+    return {row["time"]: row["s1"] for batch in batches for row in batch.to_pylist()}
+
+
+def test_what_is_loaded_below_gives_only_what_nothing_else_gives(
+    world: World, node: Node, tmp_path: Path
+) -> None:
+    edge = Edge(node)
+    edge.round({path_of(9): tsfile(first=3, points=3)})  # times 3 to 5
+    one = lay(tmp_path / "one", {path_of(1): tsfile(first=1, points=6, salt=1)})
+    two = lay(tmp_path / "two", {"un" + path_of(8): tsfile(first=5, points=4, salt=2)})
+    for old in (one, two):
+        assert set(said(load(node, old, owner=A, on_duplicate="skip"), old).values()) == {"loaded"}
+    there = {1: 11, 2: 21, 3: 30, 4: 40, 5: 50, 6: 61}
+    assert points_of(node, tmp_path) == there | {7: 72, 8: 82}
+    world.clock.now += 2  # type: ignore[attr-defined]
+    edge.check()
+    edge.round({path_of(2): tsfile(first=8, points=1, salt=3)})  # of an older name, seen later
+    three = lay(tmp_path / "three", {path_of(3): tsfile(first=7, points=3, salt=4)})
+    load(node, three, owner=A, on_duplicate="keep")
+    assert points_of(node, tmp_path) == there | {7: 74, 8: 84, 9: 94}
+
+
+def test_what_is_loaded_below_is_below_the_files_of_a_former_owner_too(
+    node: Node, tmp_path: Path
+) -> None:
+    Edge(node).round({path_of(1): tsfile(points=3)})
+    Edge(node, B).round({path_of(2): tsfile("root.sg.b")})
+    set_owner(node.engine, OPERATOR, "root.sg.d1", B)
+    old = lay(tmp_path / "old", {path_of(3): tsfile(points=5, salt=1)})
+    assert set(said(load(node, old, owner=B, on_duplicate="skip"), old).values()) == {"loaded"}
+    assert points_of(node, tmp_path) == {1: 10, 2: 20, 3: 30, 4: 41, 5: 51}
+
+
+def test_what_is_to_become_of_duplicates_is_one_of_four(node: Node, tmp_path: Path) -> None:
     old = lay(tmp_path / "old", {path_of(1): tsfile()})
-    with pytest.raises(UsageError, match="skip"):
-        load(node, old, on_duplicate="skip")
     with pytest.raises(UsageError, match="expected one of"):
         load(node, old, on_duplicate="perhaps")
 

@@ -1,4 +1,4 @@
-"""What the types of a TsFile are in Spark, and which columns of a table are tags."""
+"""What the types of a TsFile are in Spark, what metadata of columns says, which ones are tags."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from typing import Final
 
 from common.tsfile import ColumnCategory, DataType, TableSchema
 
-__all__ = ["LONG_VALUES", "table_tags", "type_name", "value_column"]
+__all__ = ["LONG_VALUES", "TAG_KEY", "TYPE_KEY", "table_tags", "type_name", "value_column"]
+
+TAG_KEY: Final = "tsfile.tag"
+"""Key of the metadata of a column that is a tag."""
+TYPE_KEY: Final = "tsfile.type"
+"""Key of the metadata of a measurement's column: its type in files, where all have the same."""
 
 _TYPES: Final[Mapping[int, str]] = {
     DataType.BOOLEAN: "boolean",

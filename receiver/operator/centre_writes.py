@@ -1,0 +1,295 @@
+"""Writes of jobs: files that come from many tasks at once, and become one load at the centre.
+
+A write has a folder of its own beside the uploads of the centre's source, with the files of each
+attempt of each task under names of that attempt. Nothing of it counts before its commit, which
+names the files that are meant and hands them to the load at the centre: what another attempt has
+left is none of them. With its end, whatever that is, the folder goes; a write that nobody goes on
+with goes as a stale upload does.
+"""
+
+from __future__ import annotations
+
+import logging
+import stat
+import threading
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from common import crash
+from common.config.shared_rules import PER_MILLISECOND
+from common.decoders import from_json
+from common.errors import BusyError, DigestError, GoneError, OffsetError, TsferryError, UsageError
+from common.names import FilePath, Kind, is_task_id
+from common.wire import check_block
+from receiver.metadata.model.paths import IllegalPathError, device_nodes, format_path
+from receiver.operator.centre_files import CentreFile
+from receiver.operator.wire import CentreLoadRequest
+from receiver.operator.write_wire import KnownDevice, WriteOpened, WriteRequest
+from receiver.transfer.intake import Intake
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from receiver.config import ReceiverConfig
+    from receiver.load.folder.sender_folder import SenderFolder
+    from receiver.load.service import LoadService
+    from receiver.metadata.engine import Engine
+    from receiver.metadata.state.state import State
+    from receiver.operator.centre_loading import CentreLoads
+    from receiver.operator.write_wire import StagedPart
+
+__all__ = ["CentreWrites"]
+
+log = logging.getLogger(__name__)
+
+_RECORD: Final = "write.json"
+_MOST_DEVICES: Final = 10_000
+"""That may be asked for at once."""
+
+
+class CentreWrites:
+    """The writes that are open; any thread may call."""
+
+    def __init__(
+        self,
+        config: ReceiverConfig,
+        engine: Engine,
+        load: LoadService,
+        centre: CentreLoads,
+        *,
+        clock: Callable[[], float],
+    ) -> None:
+        self._config = config
+        self._engine = engine
+        self._load = load
+        self._centre = centre
+        self._intake = Intake(config, engine, load, clock=clock)
+        self._counting = threading.Lock()
+        self._held: int | None = None
+        """Bytes of all open writes; None: they are to be counted first."""
+        load.reaper.chores.append(self.expire)
+
+    def open(self, task: str, request: WriteRequest) -> WriteOpened:
+        """Begin a write; one that is open already goes on.
+
+        Raises:
+            GoneError: it is over.
+            NotFoundError, UsageError: there is no such owner or policy, or the id is none.
+        """
+        owner = self._centre.judged(_load_of(task, request))
+        if self._centre.is_done(task):
+            raise GoneError(f"write {task} is over")
+        folder = self._load.centre_folder()
+        folder.tree.make_dirs(_place(folder, task))
+        folder.tree.write_atomic(f"{_place(folder, task)}/{_RECORD}", msgspec.json.encode(request))
+        config = self._config
+        return WriteOpened(
+            owner=owner or self._centre.source,
+            interval=config.partition_interval_ms * PER_MILLISECOND[config.time_unit],
+            time_unit=config.time_unit,
+            block=config.limits.max_chunk_bytes,
+        )
+
+    def known(self, task: str, devices: Sequence[str]) -> list[KnownDevice]:
+        """What is known of devices.
+
+        Raises:
+            GoneError: the write is over.
+            UsageError: too many, or a name is none.
+        """
+        self._opened(task)
+        if len(devices) > _MOST_DEVICES:
+            raise UsageError(f"{len(devices)} devices, at most {_MOST_DEVICES} at once")
+        with self._engine.reading() as state:
+            return [_known(state, each) for each in devices]
+
+    def put(
+        self, task: str, attempt: str, number: int, offset: int, content: memoryview, xxh3: str
+    ) -> None:
+        """Write a block of a file; the same once more changes nothing.
+
+        Args:
+            task: id of the write.
+            attempt: id of the attempt whose file it is.
+            number: of the file in it.
+            offset: of the block in the file.
+            content: its bytes.
+            xxh3: of them, as they were sent.
+
+        Raises:
+            GoneError: the write is over.
+            OffsetError: bytes before these are missing.
+            DigestError: they are not what was sent.
+            NoSpaceError, TooLargeError: there is no room.
+        """
+        if not is_task_id(attempt):
+            raise UsageError(f"{attempt[:60]!a} is no id of an attempt (32 hex digits)")
+        folder = self._opened(task)
+        rel = _part(folder, task, attempt, number)
+        check_block(content, xxh3, rel)
+        end = offset + len(content)
+        self._intake.check_size(FilePath.parse(f"{Kind.SEQUENCE}/root/0/0/x.tsfile"), end)
+        self._intake.check_room(folder, len(content), self._bytes_held(folder))
+        try:
+            file = folder.tree.create(rel) if offset == 0 else folder.tree.open_write(rel)
+        except FileExistsError:
+            file = folder.tree.open_write(rel)  # the answer to its first block was lost
+        except FileNotFoundError as error:
+            self._opened(task)
+            raise OffsetError(f"nothing of {rel} is here, and byte {offset} came") from error
+        with file:
+            found = folder.tree.stat(rel)
+            size = 0 if found is None else found.st_size
+            if offset > size:
+                raise OffsetError(f"{size} bytes of {rel} are here, and byte {offset} came")
+            file.write(content, at=offset)
+            file.begin_sync()
+        self._count(max(0, end - size))
+
+    def commit(self, task: str, parts: Sequence[StagedPart]) -> None:
+        """Begin to load the files of a write; asked for once more, it goes on.
+
+        Raises:
+            GoneError: the write is over otherwise, or a file is not there.
+            BusyError: another load is under way.
+            DigestError: a file has not all of its bytes.
+        """
+        if self._centre.is_done(task) or self._centre.has_begun(task):
+            return
+        folder = self._opened(task)
+        record = from_json(folder.tree.read(f"{_place(folder, task)}/{_RECORD}"), WriteRequest)
+        if not parts:
+            raise UsageError("a write without files is dropped, and not committed")
+        files = [_file(folder, task, each) for each in sorted(parts, key=_order)]
+        self._centre.begin(_load_of(task, record), files, ended=lambda: self._remove(folder, task))
+
+    def drop(self, task: str) -> None:
+        """End a write with nothing; one that is over stays as it is.
+
+        Raises:
+            BusyError: it is being committed.
+        """
+        if not is_task_id(task):
+            raise UsageError(f"{task[:60]!a} is no id of a write (32 hex digits)")
+        if self._centre.is_under_way(task):
+            raise BusyError(f"write {task} is being committed", retry_after=1)
+        folder = self._load.folders.find(self._centre.source)
+        if folder is not None:
+            self._remove(folder, task)
+
+    def expire(self, now: float) -> None:
+        """Drop the writes that nobody goes on with."""
+        folder = self._load.folders.find(self._centre.source)
+        if folder is None:
+            return
+        for name, found in folder.tree.listing(folder.writes):
+            if not stat.S_ISDIR(found.st_mode) or self._centre.is_under_way(name):
+                continue
+            files = folder.tree.listing(f"{folder.writes}/{name}")
+            last = max((each.st_mtime for _, each in files), default=found.st_mtime)
+            if last < now - self._config.limits.upload_expiry:
+                log.warning("a write that nobody has ended is dropped", extra={"task": name})
+                self._remove(folder, name)
+
+    # -- on the disk -------------------------------------------------------------------------
+
+    def _opened(self, task: str) -> SenderFolder:
+        if not is_task_id(task):
+            raise UsageError(f"{task[:60]!a} is no id of a write (32 hex digits)")
+        folder = self._load.folders.find(self._centre.source)
+        if folder is None or not folder.tree.exists(f"{_place(folder, task)}/{_RECORD}"):
+            raise GoneError(f"write {task} is not open here: it is over, or was dropped")
+        return folder
+
+    def _remove(self, folder: SenderFolder, task: str) -> None:
+        """Remove all of a write, its record first: from then on nothing more comes."""
+        place = _place(folder, task)
+        try:
+            folder.tree.unlink(f"{place}/{_RECORD}")
+            crash.point("centre.write_closed")
+            for name, _ in folder.tree.listing(place):
+                folder.tree.unlink(f"{place}/{name}", sync=False)
+            folder.tree.remove_empty(place)
+        except (TsferryError, OSError) as error:
+            log.warning("what a write has left is swept later", extra={"error": str(error)})
+        with self._counting:
+            self._held = None
+
+    def _bytes_held(self, folder: SenderFolder) -> int:
+        with self._counting:
+            if self._held is None:
+                self._held = sum(
+                    each.st_size
+                    for name, found in folder.tree.listing(folder.writes)
+                    if stat.S_ISDIR(found.st_mode)
+                    for _, each in folder.tree.listing(f"{folder.writes}/{name}")
+                )
+            return self._held
+
+    def _count(self, size: int) -> None:
+        with self._counting:
+            if self._held is not None:
+                self._held += size
+
+
+def _load_of(task: str, request: WriteRequest) -> CentreLoadRequest:
+    return CentreLoadRequest(
+        task=task, paths=[], owner=request.owner, on_duplicate=request.on_duplicate
+    )
+
+
+def _place(folder: SenderFolder, task: str) -> str:
+    return f"{folder.writes}/{task}"
+
+
+def _part(folder: SenderFolder, task: str, attempt: str, number: int) -> str:
+    return f"{_place(folder, task)}/{attempt}-{number}.part"
+
+
+def _order(part: StagedPart) -> tuple[str, int]:
+    """Those of a directory together; in it they stay in the order of their tasks."""
+    return part.group, part.partition
+
+
+def _file(folder: SenderFolder, task: str, part: StagedPart) -> CentreFile:
+    """A file of a write, as a load takes it.
+
+    Raises:
+        GoneError: it is not there.
+        DigestError: it is shorter, or longer.
+        NameRefusedError: there can be no such storage group.
+    """
+    rel = _part(folder, task, part.attempt, part.number)
+    found = folder.tree.stat(rel)
+    if found is None:
+        raise GoneError(f"{rel} is not here")
+    if found.st_size != part.size:
+        raise DigestError(f"{rel}: {found.st_size} bytes came of {part.size}")
+    name = f"{part.attempt[:8]}-{part.number}.tsfile"
+    path = FilePath.parse(f"{Kind.SEQUENCE}/{part.group}/0/{part.partition}/{name}")
+    return CentreFile(folder.tree.path / rel, path, staged=rel, md5=part.md5)
+
+
+def _known(state: State, device: str) -> KnownDevice:
+    try:
+        nodes = device_nodes(device)
+    except IllegalPathError as error:
+        raise UsageError(error.message) from error
+    group = state.schema.groups.of(nodes)
+    row = state.schema.devices.find(nodes)
+    owner = state.owners.get(device)
+    sender = None if owner is None else state.senders.get(owner.sender)
+    return KnownDevice(
+        group=None if group is None or device.startswith("/") else format_path(group),
+        owner="" if owner is None else owner.sender,
+        label="" if sender is None else sender.label,
+        aligned=None if row is None else row.aligned,
+        types={} if row is None else _types(state, nodes, state.schema.devices.series_names(nodes)),
+    )
+
+
+def _types(state: State, device: tuple[str, ...], names: Iterable[str]) -> dict[str, int]:
+    series = state.schema.series
+    rows = {name: series.find((*device, name), alias=False) for name in names}
+    return {name: series.type_of(row) for name, row in rows.items() if row >= 0}

@@ -1,0 +1,115 @@
+"""The calls of a write, `/v1/writes`: what a job asks that writes TsFiles; see docs/spark.md."""
+
+from __future__ import annotations
+
+from flask import Response
+
+from common.errors import UsageError
+from receiver.operator.wire import CentreLoadAnswer
+from receiver.operator.write_wire import (
+    KnownDevicesAnswer,
+    KnownDevicesRequest,
+    WriteCommit,
+    WriteOpened,
+    WriteRequest,
+)
+from receiver.web.call import Call, MediaTypeError, json_answer
+from receiver.web.routes import EMPTY, AnswerRow, Body, Parameter, Role, Routes
+
+__all__ = ["ROUTES"]
+
+ROUTES = Routes()
+_WRITE = "/v1/writes/<task>"
+_BYTES = "application/octet-stream"
+_LOAD_WAIT = 10.0
+_OFFSET = Parameter(
+    "offset", "query", {"type": "integer", "minimum": 0}, "Of the block in the file.", True
+)
+_XXH3 = Parameter(
+    "xxh3", "query", {"type": "string"}, "xxh3-64 of the block, 16 lower-case hex digits.", True
+)
+
+
+@ROUTES.call(
+    "PUT",
+    _WRITE,
+    Role.OPERATOR,
+    "Begin a write: rows of a job that become one load at the centre",
+    AnswerRow(200, WriteOpened),
+    takes=WriteRequest,
+)
+def open_write(call: Call) -> Response:
+    """Begin a write."""
+    opened = call.operator.writes.open(call.arguments["task"], call.body(WriteRequest))
+    return json_answer(opened)
+
+
+@ROUTES.call(
+    "POST",
+    f"{_WRITE}/devices",
+    Role.OPERATOR,
+    "What is known of devices: storage group, owner, types of series",
+    AnswerRow(200, KnownDevicesAnswer),
+    takes=KnownDevicesRequest,
+    body=Body.LARGE,
+)
+def known_devices(call: Call) -> Response:
+    """What is known of devices."""
+    request = call.body(KnownDevicesRequest)
+    found = call.operator.writes.known(call.arguments["task"], request.devices)
+    return json_answer(KnownDevicesAnswer(devices=found))
+
+
+@ROUTES.call(
+    "PUT",
+    f"{_WRITE}/parts/<attempt>/<number>",
+    Role.OPERATOR,
+    "A block of a file of a write",
+    EMPTY,
+    media=_BYTES,
+    body=Body.BLOCK,
+    parameters=(_OFFSET, _XXH3),
+)
+def write_block(call: Call) -> Response:
+    """A block of a file."""
+    if call.request.mimetype != _BYTES:
+        raise MediaTypeError(f"expected Content-Type: {_BYTES}")
+    operator, arguments = call.operator, call.arguments
+    offset = call.number("offset", "a number of bytes")
+    if offset is None:
+        raise UsageError("offset: missing; expected where the block begins")
+    number = arguments["number"]
+    if not (number.isascii() and number.isdigit() and len(number) < 10):
+        raise UsageError("the number of a file is some digits")
+    operator.writes.put(
+        arguments["task"],
+        arguments["attempt"],
+        int(number),
+        offset,
+        call.content(),
+        call.query("xxh3") or "",
+    )
+    return Response(status=204)
+
+
+@ROUTES.call(
+    "POST",
+    f"{_WRITE}/commit",
+    Role.OPERATOR,
+    "Load the files of a write, all in one commit or none; then ask `GET /v1/loads/<task>`",
+    AnswerRow(200, CentreLoadAnswer),
+    takes=WriteCommit,
+    body=Body.LARGE,
+)
+def commit_write(call: Call) -> Response:
+    """Load the files of a write."""
+    task, operator = call.arguments["task"], call.operator
+    operator.writes.commit(task, call.body(WriteCommit).parts)
+    return json_answer(operator.centre.answer(task, _LOAD_WAIT))
+
+
+@ROUTES.call("DELETE", _WRITE, Role.OPERATOR, "End a write with nothing", EMPTY)
+def drop_write(call: Call) -> Response:
+    """End a write with nothing."""
+    call.operator.writes.drop(call.arguments["task"])
+    return Response(status=204)

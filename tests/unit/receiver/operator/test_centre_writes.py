@@ -1,0 +1,278 @@
+"""A write at the receiver: nothing of it counts before its commit, and nothing is left of it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from common.digests import md5, xxh3_64
+from common.errors import (
+    BusyError,
+    DigestError,
+    GoneError,
+    NoSpaceError,
+    NotFoundError,
+    OffsetError,
+    UsageError,
+)
+from receiver.node import Node
+from receiver.operator import centre_loading
+from receiver.operator.files import list_files
+from receiver.operator.wire import CentreLoadAnswer
+from receiver.operator.write_wire import StagedPart, WriteRequest
+from tests.support.node_world import A, Edge, World, fsck_of, path_of, tsfile
+
+TASK = "5" * 32
+
+
+def put(node: Node, content: bytes, attempt: str | None = None, number: int = 0) -> StagedPart:
+    attempt = attempt or secrets.token_hex(16)
+    writes = node.operator.writes
+    for begin in range(0, len(content), 1000):
+        block = content[begin : begin + 1000]
+        writes.put(TASK, attempt, number, begin, memoryview(block), xxh3_64(block))
+    return part_of(content, attempt, number)
+
+
+def part_of(content: bytes, attempt: str, number: int = 0) -> StagedPart:
+    return StagedPart(
+        attempt=attempt,
+        number=number,
+        group="root.sg",
+        partition=0,
+        size=len(content),
+        md5=md5(content).hexdigest(),
+    )
+
+
+def opened(node: Node, **given: str) -> None:
+    node.operator.writes.open(TASK, WriteRequest(**given))
+
+
+def commit(node: Node, *parts: StagedPart) -> CentreLoadAnswer:
+    node.operator.writes.commit(TASK, parts)
+    while not (answer := node.operator.centre.answer(TASK, 5.0)).done:
+        pass
+    return answer
+
+
+def left(node: Node) -> list[str]:
+    folder = node.load.centre_folder()
+    return [name for name, _ in folder.tree.files(folder.writes)]
+
+
+@pytest.fixture
+def again(world: World) -> Iterator[Node]:
+    with world.node() as other:
+        yield other
+
+
+def test_a_commit_loads_what_it_names_and_what_other_attempts_sent_goes(
+    world: World, node: Node
+) -> None:
+    opened(node)
+    content = tsfile(points=400)
+    put(node, content)  # a task that came second, or failed behind its file
+    meant = put(node, content)
+    put(node, tsfile("root.sg.other")[:700])
+    answer = commit(node, meant)
+    assert [each.result for each in answer.files] == ["loaded"]
+    assert list(world.loaded().values()) == [content]
+    assert left(node) == []
+    assert fsck_of(node).found == []
+
+
+def test_an_end_leaves_nothing_and_what_comes_later_is_refused(node: Node) -> None:
+    opened(node)
+    part = put(node, tsfile())
+    node.operator.writes.drop(TASK)
+    node.operator.writes.drop(TASK)
+    assert left(node) == []
+    with pytest.raises(GoneError):
+        put(node, tsfile())
+    with pytest.raises(GoneError):
+        node.operator.writes.commit(TASK, [part])
+    with pytest.raises(GoneError):
+        node.operator.writes.known(TASK, ["root.sg.d1"])
+    assert list_files(node.operator).files == []
+
+
+def test_what_comes_behind_the_commit_is_refused_too(node: Node) -> None:
+    opened(node)
+    commit(node, put(node, tsfile()))
+    with pytest.raises(GoneError):
+        put(node, tsfile(first=50))
+    with pytest.raises(GoneError):
+        opened(node)
+    assert left(node) == []
+
+
+def test_a_write_that_nobody_ends_goes_when_uploads_do(world: World, node: Node) -> None:
+    opened(node)
+    put(node, tsfile())
+    folder = node.load.centre_folder()
+    reaper, expiry = node.load.reaper, world.config.limits.upload_expiry
+    now = max(each.st_mtime for _, each in folder.tree.files(folder.writes))
+    for chore in reaper.chores:
+        chore(now + expiry - 1)
+    assert len(left(node)) == 2
+    for chore in reaper.chores:
+        chore(now + expiry + 1)
+    assert left(node) == []
+
+
+def test_a_commit_that_is_said_again_is_one_load_in_another_process_too(world: World) -> None:
+    content = tsfile()
+    with world.node() as node:
+        opened(node)
+        part = put(node, content)
+        done = commit(node, part)
+        assert commit(node, part) == done
+        commit_of_another_load(node)
+        assert {each.result for each in commit(node, part).files} == {"loaded"}
+    with world.node() as node:
+        assert {each.result for each in commit(node, part).files} == {"loaded"}
+        assert len(list_files(node.operator).files) == 2
+
+
+def commit_of_another_load(node: Node) -> None:
+    task = "6" * 32
+    writes = node.operator.writes
+    writes.open(task, WriteRequest())
+    content = tsfile("root.sg.d7")
+    writes.put(task, "7" * 32, 0, 0, memoryview(content), xxh3_64(content))
+    writes.commit(task, [part_of(content, "7" * 32)])
+    while not node.operator.centre.answer(task, 5.0).done:
+        pass
+
+
+def test_a_write_outlives_the_process_of_the_receiver(world: World) -> None:
+    with world.node() as node:
+        opened(node, owner="")
+        part = put(node, tsfile())
+    with world.node() as node:
+        assert {each.result for each in commit(node, part).files} == {"loaded"}
+        assert left(node) == []
+
+
+def test_a_refused_write_leaves_nothing_visible_and_says_why(node: Node) -> None:
+    Edge(node).round({path_of(1): tsfile()})
+    opened(node, owner=A)
+    answer = commit(node, put(node, tsfile(first=3, salt=1)), put(node, tsfile("root.sg.new")))
+    assert {each.result for each in answer.files} == {"refused"}
+    assert commit(node, part_of(b"", "8" * 32)) == answer
+    assert len(list_files(node.operator).files) == 1
+    assert left(node) == []
+
+
+def test_what_was_loaded_meanwhile_decides(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    edge = Edge(node)
+    edge.round({path_of(1): tsfile()})
+    opened(node, owner=A)
+    part = put(node, tsfile(first=100))
+    copied = centre_loading.CentreLoads._copied
+
+    def overtaken(*given: object) -> object:
+        done = copied(*given)  # type: ignore[arg-type]
+        edge.round({path_of(3): tsfile(first=102, salt=5)})
+        return done
+
+    monkeypatch.setattr(centre_loading.CentreLoads, "_copied", overtaken)
+    assert {each.result for each in commit(node, part).files} == {"refused"}
+    assert {each.sender for each in list_files(node.operator).files} == {A}
+
+
+def test_blocks_may_come_twice_and_none_may_be_missing(node: Node) -> None:
+    opened(node)
+    content, attempt = tsfile(points=300), "9" * 32
+    put(node, content, attempt)
+    put(node, content, attempt)
+    block = memoryview(content)
+    writes = node.operator.writes
+    with pytest.raises(OffsetError):
+        writes.put(TASK, attempt, 0, len(content) + 1, block, xxh3_64(block))
+    with pytest.raises(OffsetError):
+        writes.put(TASK, attempt, 1, 10, block, xxh3_64(block))
+    with pytest.raises(DigestError):
+        writes.put(TASK, attempt, 1, 0, block, "0" * 16)
+    assert {each.result for each in commit(node, part_of(content, attempt)).files} == {"loaded"}
+
+
+def test_a_file_that_is_not_what_was_sent_loads_nothing(node: Node) -> None:
+    content = tsfile()
+    opened(node)
+    good = put(node, tsfile("root.sg.d2"))
+    bad = put(node, content)
+    with pytest.raises(DigestError, match="bytes came of"):
+        node.operator.writes.commit(TASK, [good, part_of(content + b"x", bad.attempt)])
+    with pytest.raises(GoneError, match="is not here"):
+        node.operator.writes.commit(TASK, [good, part_of(content, "a" * 32)])
+    folder = node.load.centre_folder()
+    (place,) = [each for each in left(node) if bad.attempt in each]
+    with (Path(folder.tree.path) / place).open("r+b") as file:
+        file.seek(40)
+        file.write(b"!")
+    with pytest.raises(DigestError, match="was sent"):
+        commit(node, good, bad)
+    assert list_files(node.operator).files == []
+    assert left(node) == []
+
+
+def test_one_load_at_a_time_and_the_next_is_told_to_come_again(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(node)
+    part = put(node, tsfile())
+    monkeypatch.setattr(node.operator.centre, "_known", ("1" * 32, None))
+    with pytest.raises(BusyError):
+        node.operator.writes.commit(TASK, [part])
+    monkeypatch.setattr(node.operator.centre, "_known", (TASK, None))
+    with pytest.raises(BusyError):
+        node.operator.writes.drop(TASK)
+    monkeypatch.setattr(node.operator.centre, "_known", (TASK, BusyError("not over")))
+    assert {each.result for each in commit(node, part).files} == {"loaded"}
+
+
+def test_a_write_says_what_is_wrong_before_its_first_row(node: Node) -> None:
+    with pytest.raises(NotFoundError, match="no sender"):
+        opened(node, owner="nobody")
+    with pytest.raises(UsageError, match="on_duplicate"):
+        opened(node, on_duplicate="perhaps")
+    with pytest.raises(UsageError, match="no id"):
+        node.operator.writes.open("../x", WriteRequest())
+    opened(node)
+    with pytest.raises(UsageError, match="no id of an attempt"):
+        node.operator.writes.put(TASK, "../x", 0, 0, memoryview(b"x"), xxh3_64(b"x"))
+    with pytest.raises(UsageError, match="without files"):
+        node.operator.writes.commit(TASK, [])
+
+
+def test_open_writes_count_as_what_waits_to_be_loaded(tmp_path: Path) -> None:
+    content = tsfile(points=400)
+    limits = {"max_unloaded_bytes": len(content) * 2, "max_file_bytes": len(content) * 2}
+    with World(tmp_path / "small", limits=limits).node() as node:
+        opened(node)
+        put(node, content)
+        with pytest.raises(NoSpaceError):
+            put(node, content + content)
+        node.operator.writes.drop(TASK)
+        opened(node)
+        put(node, content)
+
+
+def test_what_is_known_of_devices_is_told(node: Node) -> None:
+    Edge(node).round({path_of(1): tsfile()})
+    opened(node)
+    known, other = node.operator.writes.known(TASK, ["root.sg.d1", "/db/plant:x"])
+    assert (known.group, known.owner, known.aligned) == ("root.sg", A, False)
+    assert known.types == {"s1": 2}
+    assert (other.group, other.owner, other.aligned, other.types) == (None, "", None, {})
+    with pytest.raises(UsageError):
+        node.operator.writes.known(TASK, ["/db/plant"])
+    with pytest.raises(UsageError, match="at most"):
+        node.operator.writes.known(TASK, ["x"] * 10_001)
+    assert os.listdir(node.load.centre_folder().tree.path)
