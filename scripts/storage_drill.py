@@ -94,6 +94,7 @@ class EdgeRounds:
         self.root, self.propagate, self._processes = root, propagate, processes
         self.files = Workload(root / "data", root.name, seed, most=25, pads=pads)
         self.config = root / "sender.toml"
+        self.freed: dict[str, str] = {}
         self.child: Child | None = None
         self._next = 0.0
         self.rounds = 0
@@ -109,6 +110,14 @@ class EdgeRounds:
         """What was acknowledged."""
         found = (self.root / "data").glob("sync-sender/*/last_local_files.txt")
         return {line for each in found for line in each.read_text().splitlines()}
+
+    def notice_freed(self) -> None:
+        """Files that `free` removed are nobody's here any more."""
+        for path, written in list(self.files.files.items()):
+            if not (self.root / "data" / path).exists():
+                del self.files.files[path]
+                (self.root / "data" / f"{path}.resource").unlink(missing_ok=True)
+                self.freed[path] = written.md5
 
     def rewritten(self) -> set[str]:
         """Paths that had several contents: which of them was acknowledged is not known here."""
@@ -188,6 +197,7 @@ class Life:
         self.processes = processes
         self.before_ack = self.rng.random() < 0.4
         self.turns = self.rng.random() < 0.3
+        self.frees = self.before_ack and not self.turns
         self.is_turned = self.is_away = False
         self.bucket = run / "bucket"
         self.told: list[str] = []
@@ -243,7 +253,7 @@ class Life:
         happenings = {
             self.killed: 5, self.killed_at_start: 2, self.round_killed: 2, self.burnt: 2,
             self.store_away: 2, self.fetched: 2, self.taken_over: 1, self.policy: 1,
-            self.turned_back: 2 * self.turns,
+            self.turned_back: 2 * self.turns, self.freed: 3 * self.frees,
         }  # fmt: skip
         for _ in range(steps):
             self.go_on(self.rng.choice([0.1, 0.5, 1.0, 2.5]))
@@ -342,6 +352,19 @@ class Life:
         self.operator("storage", "takeover")
         self.start()
 
+    def freed(self) -> None:
+        """The south removes what the centre holds, which has it from then on, whatever comes."""
+        south = self.edges[1]
+        command = [SENDER, "--config", str(south.config), "free"]
+        child = self.processes.start(command, forked=True)
+        if self.rng.random() < 0.3:
+            time.sleep(self.rng.uniform(0.1, 0.6))  # the workload would trip over what goes
+            child.kill()
+        elif child.wait(bound=60) not in CODES:
+            raise Broken(f"free ended with {child.returncode}: {child.text()[-2000:]}")
+        south.notice_freed()
+        self.say(f"{len(south.freed)} files are freed by now")
+
     def turned_back(self) -> None:
         """The machine, to its schema directory of before; as its page says it has to go on."""
         self.centre.kill()
@@ -397,6 +420,7 @@ class Life:
             gone = listed[edge.uuid] & edge.files.files.keys() - ledger.live(edge.uuid).keys()
             gone |= listed[edge.uuid] & ledger.wanted(edge.uuid) - edge.rewritten()
             problems += [f"{path}: acknowledged, and not here after a restore" for path in gone]
+            problems += ledger.lacking(edge.uuid, edge.freed)
         ledger.close()
         if problems:
             raise Broken("after a restore: " + "\n".join(problems))
@@ -442,7 +466,8 @@ class Life:
 
     def judge(self) -> None:
         ledger = self.ledger()
-        problems = ledger.settled(self.by_uuid(), [self.edges[1].uuid]) + ledger.strays()
+        freed = {edge.uuid: edge.freed for edge in self.edges}
+        problems = ledger.settled(self.by_uuid(), freed, [self.edges[1].uuid]) + ledger.strays()
         ledger.close()
         if problems:
             raise Broken("at the end: " + "\n".join(problems))

@@ -75,13 +75,25 @@ class StoredLedger:
                 problems.append(f"{row.path} ({row.physical}): its resource is not whole anywhere")
         return problems
 
-    def settled(self, edges: Mapping[str, Workload], retiring: Collection[str] = ()) -> list[str]:
+    def lacking(self, sender: str, freed: Mapping[str, str]) -> list[str]:
+        """What its sender has removed, with these MD5s, and the centre does not hold."""
+        there = {(row.path, row.md5) for row in self.rows if row.sender == sender and row.visible}
+        return [f"{each}: freed, and not here" for each in freed.items() - there]
+
+    def settled(
+        self,
+        edges: Mapping[str, Workload],
+        freed: Mapping[str, Mapping[str, str]],
+        retiring: Collection[str] = (),
+    ) -> list[str]:
         """What is wrong when rounds say that all is in sync; `retiring`: see `judge.settled`."""
         problems = self.whole(edges)
         for sender, edge in edges.items():
             there = self.live(sender)
             problems += [f"{path}: lost" for path in sorted(edge.files.keys() - there.keys())]
-            problems += [f"{path}: not deleted" for path in sorted(there.keys() - edge.files)]
+            ended = there.keys() - edge.files - freed[sender].keys()
+            problems += [f"{path}: not deleted" for path in sorted(ended)]
+            problems += self.lacking(sender, freed[sender])
             for path in there.keys() & edge.files:
                 wanted, row = edge.files[path], there[path]
                 if (row.size, row.md5) != (wanted.size, wanted.md5):
