@@ -12,6 +12,7 @@ from common.tsfile import Status, read_tail
 from receiver.exporting import merged_inputs, time_slices
 from receiver.exporting.export_run import ExportManifest, ExportRequest, export_to
 from receiver.exporting.wanted_points import WantedPoints
+from receiver.metadata.model import records
 from receiver.metadata.model.paths import parse_pattern
 from receiver.points import TsFileReader
 from receiver.spark.catalogue import LocalCatalogue
@@ -95,3 +96,18 @@ def test_what_is_exported_is_what_readers_see_by_path_time_and_commit(
             assert said == {str(each.relative_to(into)) for each in into.rglob("*.tsfile")}
             assert all((into / f"{each}.resource").exists() for each in said)
         centre.engine.close()
+
+
+def test_an_export_of_the_past_has_what_was_deleted_since(tmp_path: Path) -> None:
+    centre = Centre(tmp_path / "centre", Random(1))
+    for number in range(3):
+        centre.load(number)
+    at = centre.engine.newest_commit
+    for file in centre.files:
+        centre.engine.commit([records.FileDeleted(file.physical, "gone")])
+    manifest = exported(centre, tmp_path / "out", at, "root.**", TimeRange())
+    assert rows_in(tmp_path / "out") == centre.answer(at)
+    assert manifest.inputs == 3
+    with pytest.raises(NotFoundError):
+        exported(centre, tmp_path / "now", centre.engine.newest_commit, "root.**", TimeRange())
+    centre.engine.close()
