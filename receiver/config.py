@@ -153,9 +153,11 @@ class LoadConfig(Struct, frozen=True, kw_only=True):
 
     Attributes:
         keep_deleted: until the bytes of a deleted file leave the disk.
+        sql_paths: directories of this machine that `load` in SQL may read; none, if left out.
     """
 
     keep_deleted: Duration = 3600.0
+    sql_paths: tuple[Path, ...] = ()
 
 
 class ProofsConfig(Struct, frozen=True, kw_only=True):

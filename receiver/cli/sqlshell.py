@@ -66,6 +66,7 @@ alter timeseries path rename k to k | set k = v, ... | drop k, ...
     | upsert [alias = name] [tags(k = v, ...)] [attributes(k = v, ...)]
 set ttl to path milliseconds | 30d          unset ttl to path
 set upload to path at once | after 12h | never      unset upload to path
+load 'path', ... [as 'sender'] [into 'group'] [on duplicate error | keep | replace | skip]
 show upload [on path, ...]                  create snapshot for schema
 begin     commit     rollback               show transactions
 A time is 2026-01-31T08:00:00Z or the timestamp of a commit. Ctrl-D or exit leaves."""

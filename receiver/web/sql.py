@@ -15,7 +15,8 @@ from receiver.metadata.model.records import OPERATOR
 from receiver.metadata.query.cursors import AnswerPage
 from receiver.metadata.sql.executing import execute, moment
 from receiver.metadata.sql.parser import parse
-from receiver.metadata.sql.statements import TxnStatement, is_query
+from receiver.metadata.sql.statements import LoadFiles, TxnStatement, is_query
+from receiver.operator.sql_loads import load_by_sql
 from receiver.web.call import Call, json_answer
 from receiver.web.routes import EMPTY, Body, Parameter, Role, Routes
 from receiver.web.routes import AnswerRow as Described
@@ -55,6 +56,8 @@ def run_sql(call: Call) -> Response:
             raise elsewhere
         if call.who.role != OPERATOR:
             raise ForbiddenError(f"a {call.who.role} token may only show and count")
+    if isinstance(statement, LoadFiles):
+        return _loaded(call, statement, in_txn=request.txn is not None)
     deletes = call.site.config.deletes
     held_from = deletes.from_files if deletes.max_fraction < 1 else None
     txn: str | None = None
@@ -97,6 +100,15 @@ def close_sql(call: Call) -> Response:
     """Forget the rest of an answer."""
     call.site.cursors.close(call.arguments["cursor"])
     return Response(status=204)
+
+
+def _loaded(call: Call, statement: LoadFiles, *, in_txn: bool) -> Response:
+    """What became of files; of a load that takes longer, how to ask."""
+    if in_txn:
+        raise UsageError("a load is a commit of its own: expected behind commit or rollback")
+    done = load_by_sql(call.operator, statement, call.site.config.load.sql_paths)
+    page = AnswerPage(done.rows, None)
+    return _answer(call, done.columns, done.message, call.answering.engine.newest_commit, page)
 
 
 def _answer(

@@ -128,6 +128,15 @@ def _set_ttl(statement: sql.SetTtl) -> str:
     return f"unset ttl to {path}" if statement.ttl is None else f"set ttl to {path} {statement.ttl}"
 
 
+def _load_files(statement: sql.LoadFiles) -> str:
+    text = "load " + ", ".join(map(quote_text, statement.paths))
+    if statement.owner:
+        text += f" as {quote_text(statement.owner)}"
+    if statement.group is not None:
+        text += f" into {quote_text(statement.group)}"
+    return f"{text} on duplicate {statement.on_duplicate}"
+
+
 def _set_upload(statement: sql.SetUpload) -> str:
     path = format_path(statement.path)
     if statement.after is None:
@@ -213,6 +222,7 @@ _FORMS: dict[type, Callable[[Any], str]] = {
     sql.DeleteTimeseries: lambda each: f"delete timeseries {_patterns(each.patterns)}",
     sql.SetTtl: _set_ttl,
     sql.SetUpload: _set_upload,
+    sql.LoadFiles: _load_files,
     sql.AlterTimeseries: _alter,
     query.ShowTimeseries: _show_timeseries,
     query.ShowDevices: _list("devices"),

@@ -316,6 +316,19 @@ class Reader:
     def unset_upload(self, children: list[Word]) -> sql.SetUpload:
         return sql.SetUpload(_path(children[0]), None)
 
+    def load_files(self, children: list[Any]) -> sql.LoadFiles:
+        paths = tuple(_text(each) for each in children if isinstance(each, Word))
+        return sql.LoadFiles(paths, **_parts([each for each in children if isinstance(each, Part)]))
+
+    def load_as(self, children: list[Word]) -> Part:
+        return Part("owner", _text(children[0]), children[0])
+
+    def load_into(self, children: list[Word]) -> Part:
+        return Part("group", _text(children[0]), children[0])
+
+    def on_duplicate(self, children: list[Word]) -> Part:
+        return Part("on_duplicate", _name(children[0]).lower(), children[0])
+
     # -- alterations -------------------------------------------------------------------------------
 
     def alter_timeseries(self, children: list[Any]) -> sql.AlterTimeseries:

@@ -20,6 +20,7 @@ __all__ = [
     "CreateTimeseries",
     "DeleteStorageGroups",
     "DeleteTimeseries",
+    "LoadFiles",
     "RollBackTransaction",
     "SetStorageGroups",
     "SetTtl",
@@ -128,6 +129,23 @@ class AlterTimeseries:
     alteration: Alteration
 
 
+@dataclass(frozen=True, slots=True)
+class LoadFiles:
+    """`load '<path>', ... [as <sender>] [into '<storage group>'] [on duplicate <policy>]`.
+
+    Attributes:
+        paths: of the receiver's machine.
+        owner: sender whose devices they are; empty: the centre's own.
+        group: storage group of files that do not lie as a database lays them.
+        on_duplicate: what becomes of points that are there already.
+    """
+
+    paths: tuple[str, ...]
+    owner: str = ""
+    group: str | None = None
+    on_duplicate: str = "error"
+
+
 ChangeStatement = (
     CreateSnapshot
     | SetStorageGroups
@@ -144,7 +162,7 @@ ChangeStatement = (
 TxnStatement = BeginTransaction | CommitTransaction | RollBackTransaction | ShowTransactions
 """A statement that a session carries out (`receiver.txn`), not an engine."""
 
-Statement = Query | ChangeStatement | TxnStatement
+Statement = Query | ChangeStatement | TxnStatement | LoadFiles
 
 
 def is_query(statement: Statement) -> TypeGuard[Query]:

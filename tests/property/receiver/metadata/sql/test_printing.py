@@ -95,6 +95,15 @@ STATEMENTS = st.one_of(
     st.builds(sql.SetTtl, NODES, st.one_of(st.none(), NUMBERS)),
     st.builds(sql.SetUpload, NODES, st.one_of(st.none(), st.just(-1), NUMBERS)),
     st.builds(sql.AlterTimeseries, NODES, ALTERATIONS),
+    st.builds(
+        sql.LoadFiles,
+        st.lists(
+            st.text(st.characters(codec="utf-8"), min_size=1, max_size=12), min_size=1, max_size=3
+        ).map(tuple),
+        ANY,
+        st.one_of(st.none(), ANY),
+        st.sampled_from(("error", "keep", "replace", "skip")),
+    ),
     st.builds(ask.ShowTimeseries, where=WHERE, by_heat=st.booleans(), **LISTED),
     st.builds(ask.ShowDevices, **LISTED),
     st.builds(ask.ShowStorageGroups, **LISTED),

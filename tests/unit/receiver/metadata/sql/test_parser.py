@@ -143,6 +143,11 @@ def test_aligned_series_are_created_together():
         ("set upload to root.a after 12h", sql.SetUpload(("root", "a"), 12 * 3_600_000)),
         ("set upload to root.never never", sql.SetUpload(("root", "never"), -1)),
         ("unset upload to root.a", sql.SetUpload(("root", "a"), None)),
+        ("load '/a/b'", sql.LoadFiles(("/a/b",))),
+        (
+            "LOAD '/a', \"/b c\" on duplicate KEEP as plant into 'root.sg';",
+            sql.LoadFiles(("/a", "/b c"), "plant", "root.sg", "keep"),
+        ),
     ],
 )
 def test_statements_that_change(text, statement):

@@ -1,0 +1,97 @@
+"""`load` in SQL: the load at the centre, of files below directories that the configuration names.
+
+A statement comes over the network from whoever has an operator's token; what it may have the
+receiver read is therefore said on the machine, and by default it is nothing.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from common.errors import ForbiddenError, UsageError
+from receiver.operator.wire import CentreLoadRequest
+
+if TYPE_CHECKING:
+    from receiver.metadata.sql.statements import LoadFiles
+    from receiver.operator.directories import RunningReceiver
+
+__all__ = ["LoadedBySql", "load_by_sql"]
+
+_COLUMNS: Final = ("result", "size", "source", "device", "reason")
+_PATIENCE: Final = 30.0
+"""Seconds for which a statement waits: its client waits for a minute."""
+
+
+class LoadedBySql(NamedTuple):
+    """What became of the files of a statement.
+
+    Attributes:
+        columns: of a file; none as long as the load goes on.
+        rows: a file each.
+        message: all of it in a line.
+    """
+
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+    message: str
+
+
+def load_by_sql(
+    operator: RunningReceiver, statement: LoadFiles, allowed: Sequence[Path]
+) -> LoadedBySql:
+    """Load files, and wait for a while.
+
+    Args:
+        operator: the receiver.
+        statement: what to load.
+        allowed: directories below which files may lie.
+
+    Raises:
+        ForbiddenError: a path is in none of them.
+        TsferryError: as `CentreLoads.load`; nothing is loaded.
+    """
+    task = secrets.token_hex(16)
+    request = CentreLoadRequest(
+        task=task,
+        paths=[_allowed(each, allowed) for each in statement.paths],
+        storage_group=statement.group,
+        owner=statement.owner,
+        on_duplicate=statement.on_duplicate,
+    )
+    operator.centre.begin(request)
+    answer = operator.centre.answer(task, _PATIENCE)
+    if not answer.done:
+        why = "" if answer.trouble is None else f" ({answer.trouble})"
+        return LoadedBySql((), [], f"the load goes on{why}: GET /v1/loads/{task} says how it ends")
+    counts: dict[str, int] = {}
+    for each in answer.files:
+        counts[each.result] = counts.get(each.result, 0) + 1
+    rows: list[tuple[Any, ...]] = [
+        (each.result, each.size, each.source, each.device, each.reason) for each in answer.files
+    ]
+    message = ", ".join(f"{n} {result}" for result, n in sorted(counts.items()))
+    return LoadedBySql(_COLUMNS, rows, message)
+
+
+def _allowed(text: str, allowed: Sequence[Path]) -> str:
+    """A path with no link in it, if it may be read; whether there is anything is not said before.
+
+    Raises:
+        ForbiddenError: it may not be.
+        UsageError: it is none.
+    """
+    try:
+        if not Path(text).is_absolute():
+            raise UsageError(f"{text!a}: expected an absolute path of the receiver's machine")
+        path = Path(text).resolve()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise UsageError(f"{text!a}: no path: {error}") from error
+    if not any(path.is_relative_to(each.resolve()) for each in allowed):
+        raise ForbiddenError(
+            f"{text}: not below a directory of load.sql_paths in the receiver's configuration, "
+            "which says what `load` in SQL may read"
+        )
+    return str(path)

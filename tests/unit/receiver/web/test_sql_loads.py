@@ -1,0 +1,114 @@
+"""`load` in SQL: files below the directories that the configuration names, and no others."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from common.errors import UsageError
+from receiver.metadata.sql.executing import execute
+from receiver.operator import sql_loads
+from receiver.operator.files import list_files
+from receiver.operator.tokens import make_token
+from receiver.web.app import close, create_app, site_of
+from receiver.web.sql_wire import SqlAnswer, SqlRequest
+from tests.support.node_world import path_of, tsfile
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    place = tmp_path / "shared" / path_of(1)
+    place.parent.mkdir(parents=True)
+    place.write_bytes(tsfile())
+    return tmp_path / "shared"
+
+
+@pytest.fixture
+def app(world, clock, shared):
+    config = world.config
+    load = msgspec.structs.replace(config.load, sql_paths=(shared,))
+    app = create_app(msgspec.structs.replace(config, load=load), clock=clock)
+    yield app
+    close(app)
+
+
+@pytest.fixture
+def run(client, operator):
+    def run(statement, expected=200, headers=None, **more):
+        body = msgspec.json.encode(SqlRequest(statement=statement, **more))
+        answer = client.post("/v1/sql", data=body, headers=(headers or operator) | JSON)
+        assert answer.status_code == expected, answer.get_data()
+        if expected == 200:
+            return msgspec.json.decode(answer.get_data(), type=SqlAnswer)
+        return answer.get_data().decode()
+
+    return run
+
+
+def test_files_below_a_directory_that_is_named_are_loaded_and_told(run, shared, node):
+    answer = run(f"load '{shared}'")
+    assert answer.columns == ["result", "size", "source", "device", "reason"]
+    assert [row[0] for row in answer.rows] == ["loaded"]
+    assert (answer.message, answer.commit) == ("1 loaded", node.engine.newest_commit)
+    assert run(f"load '{shared / path_of(1)}'").message == "1 already"
+    (shared / path_of(1)).write_bytes(tsfile(first=3, salt=1))
+    refused = run(f"load '{shared}'")
+    assert refused.rows[0][0] == "refused"
+    assert "root.sg.d1" in (refused.rows[0][4] or "")
+    assert run(f"load '{shared}' on duplicate skip").message == "1 loaded"
+    assert len(list_files(node.operator).files) == 2
+
+
+def test_nothing_else_is_read_not_by_links_and_not_by_dots(run, shared, tmp_path, node):
+    place = tmp_path / "secret" / path_of(2)
+    place.parent.mkdir(parents=True)
+    place.write_bytes(tsfile("root.secret.d"))
+    (shared / "link").symlink_to(tmp_path / "secret")
+    os.link(place, shared / "unrelated")  # no TsFile's name: a directory leaves it out
+    for path in (
+        tmp_path / "secret",
+        tmp_path / "nowhere",
+        shared / "link",
+        shared / ".." / "secret",
+        Path("/etc/passwd"),
+    ):
+        assert "load.sql_paths" in run(f"load '{path}'", 403)
+    assert "absolute" in run("load 'shared'", 400)
+    assert "no such file" in run(f"load '{shared}/nowhere'", 404)
+    run(f"load '{shared}', '{tmp_path}'", 403)
+    assert list_files(node.operator).files == []
+    assert run(f"load '{shared}'").message == "1 loaded"
+
+
+def test_by_default_nothing_may_be_read(world, clock, shared):
+    app = create_app(world.config, clock=clock)
+    site_of(app).access.accept_operator("s")
+    body = msgspec.json.encode(SqlRequest(statement=f"load '{shared}'"))
+    headers = {"Authorization": "Bearer s"} | JSON
+    answer = app.test_client().post("/v1/sql", data=body, headers=headers)
+    assert answer.status_code == 403
+    close(app)
+
+
+def test_readers_transactions_and_engines_load_nothing(run, shared, node):
+    reader = {"Authorization": f"Bearer {make_token(node.engine, 'reader').token}"}
+    run(f"load '{shared}'", 403, headers=reader)
+    txn = run("begin").txn
+    assert "of its own" in run(f"load '{shared}'", 400, txn=txn)
+    run("rollback", txn=txn)
+    with pytest.raises(UsageError, match="by a receiver that runs"):
+        execute(node.engine, "load '/x'")
+    assert list_files(node.operator).files == []
+
+
+def test_a_load_that_takes_longer_goes_on_and_says_where_to_ask(run, shared, node, monkeypatch):
+    monkeypatch.setattr(sql_loads, "_PATIENCE", 0.0)
+    with node.load.centre_folder().lock:
+        answer = run(f"load '{shared}'")
+    assert (answer.columns, answer.rows) == ([], [])
+    assert "the load goes on: GET /v1/loads/" in (answer.message or "")
