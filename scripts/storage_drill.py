@@ -198,7 +198,7 @@ class Life:
         self.before_ack = self.rng.random() < 0.4
         self.turns = self.rng.random() < 0.3
         self.frees = self.before_ack and not self.turns
-        self.is_turned = self.is_away = False
+        self.is_restored = self.is_turned = self.is_away = False
         self.bucket = run / "bucket"
         self.told: list[str] = []
         self.centre = Centre(run / "centre", processes, self._settings(seed))
@@ -311,6 +311,7 @@ class Life:
         self.centre.data.mkdir()
         listed = {edge.uuid: edge.listed() for edge in self.edges}
         self.restore()
+        self.is_restored = True
         self.look(listed)
         self.start()
 
@@ -467,7 +468,10 @@ class Life:
     def judge(self) -> None:
         ledger = self.ledger()
         freed = {edge.uuid: edge.freed for edge in self.edges}
-        problems = ledger.settled(self.by_uuid(), freed, [self.edges[1].uuid]) + ledger.strays()
+        problems = ledger.settled(
+            self.by_uuid(), freed, [self.edges[1].uuid], restored=self.is_restored
+        )
+        problems += ledger.strays()
         ledger.close()
         if problems:
             raise Broken("at the end: " + "\n".join(problems))

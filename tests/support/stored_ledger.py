@@ -85,8 +85,17 @@ class StoredLedger:
         edges: Mapping[str, Workload],
         freed: Mapping[str, Mapping[str, str]],
         retiring: Collection[str] = (),
+        *,
+        restored: bool = False,
     ) -> list[str]:
-        """What is wrong when rounds say that all is in sync; `retiring`: see `judge.settled`."""
+        """What is wrong when rounds say that all is in sync.
+
+        Args:
+            edges: by uuid of the sender.
+            freed: what each has removed, with its MD5.
+            retiring: see `judge.settled`.
+            restored: a restore may have given up resources that had not come to the store.
+        """
         problems = self.whole(edges)
         for sender, edge in edges.items():
             there = self.live(sender)
@@ -98,6 +107,8 @@ class StoredLedger:
                 wanted, row = edge.files[path], there[path]
                 if (row.size, row.md5) != (wanted.size, wanted.md5):
                     problems.append(f"{path}: an older content is loaded")
+                elif restored and row.resource is None:
+                    continue
                 elif row.resource is None or row.resource.md5 != wanted.resource_md5:
                     problems.append(f"{path}: its resource is not the edge's")
         for row in self.rows:
