@@ -9,6 +9,9 @@ into as many files. In one Spark session the same aggregation over all columns r
 the loaded files (`compacted = false`), over what they were merged into, and over Parquet; each run
 plans anew. Figures are medians, with the least and the most. The answers are compared.
 
+`--alone` does without Spark: plans and reads in this process, part after part, as the driver and
+its tasks do, and tells processor seconds, which a busy machine changes little.
+
 What is merged is written from the rows that the script made, by `receiver.writing`: what a merge
 costs is measured elsewhere.
 """
@@ -212,6 +215,52 @@ def asked(frame: Any) -> Any:
     ).collect()  # fmt: skip
 
 
+def read_alone(schema: Path, compacted: str, *, given: bool) -> tuple[int, float, float]:
+    """Rows; processor seconds of the driver, and of all tasks together."""
+    from receiver.spark.source.inferring import columns_of, list_sources, plan_of, read_tail_of
+    from receiver.spark.source.result_columns import ResultColumn
+    from receiver.spark.source.slice_reader import read_slices
+    from receiver.spark.source.slicing import plan
+    from receiver.spark.source.source_options import parse_options
+
+    begin = time.process_time()
+    options = parse_options({"catalog": str(schema), "compacted": compacted})
+    columns = [ResultColumn(*each.split(" ")) for each in SCHEMA.split(", ")]
+    query = plan_of(options, columns if given else columns_of(options))
+    parts = plan(
+        list_sources(options), query.selection.span, options.partition_bytes, query.picker(),
+        read_tail_of, merge=True,
+    )  # fmt: skip
+    planned = time.process_time()
+    rows = sum(batch.num_rows for part in parts for batch in read_slices(part, query))
+    return rows, planned - begin, time.process_time() - planned
+
+
+def alone(schema: Path, repeat: int) -> None:
+    """Print processor seconds, the median of runs in turn."""
+    runs = {
+        f"{what}{', schema given' * given}": (compacted, given)
+        for given in (True, False)
+        for what, compacted in (("loaded files", "false"), ("merged files", "auto"))
+    }
+    found: dict[str, list[tuple[int, float, float]]] = {name: [] for name in runs}
+    for turn in range(repeat + 1):
+        for name, (compacted, given) in runs.items():
+            one = read_alone(schema, compacted, given=given)
+            if turn:
+                found[name].append(one)
+    if len({rows for several in found.values() for rows, _, _ in several}) != 1:
+        raise SystemExit(f"the rows are not as many: {found}")
+    for name, several in found.items():
+        driver, tasks = (statistics.median(each[at] for each in several) for at in (1, 2))
+        both = [driver + tasks for _, driver, tasks in several]
+        print(
+            f"{name:<28} {statistics.median(both):7.2f} s of a processor ({min(both):.2f} to "
+            f"{max(both):.2f}): driver {driver:.2f}, tasks {tasks:.2f}",
+            flush=True,
+        )
+
+
 def in_turn(runs: dict[str, Callable[[], Any]], repeat: int) -> Iterator[tuple[str, list[float]]]:
     """Seconds of each, one of each to warm up; the answers have to be the same."""
     answers = {name: run() for name, run in runs.items()}
@@ -235,6 +284,7 @@ def main() -> None:
     parser.add_argument("--target", type=int, default=64, help="MiB of a merged file, about")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--alone", action="store_true", help="without Spark")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         month = Month(Path(name), given.files, given.devices, given.rows)
@@ -249,6 +299,9 @@ def main() -> None:
             f"rows of 3 columns, {given.master}",
             flush=True,
         )
+        if given.alone:
+            alone(Path(name) / "schema", given.repeat)
+            return
         spark = session(given.master)
 
         def source(compacted: str, *, schema: bool) -> Any:
