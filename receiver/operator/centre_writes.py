@@ -65,6 +65,8 @@ class CentreWrites:
         self._load = load
         self._centre = centre
         self._intake = Intake(config, engine, load, clock=clock)
+        self._beginning = threading.Lock()
+        """Held by a commit, or the same said again, until its load has begun."""
         self._counting = threading.Lock()
         self._held: int | None = None
         """Bytes of all open writes; None: they are to be counted first."""
@@ -155,14 +157,16 @@ class CentreWrites:
             BusyError: another load is under way.
             DigestError: a file has not all of its bytes.
         """
-        if self._centre.is_done(task) or self._centre.has_begun(task):
-            return
-        folder = self._opened(task)
-        record = from_json(folder.tree.read(f"{_place(folder, task)}/{_RECORD}"), WriteRequest)
-        if not parts:
-            raise UsageError("a write without files is dropped, and not committed")
-        files = [_file(folder, task, each) for each in sorted(parts, key=_order)]
-        self._centre.begin(_load_of(task, record), files, ended=lambda: self._remove(folder, task))
+        with self._beginning:
+            if self._centre.is_done(task) or self._centre.has_begun(task):
+                return
+            folder = self._opened(task)
+            record = from_json(folder.tree.read(f"{_place(folder, task)}/{_RECORD}"), WriteRequest)
+            if not parts:
+                raise UsageError("a write without files is dropped, and not committed")
+            files = [_file(folder, task, each) for each in sorted(parts, key=_order)]
+            load = _load_of(task, record)
+            self._centre.begin(load, files, ended=lambda: self._remove(folder, task))
 
     def drop(self, task: str) -> None:
         """End a write with nothing; one that is over stays as it is.
