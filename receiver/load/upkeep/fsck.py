@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -61,6 +62,8 @@ if TYPE_CHECKING:
 __all__ = ["Found", "Report", "examine", "fsck"]
 
 STRAY = "stray"
+_AT_ONCE = 10_000
+"""Names on the disk that are compared with the rows at once."""
 _SHOWN = 20
 """Series that a finding names."""
 _MakeFound = Callable[[str, str], "Found"]
@@ -190,11 +193,10 @@ def examine(
     ]
     with engine.reading() as state:
         rows = [row for row in state.files.values() if _is_to_be_there(row)]
-        stored = {row.physical: state.uploaded_table.parts(row) for row in rows}
+        stored = [state.uploaded_table.parts(row) for row in rows]
         commit = state.newest
     remote = 0
-    for row in rows:
-        in_store = stored[row.physical]
+    for row, in_store in zip(rows, stored, strict=True):
         tree = next((each for each in trees if each.exists(row.physical)), None)
         if tree is None and in_store.file:
             remote += 1
@@ -293,17 +295,22 @@ def _check_resource(row: FileRow, tree: Tree) -> Iterator[Found]:
 
 def _strays(engine: Engine, trees: Sequence[Tree]) -> Iterator[Found]:
     """Files in `sequence/` and `unsequence/` that neither a row nor a task under way names."""
-    on_disk = [(tree, rel) for tree in trees for kind in Kind for rel, _ in tree.files(kind)]
+    on_disk = ((tree, rel) for tree in trees for kind in Kind for rel, _ in tree.files(kind))
+    unnamed: list[tuple[Tree, str]] = []
+    while some := list(islice(on_disk, _AT_ONCE)):
+        unnamed += _without_rows(engine, some)
     expected = {name for tree in trees for name in _expected(tree)}
-    with engine.reading() as state:  # after the listing: what came meanwhile has its row
-        unnamed = [
-            (tree, rel) for tree, rel in on_disk if rel.removesuffix(RESOURCE) not in state.files
-        ]
+    unnamed = _without_rows(engine, unnamed)  # what a task has committed meanwhile has its row
     for tree, rel in unnamed:
         if rel.removesuffix(RESOURCE) not in expected:
             repair = f"move it to {STRAY}/{rel}"
             detail = f"no row names it (in {tree.path})"
             yield Found(kind="stray", path=rel, detail=detail, repair=repair)
+
+
+def _without_rows(engine: Engine, names: list[tuple[Tree, str]]) -> list[tuple[Tree, str]]:
+    with engine.reading() as state:
+        return [each for each in names if each[1].removesuffix(RESOURCE) not in state.files]
 
 
 def _expected(tree: Tree) -> Iterator[str]:
