@@ -42,6 +42,11 @@ COMMANDS: dict[str, list[str]] = {
     "spark-source": ["spark_source.py"],
     "tree": ["tree.py"],
     "writing": ["writing.py"],
+    "proof": ["proof.py"],
+    "merging": ["merging.py"],
+    "compacted-reads": ["compacted_reads.py"],
+    "fetched-in-turn": ["fetched_in_turn.py"],
+    "background-work": ["background_work.py"],
 }  # fmt: skip
 
 
@@ -51,7 +56,15 @@ def run(name: str, words: list[str], into: Path) -> dict[str, object]:
     command += [each.format(into=into) for each in words[1:]]
     load, begin = os.getloadavg()[0], time.perf_counter()
     with open(into / f"{name}.txt", "w") as out:
-        code = subprocess.run(command, cwd=ROOT, stdout=out, stderr=out, check=False).returncode
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            stdout=out,
+            stderr=out,
+            check=False,
+        )
+    code = done.returncode
     seconds = round(time.perf_counter() - begin, 1)
     print(f"{name}: exit code {code}, {seconds:.0f} s, load {load:.1f} before it", flush=True)
     return {"command": command, "exit_code": code, "seconds": seconds, "load": load}
