@@ -140,29 +140,38 @@ class ChunkReader(Closing):
         """Where a device, or a series of it, is; for messages."""
         return DataPlace(self.name, device.name, None if series is None else series.measurement)
 
-    def _require_readable(self, device: Device) -> None:
+    def require_readable(self, device: Device, first: int | None = None) -> None:
         """See that pages are in the clear, and that they are of this device.
 
         The name of a device stands in the index and before its chunks; nothing else would show
         that one of the two is wrong.
+
+        Args:
+            device: of the file.
+            first: offset of its first chunk, where the caller knows it.
+
+        Raises:
+            UnsupportedData: they are encrypted.
+            DamagedData: they are of another one.
         """
         if self._judged is None or self._judged[0] is not device:
-            self._judged = (device, self._why_not(device))
+            self._judged = (device, self._why_not(device, first))
         if (error := self._judged[1]) is not None:
             raise error.with_traceback(None)
 
-    def _why_not(self, device: Device) -> DataError | None:
+    def _why_not(self, device: Device, first: int | None) -> DataError | None:
         """Looked into once a device, not once a chunk: it goes over all chunks."""
         if self.tail.encrypt_level != "0":
             reason = f"encrypted (level {self.tail.encrypt_level})"
             return UnsupportedData(reason, self.place(device))
-        series = self.columns(device).values()
-        first = min(chunk.offset for each in series for chunk in each.chunks)
+        if first is None:
+            series = self.columns(device).values()
+            first = min(chunk.offset for each in series for chunk in each.chunks)
         return self.header_missing(device, first)
 
     def header_missing(self, device: Device, chunk: int) -> DamagedData | None:
         """An error, unless the header of a device stands before the chunk at an offset."""
-        header = GroupHeader(device, self.tail.version or 0)
+        header = GroupHeader.of(device.segments, self.tail.version or 0)
         longest = min(chunk, header.longest)
         if header.ends(self._read(device, chunk - longest, longest)):
             return None
@@ -206,7 +215,7 @@ class ChunkReader(Closing):
         self, device: Device, series: Series, chunk: ChunkRef, window: int = WINDOW_BYTES
     ) -> Pages:
         """The raw pages of a chunk, its header read and checked."""
-        self._require_readable(device)
+        self.require_readable(device)
         source = PageSource(self._file, self.tail.meta_offset, self.tail.version or 0, window)
         place = DataPlace(self.name, device.name, series.measurement, chunk.offset)
         return Pages(source, place, chunk.offset, series.data_type, chunk.statistics)

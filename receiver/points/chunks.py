@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from common.tsfile import Device, Series, Statistics
+from common.tsfile import Series, Statistics
 from common.tsfile.primitives import uvarint_bytes, vstr_bytes
 from receiver.points.columns import Column
 from receiver.points.errors import DamagedData, DataPlace
@@ -148,11 +149,17 @@ class GroupHeader:
         longest: bytes of it, at most.
     """
 
-    def __init__(self, device: Device, version: int) -> None:
-        self._segments = 0 if version == 3 else len(device.segments)
-        self._body = b"".join(vstr_bytes(segment) for segment in device.segments)
+    def __init__(self, segments: tuple[str | None, ...], version: int) -> None:
+        self._segments = 0 if version == 3 else len(segments)
+        self._body = b"".join(vstr_bytes(segment) for segment in segments)
         nulls = _MOST_NULLS if self._segments else 0
         self.longest = len(_GROUP) + len(uvarint_bytes(_MOST_NULLS)) + len(self._body) + nulls
+
+    @classmethod
+    @functools.lru_cache(256)
+    def of(cls, segments: tuple[str | None, ...], version: int) -> GroupHeader:
+        """That of a device; thousands of files have the same ones."""
+        return cls(segments, version)
 
     def ends(self, content: bytes) -> bool:
         """Whether bytes end with it."""

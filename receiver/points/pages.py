@@ -39,6 +39,7 @@ __all__ = [
     "PageTable",
     "new_table",
     "scan_pages",
+    "statistics_body",
 ]
 
 PageTable: TypeAlias = npt.NDArray[np.int64]
@@ -124,8 +125,11 @@ def _double_bits(bits: Number) -> Number:
 
 
 @kernel
-def _body(data: Bytes, pos: Number, end: Number, code: Number, row: PageTable) -> Number:
-    """Read the body of statistics into a row: the position behind, or -1, -3, -4."""
+def statistics_body(data: Bytes, pos: Number, end: Number, code: Number, row: PageTable) -> Number:
+    """Read the body of statistics into a row: the position behind, or -1, -3, -4.
+
+    It stands so in page headers and in the index.
+    """
     if code == 0:
         if pos + 10 > end:
             return np.int64(-1)
@@ -211,7 +215,7 @@ def scan_pages(
                 row[START] = _int64(data, at)
                 row[END] = _int64(data, at + 8)
                 row[BODY_AT] = at + 16
-                at = _body(data, at + 16, end, code, row)
+                at = statistics_body(data, at + 16, end, code, row)
                 if at == -1:
                     return pages, pos, PARTIAL, np.int64(2 * (end - pos) + LEAST_HEADER)
                 if at < 0:
