@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from common.config import Timetable
 from common.errors import StoppedError
 
-__all__ = ["LARGEST_PIECE", "Bandwidth"]
+__all__ = ["LARGEST_PIECE", "Bandwidth", "local_now"]
 
 _BURST_S = 0.25
 """What an idle line may save up: a quarter of a second of its rate."""
@@ -26,7 +26,8 @@ _TELLING = 1 << 17
 """Bytes of a body that say something of the line: fewer are one burst."""
 
 
-def _local_now() -> datetime.datetime:
+def local_now() -> datetime.datetime:
+    """The time of this machine, in its zone, by which timetables go."""
     return datetime.datetime.now(datetime.UTC).astimezone()
 
 
@@ -48,7 +49,7 @@ class Bandwidth:
         *,
         sleep: Callable[[float], bool],
         clock: Callable[[], float] = time.monotonic,
-        local_time: Callable[[], datetime.datetime] = _local_now,
+        local_time: Callable[[], datetime.datetime] = local_now,
     ) -> None:
         self._timetable = timetable
         self._sleep = sleep

@@ -13,6 +13,7 @@ from common.config import (
     AllowList,
     ConfigFinding,
     Duration,
+    Hours,
     Secret,
     Size,
     Timetable,
@@ -33,6 +34,7 @@ __all__ = [
     "LimitsConfig",
     "ListenConfig",
     "LoadConfig",
+    "MergeConfig",
     "MetadataConfig",
     "ProofsConfig",
     "ReceiverConfig",
@@ -174,6 +176,28 @@ class ProofsConfig(Struct, frozen=True, kw_only=True):
     here: bool = True
     memory: Annotated[Size, Meta(ge=256 * 2**20)] = 2**30
     every: Annotated[Duration, Meta(ge=0.1)] = 5.0
+
+
+class MergeConfig(Struct, frozen=True, kw_only=True):
+    """``[merge]``: small and overlapping files that are merged into few, for those who read them.
+
+    Attributes:
+        enabled: look for them; without it only `compact` merges.
+        target_bytes: of a merged file, about.
+        min_files: fewer that readers would be spared are not worth it.
+        quiet: since the last file of a partition, until it is merged.
+        every: between two looks for what is to be merged.
+        hours: when it is, by the time of this machine.
+        memory: that the process may take which merges.
+    """
+
+    enabled: bool = False
+    target_bytes: Annotated[Size, Meta(ge=2**16, le=2**40)] = 256 * 2**20
+    min_files: Annotated[int, Meta(ge=2, le=10_000)] = 10
+    quiet: Annotated[Duration, Meta(ge=0)] = 3600.0
+    every: Annotated[Duration, Meta(ge=0.1)] = 60.0
+    hours: Hours = Hours()
+    memory: Annotated[Size, Meta(ge=256 * 2**20)] = 2**30
 
 
 class DeletesConfig(Struct, frozen=True, kw_only=True):
@@ -408,6 +432,7 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
         limits: what one sender can make it hold.
         load: what becomes of files.
         proofs: of what is superseded.
+        merge: of small and overlapping files.
         deletes: what one sender may delete without an operator.
         metadata: series, devices, tags and their history.
         storage: where loaded files and the log are copied to.
@@ -424,6 +449,7 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
     limits: LimitsConfig = LimitsConfig()
     load: LoadConfig = LoadConfig()
     proofs: ProofsConfig = ProofsConfig()
+    merge: MergeConfig = MergeConfig()
     deletes: DeletesConfig = DeletesConfig()
     metadata: MetadataConfig = MetadataConfig()
     storage: StorageConfig = StorageConfig()

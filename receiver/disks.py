@@ -62,6 +62,7 @@ __all__ = [
     "disk_room",
     "engine_of",
     "home_of",
+    "place_of",
     "whole_in",
 ]
 
@@ -524,6 +525,12 @@ def whole_in(trees: Sequence[Tree], row: FileRow, stored: InStore) -> bool:
         or (in_store and not any(_is_at(tree, rel) for tree in trees))
         for rel, size, in_store in wanted
     )
+
+
+def place_of(trees: Sequence[Tree], row: FileRow) -> str | None:
+    """Where the bytes of a file are, None if they are in none of these directories."""
+    tree = next((each for each in trees if each.exists(row.physical)), None)
+    return None if tree is None else str(tree.path / row.physical)
 
 
 def home_of(trees: Sequence[Tree], row: FileRow) -> Tree | None:

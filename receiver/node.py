@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Self
 
 from common.durable import Closing, Tree, failed_sync
 from common.wire import IncarnationMark
+from receiver.compaction.compactor import Compactor
+from receiver.compaction.merged_upkeep import MergedUpkeep
 from receiver.load.service import LoadService
 from receiver.load.upkeep.verdicts import Verdict, record_verdicts
 from receiver.metadata.clock.machine_clock import MachineClock
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
+    from receiver.metadata.state.tables.retired import PartitionKey
     from receiver.operator.views import LogFilesView
     from receiver.storage.copying import StorageService
 
@@ -65,6 +68,8 @@ class Node(Closing):
         transactions: of sessions.
         work: background work, and who does it.
         prover: finds what is superseded.
+        compactor: merges files for those who read them.
+        merged: takes away what it made, when nobody reads that any more.
         remote_work: what executors elsewhere do of the background work.
         storage: copies into the object store; None without one.
         uploads: the tus calls.
@@ -99,6 +104,15 @@ class Node(Closing):
             here=config.proofs.here,
             in_turn=self._pinned_in_turn,
         )
+        self.compactor = self._compactor()
+        self.merged = MergedUpkeep(
+            engine,
+            load.disks,
+            keep_deleted=config.load.keep_deleted,
+            is_pressed=load.is_pressed,
+            is_full=lambda: load.cache is not None and load.cache.room() == 0,
+        )
+        load.reaper.chores.append(self.merged.let_go)
         self.remote_work = RemoteWork(
             engine, self.work, {PROVE: partial(RemoteProofs, self.prover.work)}
         )
@@ -135,6 +149,7 @@ class Node(Closing):
             writes=CentreWrites(config, engine, load, centre, clock=clock),
             work=self.work,
             prover=self.prover,
+            compactor=self.compactor,
             storage=self.storage,
             out_of_reach=files_out_of_reach(engine, load.disks) if self.storage is None else 0,
             clock=clock,
@@ -146,11 +161,28 @@ class Node(Closing):
         self._resources.callback(engine.close)
         self._resources.callback(load.close)
         self._resources.callback(self.prover.close)
+        self._resources.callback(self.compactor.close)
         self._resources.callback(self.transactions.close)
         self._resources.callback(self.operator.centre.close)
         self._resources.callback(self.content.close)
         if self.storage is not None:
             self._resources.callback(self.storage.close)
+
+    def _compactor(self) -> Compactor:
+        config, load, prover = self.config, self.load, self.prover
+
+        def awaits_proof(key: PartitionKey, row: FileRow) -> bool:
+            return config.proofs.enabled and prover.awaits(key, row)
+
+        return Compactor.configured(
+            config,
+            self.engine,
+            load.disks,
+            self.work,
+            is_busy=lambda: load.loader.waiting > 0,
+            room=lambda: load.room() - config.limits.min_free_bytes,
+            awaits_proof=awaits_proof,
+        )
 
     def _incarnation(self) -> IncarnationMark | None:
         """Which of the owners of its copies this is; what never had a store imports nothing."""
@@ -197,8 +229,10 @@ class Node(Closing):
             node = cls(config, engine, load)
             node.uploads.recover()
             load.start()
+            node.merged.recover()
             if config.proofs.enabled:
                 node.prover.start()
+            node.compactor.start()
             if node.storage is not None:
                 stack.callback(node.storage.close)
                 node.storage.start()

@@ -17,7 +17,7 @@ from common.config.loaded_values import (
 )
 from common.config.networks import AllowList, is_loopback
 from common.config.render import as_json, render
-from common.config.timetable import DayWindow, Timetable
+from common.config.timetable import DayWindow, Hours, Timetable
 from common.config.upload_rules import UploadRules
 from common.errors import ConfigError
 
@@ -30,6 +30,7 @@ __all__ = [
     "DayWindow",
     "Duration",
     "Flag",
+    "Hours",
     "Loaded",
     "Origin",
     "Secret",

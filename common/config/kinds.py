@@ -1,7 +1,7 @@
 """Kinds of values: how a leaf of a schema is read, shown, and named in an error.
 
 A schema says the kind by the type of the field: ``bool``, ``int``, ``float``, ``str``, ``Path``,
-`Secret`, `Timetable`, `UploadRules`, `AllowList`, a ``Literal``, one of the aliases below,
+`Secret`, `Timetable`, `Hours`, `UploadRules`, `AllowList`, a ``Literal``, one of the aliases below,
 ``tuple[X, ...]``, ``X | None``; ``msgspec.Meta`` adds bounds.
 """
 
@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from common.config import units
 from common.config.loaded_values import Secret
 from common.config.networks import AllowList
-from common.config.timetable import Timetable
+from common.config.timetable import Hours, Timetable
 from common.config.upload_rules import UploadRules
 from common.terminal import printable
 
@@ -242,6 +242,12 @@ def _parsed_timetable(raw: Any) -> Timetable:
     return Timetable.parse(raw)
 
 
+def _hours(raw: Any) -> Hours:
+    if isinstance(raw, bool):
+        raise ValueError
+    return Hours.parse(raw)
+
+
 def _upload_rules(raw: Any) -> UploadRules:
     if isinstance(raw, bool):
         raise ValueError
@@ -297,6 +303,12 @@ _PLAIN: Mapping[Any, ValueKind] = {
         '{from="08:00", to="18:00", days=["mon"], limit="1MiB/s"}',
         _parsed_timetable,
         Timetable.to_plain,
+        _rules_from_text,
+    ),
+    Hours: ValueKind(
+        '"always", or a list of windows such as {from="22:00", to="06:00", days=["mon"]}',
+        _hours,
+        Hours.to_plain,
         _rules_from_text,
     ),
     UploadRules: ValueKind(

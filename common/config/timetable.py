@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from common.config.units import format_rate, parse_rate
 
-__all__ = ["DayWindow", "Timetable"]
+__all__ = ["DayWindow", "Hours", "Timetable"]
 
 _DAY_S = 86400
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -97,6 +97,51 @@ class Timetable:
         return [_plain_window(window) for window in self.windows]
 
 
+@dataclass(frozen=True)
+class Hours:
+    """When something may be done: in any of the windows; always, without one."""
+
+    windows: tuple[DayWindow, ...] = ()
+
+    def hold(self, local_time: datetime.datetime) -> bool:
+        """Whether they hold at this moment of local time (with its date)."""
+        second = local_time.hour * 3600 + local_time.minute * 60 + local_time.second
+        weekday = local_time.weekday()
+        return not self.windows or any(each.holds(weekday, second) for each in self.windows)
+
+    @classmethod
+    def parse(cls, value: object) -> Hours:
+        """From "always", one window, or a list of windows.
+
+        A window is a table with any of ``from``, ``to`` and ``days``, as in a `Timetable`.
+
+        Raises:
+            ValueError: says which window is wrong and why.
+        """
+        if isinstance(value, str):
+            if value.strip().lower() != "always":
+                raise ValueError('not "always" and not a list of windows')
+            return cls()
+        if isinstance(value, Mapping):
+            value = [value]
+        if not isinstance(value, Sequence) or not value:
+            raise ValueError('not "always" and not a list of windows')
+        windows = []
+        for number, item in enumerate(value, start=1):
+            try:
+                windows.append(_hours_window(item))
+            except ValueError as error:
+                raise ValueError(f"window {number}: {error}") from None
+        return cls(tuple(windows))
+
+    def to_plain(self) -> str | list[dict[str, object]]:
+        """What `parse` reads back."""
+        if not self.windows:
+            return "always"
+        plain = [_plain_window(window) for window in self.windows]
+        return [{key: each[key] for key in each if key != "limit"} for each in plain]
+
+
 def _limit(value: object) -> int | None:
     if isinstance(value, str) and value.strip().lower() in ("none", "unlimited"):
         return None
@@ -118,6 +163,14 @@ def _window(item: object) -> DayWindow:
     if start in (end, _DAY_S):
         raise ValueError("from and to leave no time between them")
     return DayWindow(_limit(item["limit"]), start, end, _days(item.get("days", _DAYS)))
+
+
+def _hours_window(item: object) -> DayWindow:
+    if isinstance(item, Mapping):
+        if "limit" in item:
+            raise ValueError("it has no limit")
+        item = {**item, "limit": "none"}
+    return _window(item)
 
 
 def _clock(value: object) -> int:

@@ -50,6 +50,7 @@ def _add_commands() -> None:
     from receiver.cli.backup import backup
     from receiver.cli.centre_load import load
     from receiver.cli.clock import clock
+    from receiver.cli.compact import compact
     from receiver.cli.deletes import deletes
     from receiver.cli.executor_command import work
     from receiver.cli.export import export
@@ -80,6 +81,7 @@ def _add_commands() -> None:
         tree,
         owners,
         load,
+        compact,
         quarantine,
         retired,
         tasks,

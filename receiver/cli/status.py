@@ -13,7 +13,7 @@ from receiver.operator.background_views import BackgroundTotals
 from receiver.operator.client import NotRunningError, OperatorClient
 from receiver.operator.directories import look
 from receiver.operator.status import status as status_of
-from receiver.operator.views import FollowView, RetiredTotals, StatusView
+from receiver.operator.views import FollowView, MergeTotals, RetiredTotals, StatusView
 
 __all__ = ["status"]
 
@@ -64,6 +64,7 @@ def _write(view: StatusView, running: bool) -> None:
         "verified": _verified(view),
         "retired": _retired(view.retired),
         "superseded": _superseded(view.retired),
+        "merged": _merged(view.merged),
         "background": _background(view.background),
         "kept": _kept(view),
         "deleted, on disk": str(view.deleted_files),
@@ -116,6 +117,18 @@ def _retired(view: RetiredTotals) -> str:
 
 def _superseded(view: RetiredTotals) -> str:
     return f"{view.superseded_files}, {size_text(view.superseded_bytes)} still on disk"
+
+
+def _merged(view: MergeTotals) -> str:
+    text = "by hand only" if not view.enabled else ""
+    if view.compactions:
+        text = f"{view.inputs} files are read as {view.outputs}, {size_text(view.output_bytes)}"
+        text += f"; the last {commit_time(view.last, view.last_at)}"
+    if view.waiting:
+        text += f"; {view.waiting} wait"
+    if view.problem is not None:
+        text += f"; {view.problem}"
+    return text.removeprefix("; ") or "none"
 
 
 def _background(view: BackgroundTotals) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from common.errors import NotFoundError, UsageError
+from receiver.compaction.merge_progress import MERGE
 from receiver.metadata.model import records
 from receiver.metadata.query.background_tasks import place_text
 from receiver.metadata.state.table_rows import WorkState
@@ -41,7 +42,7 @@ __all__ = [
     "task_row",
 ]
 
-ADDED_BY_HAND: Final = (PROVE,)
+ADDED_BY_HAND: Final = (MERGE, PROVE)
 """Kinds that need nothing to be said but where."""
 TASK_STATES: Final = tuple(map(str, WorkState))
 _FAILURES: Final = 5

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from receiver.compaction.compactor import Compactor
     from receiver.config import ReceiverConfig
     from receiver.load.service import LoadService
     from receiver.operator.centre_loading import CentreLoads
@@ -66,6 +67,7 @@ class RunningReceiver(ReceiverDirectories):
         writes: of jobs, which become such loads.
         work: background work, and who does it.
         prover: knows what of retired files exists nowhere else.
+        compactor: merges files.
         storage: makes the copies in the object store; None without one.
         out_of_reach: files that were in an object store only when it was opened without one.
         clock: seconds since the epoch.
@@ -79,6 +81,7 @@ class RunningReceiver(ReceiverDirectories):
     writes: CentreWrites
     work: WorkQueue
     prover: Prover
+    compactor: Compactor
     storage: StorageService | None
     out_of_reach: int
     clock: Callable[[], float]

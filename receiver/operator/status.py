@@ -16,6 +16,7 @@ from receiver.metadata.log.checkpoints import checkpoints
 from receiver.metadata.query.lost import lost_files
 from receiver.metadata.state.table_rows import FileState
 from receiver.operator.background_tasks import background_concerns, background_totals
+from receiver.operator.compact import merge_totals
 from receiver.operator.directories import RunningReceiver
 from receiver.operator.files import EXPIRED
 from receiver.operator.paging import every_row
@@ -48,6 +49,7 @@ def status(there: ReceiverDirectories, problem: str | None) -> StatusView:
     away = tuple(AwayView(path=str(each.path), reason=each.reason) for each in there.disks.away())
     checkpoint_at, checkpoint_bytes = _checkpoint(there.config.schema_dir)
     retired = retired_totals(there)
+    merged = merge_totals(there)
     background = background_totals(there)
     with engine.reading() as state:
         files, size = state.file_table.totals()
@@ -77,6 +79,7 @@ def status(there: ReceiverDirectories, problem: str | None) -> StatusView:
             free_bytes=0 if home is None else free_bytes(home.path),
             away=away,
             retired=retired,
+            merged=merged,
             background=background,
             kept=kept,
             schema=msgspec.structs.replace(

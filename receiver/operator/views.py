@@ -385,6 +385,66 @@ class RetiredTotals(Struct, frozen=True, kw_only=True):
     problem: str | None = None
 
 
+class MergeTotals(Struct, frozen=True, kw_only=True):
+    """Files that are merged for those who read them.
+
+    Attributes:
+        enabled: whether the server merges by itself.
+        compactions: that readers read.
+        inputs: files that these stand for.
+        outputs: files that are read in their place.
+        output_bytes: of those.
+        last: the commit of the newest, 0 for none.
+        last_at: when that was, by what is known of the clock.
+        waiting: merges that wait or run.
+        problem: why something is not merged, None if nothing is in the way.
+    """
+
+    enabled: bool = False
+    compactions: int = 0
+    inputs: int = 0
+    outputs: int = 0
+    output_bytes: int = 0
+    last: int = 0
+    last_at: float | None = None
+    waiting: int = 0
+    problem: str | None = None
+
+
+class CompactedPartition(Struct, frozen=True, kw_only=True):
+    """What became of the wish to have a partition merged.
+
+    Attributes:
+        storage_group: of the partition.
+        virtual_group: of it.
+        partition: its number.
+        files: that are to be merged.
+        work: id of the task; 0 if there is none.
+        reason: why not.
+    """
+
+    storage_group: str
+    virtual_group: str
+    partition: str
+    files: int = 0
+    work: int = 0
+    reason: str = ""
+
+
+class CompactView(Struct, frozen=True, kw_only=True):
+    """What became of the wish to have files merged.
+
+    Attributes:
+        partitions: in their order.
+        done: whether it is done; a server does it behind the scenes.
+        problem: why something was not merged, as far as it is done.
+    """
+
+    partitions: list[CompactedPartition]
+    done: bool = False
+    problem: str | None = None
+
+
 class HeldDeletesView(Struct, frozen=True, kw_only=True):
     """Deletes of a sender in a storage group that wait for an operator.
 
@@ -750,6 +810,7 @@ class StatusView(Struct, frozen=True, kw_only=True):
         free_bytes: of the first data directory.
         away: data directories that do not count: their files cannot be read, and are not safe.
         retired: files that their senders have no more, and how far their proofs are.
+        merged: files that are merged for those who read them.
         background: what it does behind the scenes, and others do for it.
         kept: what no mirror's word reaches: only the box had it that the mirror took over from.
         schema: series and what belongs to them.
@@ -784,6 +845,7 @@ class StatusView(Struct, frozen=True, kw_only=True):
     free_bytes: int = 0
     away: tuple[AwayView, ...] = ()
     retired: RetiredTotals = RetiredTotals()
+    merged: MergeTotals = MergeTotals()
     background: BackgroundTotals = BackgroundTotals()
     kept: tuple[KeptView, ...] = ()
     schema: SchemaView = SchemaView()

@@ -211,6 +211,18 @@ class RetiredKey(Struct, frozen=True, kw_only=True):
     physical: str
 
 
+class CompactRequest(Struct, frozen=True, kw_only=True):
+    """`POST /v1/compact`: files that are to be merged.
+
+    Attributes:
+        path: of a storage group, or of what several lie below.
+        partition: number of one partition; all if left out.
+    """
+
+    path: str
+    partition: str | None = None
+
+
 class RetryAnswer(Struct, frozen=True, kw_only=True):
     """What came of a retry, in words."""
 

@@ -68,6 +68,7 @@ class CacheBooks:
         self._cache = cache
         self._shipped = shipped
         self._seen = -1
+        self._merged: dict[int, tuple[str, ...]] = {}
         self._looking = threading.Lock()
 
     def look(self) -> None:
@@ -94,6 +95,12 @@ class CacheBooks:
                 for op in commit.ops:
                     if isinstance(op, _NEWS):
                         self._count(op.physical)
+                    elif isinstance(op, records.FilesCompacted):
+                        self._merged[op.id] = tuple(each.physical for each in op.outputs)
+                        self._count_merged(op.id)
+                    elif isinstance(op, records.CompactionForgotten):
+                        self._count_merged(op.id)
+                        self._merged.pop(op.id, None)
                 self._seen = commit.ts
         except HistoryGoneError:
             self._count_all()
@@ -105,11 +112,20 @@ class CacheBooks:
         else:
             self._cache.went(physical)
 
+    def _count_merged(self, ident: int) -> None:
+        """What a compaction made counts as well; it leaves the disk by no eviction."""
+        for physical in self._merged.get(ident, ()):
+            self._count(physical)
+
     def _count_all(self) -> None:
         """Count what the disks have, in the order of the loads."""
         with self._engine.reading() as state:
             newest = state.newest
             created = {row.physical: row.created for row in state.files.values()}
+            self._merged = {
+                row.id: tuple(each.physical for each in row.outputs)
+                for row in state.compacted_table.rows.values()
+            }
         there: dict[str, int] = {}
         for tree in self._trees():
             for kind in Kind:

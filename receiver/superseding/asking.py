@@ -1,20 +1,10 @@
-"""What the server asks the process that reads files, and what it is answered (msgpack).
-
-A frame is its length (uint32, big-endian) and so many bytes.
-"""
+"""What the server asks the process that reads files for proofs, and what it is answered."""
 
 from __future__ import annotations
-
-import socket
-import struct
-from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from receiver.metadata.model.ranks import RankBelow, TransferCut
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = [
     "ExclusiveRange",
@@ -23,12 +13,7 @@ __all__ = [
     "NotesAsked",
     "PartitionAnswer",
     "PartitionAsked",
-    "receive_frame",
-    "send_frame",
 ]
-
-_HEAD: Final = struct.Struct(">I")
-_PIECE: Final = 1 << 20
 
 
 class _Asked(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -167,40 +152,3 @@ class PartitionAnswer(_Asked, frozen=True):
     proofs: list[FileProof]
     read: int = 0
     read_bytes: int = 0
-
-
-def send_frame(line: socket.socket, content: bytes) -> None:
-    """Send a frame, however long it takes."""
-    line.settimeout(None)
-    line.sendall(_HEAD.pack(len(content)) + content)
-
-
-def receive_frame(line: socket.socket, stopped: Callable[[], bool] = lambda: False) -> bytes:
-    """Receive a frame.
-
-    Args:
-        line: to the other end.
-        stopped: asked every half second while nothing comes.
-
-    Raises:
-        EOFError: the other end is gone, or it was stopped.
-    """
-    (length,) = _HEAD.unpack(_exactly(line, _HEAD.size, stopped))
-    return _exactly(line, length, stopped)
-
-
-def _exactly(line: socket.socket, length: int, stopped: Callable[[], bool]) -> bytes:
-    pieces, missing = [], length
-    line.settimeout(0.5)
-    while missing:
-        try:
-            piece = line.recv(min(missing, _PIECE))
-        except TimeoutError:
-            if stopped():
-                raise EOFError from None
-            continue
-        if not piece:
-            raise EOFError
-        pieces.append(piece)
-        missing -= len(piece)
-    return b"".join(pieces)

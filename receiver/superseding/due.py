@@ -11,6 +11,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from common.names import storage_group_of
 from common.tsfile import split_database
 from common.wire import Propagate
@@ -29,7 +31,15 @@ if TYPE_CHECKING:
     from receiver.metadata.state.tables.retired import PartitionKey
     from receiver.superseding.asking import FileProof
 
-__all__ = ["DuePartition", "JudgedPartition", "due_of", "unproved_senders"]
+__all__ = [
+    "DuePartition",
+    "JudgedPartition",
+    "due_of",
+    "file_asked",
+    "notes_asked",
+    "notes_of",
+    "unproved_senders",
+]
 
 _CANDIDATES = 4000
 """Of one question: what is found is committed after each, so that a stop costs not much."""
@@ -107,14 +117,8 @@ def _snapshot(state: State, key: PartitionKey) -> _Snapshot:
     retired = [row for row in ended if row.sender not in never]
     skipped = [row for row in ended if row.sender in never]
     senders = {row.sender for row in rows}
-    notes = [
-        note
-        for each in senders
-        for note in state.deletion_table.of_sender(each)
-        if storage_group_of(note.path) == key.sg  # those of others reach no file of this one
-    ]
+    notes, devices = notes_of(state, senders, key.sg)
     cuts = TransferCuts(state.owner_table.moves, state.newest)
-    older = {note.physical for note in notes if note.form == "mods" and note.physical}
     return _Snapshot(
         state.newest,
         rows,
@@ -122,9 +126,30 @@ def _snapshot(state: State, key: PartitionKey) -> _Snapshot:
         (len(skipped), sum(row.size for row in skipped)),
         notes,
         {each: state.deletion_table.newest(each) for each in senders},
-        {each: state.files[each].devices.names() for each in older if each in state.files},
+        devices,
         {row.physical: tuple(map(_cut, found)) for row in rows if (found := cuts.of(row))},
     )
+
+
+def notes_of(
+    state: State, senders: Iterable[str], group: str
+) -> tuple[list[DeletionsRow], dict[str, Sequence[str]]]:
+    """What senders' deletion files say that reaches files of a storage group.
+
+    Returns:
+        the rows, and the devices of the files of which these are needed to tell what they name.
+    """
+    notes = [
+        note
+        for each in senders
+        for note in state.deletion_table.of_sender(each)
+        if storage_group_of(note.path) == group  # those of others reach no file of this one
+    ]
+    older = {note.physical for note in notes if note.form == "mods" and note.physical}
+    devices: dict[str, Sequence[str]] = {
+        each: state.files[each].devices.names() for each in older if each in state.files
+    }
+    return notes, devices
 
 
 def _cut(cut: TransferCut) -> TransferCut:
@@ -166,7 +191,7 @@ def due_of(
     candidates = sorted(
         [*anew, *(rows[each] for each in maybe)], key=lambda row: (row.first or 0, row.physical)
     )
-    notes = _notes(now)
+    notes = notes_asked(now.notes, now.devices, now.at)
     asked = [
         _question(candidates[low : low + _CANDIDATES], now, notes, maybe, judged.at, place,
                   most_points)
@@ -194,20 +219,22 @@ def _question(
         if row.physical in mine:
             known = maybe.get(row.physical)
             at = 0 if known is None else judged_at
-            files.append(_asked(row, place(row), True, at, known, cuts))
+            exclusive = () if known is None else known.exclusive
+            asked = file_asked(row, place(row), cuts)
+            files.append(replace(asked, candidate=True, judged=at, exclusive=exclusive))
         elif any(_within(spans, *each) for each in row.devices.ranges()):
-            files.append(_asked(row, place(row), False, 0, None, cuts))
+            files.append(file_asked(row, place(row), cuts))
     return PartitionAsked(files, notes, most_points)
 
 
-def _asked(
-    row: FileRow,
-    path: str | None,
-    candidate: bool,
-    judged: int,
-    known: FileProof | None,
-    cuts: tuple[TransferCut, ...],
-) -> FileAsked:
+def file_asked(row: FileRow, path: str | None, cuts: tuple[TransferCut, ...] = ()) -> FileAsked:
+    """A file, as a process is asked about it.
+
+    Args:
+        row: of the file.
+        path: where its bytes are; None if nowhere.
+        cuts: where it stands otherwise, in devices that were transferred.
+    """
     rank = row.rank
     return FileAsked(
         physical=row.physical,
@@ -225,9 +252,6 @@ def _asked(
         last=rank.last,
         loaded=rank.loaded,
         below=rank.below,
-        candidate=candidate,
-        judged=judged,
-        exclusive=() if known is None else known.exclusive,
         cuts=cuts,
     )
 
@@ -276,11 +300,13 @@ def _meets(known: FileProof, spans: _Spans) -> bool:
 # -- deletions ---------------------------------------------------------------------------------
 
 
-def _notes(now: _Snapshot) -> list[NotesAsked]:
-    """The deletions that readers apply, one look's at a time."""
+def notes_asked(
+    notes: Iterable[DeletionsRow], devices: Mapping[str, Sequence[str]], at: int
+) -> list[NotesAsked]:
+    """The deletions that readers apply at a commit, one look's at a time; see `notes_of`."""
     made: list[NotesAsked] = []
-    for row, content, floor, commit in applied_deletions(now.notes, now.at):
-        names = now.devices.get(row.physical or "", ()) if row.form == "mods" else ()
+    for row, content, floor, commit in applied_deletions(notes, at):
+        names = devices.get(row.physical or "", ()) if row.form == "mods" else ()
         trees = tuple(each for each in names if not each.startswith("/"))
         made.append(NotesAsked(row.author, row.physical, row.form, content, floor, commit, trees))
     return made

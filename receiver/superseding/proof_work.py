@@ -105,6 +105,10 @@ class ProofWork:
         judged = self._judged.get(key)
         return None if judged is None else judged.found.get(physical)
 
+    def awaits(self, key: PartitionKey, row: FileRow) -> bool:
+        """Whether a retired file is to be judged, and was not yet."""
+        return self.found(key, row.physical) is None and row.sender not in self._never
+
     def judge(self, key: PartitionKey, judged: JudgedPartition) -> None:
         """Note what is known of a partition now."""
         with self._lock:

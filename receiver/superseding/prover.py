@@ -21,9 +21,10 @@ import msgspec
 from common import crash
 from common.errors import ConflictError, TsferryError
 from common.threads import join_begun
-from receiver.superseding.asking import FileProof, PartitionAsked
+from receiver.disks import place_of
+from receiver.side_process import ProcessDied, SideProcess, missing_decoders
+from receiver.superseding.asking import FileProof, PartitionAnswer, PartitionAsked
 from receiver.superseding.proof_work import PROVE, ProofWork
-from receiver.superseding.reading_process import ProcessDied, ReadingProcess, missing_decoders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -124,8 +125,10 @@ class Prover:
         self._here = here
         # 24 bytes each, sorted, and what is decoded
         self.work = ProofWork(engine, queue, self._place, max(1 << 16, memory >> 8))
-        self._process = ReadingProcess(memory=memory)
-        self._problem = missing_decoders() if here else None
+        self._process: SideProcess[PartitionAsked, PartitionAnswer] = SideProcess(
+            "receiver.superseding.worker", PartitionAnswer, memory=memory
+        )
+        self._problem = missing_decoders("retired files stay") if here else None
         self._is_first = True
         self._files, self._seconds = 0, 0.0
         self._stop = threading.Event()
@@ -153,6 +156,10 @@ class Prover:
     def found(self, key: PartitionKey, physical: str) -> FileProof | None:
         """What was found of a retired file; None while it was not judged."""
         return self.work.found(key, physical)
+
+    def awaits(self, key: PartitionKey, row: FileRow) -> bool:
+        """Whether a retired file is going to be judged, and was not yet."""
+        return self._problem is None and self.work.awaits(key, row)
 
     # -- the thread --------------------------------------------------------------------------
 
@@ -263,8 +270,7 @@ class Prover:
 
     def _place(self, row: FileRow) -> str | None:
         """Where the bytes of a file are."""
-        tree = next((each for each in self._trees() if each.exists(row.physical)), None)
-        return None if tree is None else str(tree.path / row.physical)
+        return place_of(self._trees(), row)
 
     def _stand_back(self) -> None:
         """Wait while others have work that goes first, as long as that is bearable."""

@@ -16,6 +16,7 @@ from common import wire
 from receiver.node import Node
 from receiver.web import (
     background_calls,
+    compact_calls,
     content_calls,
     health,
     log_calls,
@@ -43,6 +44,7 @@ log = logging.getLogger(__name__)
 EXTENSION = "tsferry"
 ROUTES = (
     *sync.ROUTES,
+    *compact_calls.ROUTES,
     *content_calls.ROUTES,
     *tus.ROUTES,
     *operating.ROUTES,

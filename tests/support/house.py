@@ -21,7 +21,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "sender": ("cli", "daemon", "round", "schema", "send", "plan", "kept", "select", "config"),
     "receiver": (
         "cli", "web", "node", "exporting", "spark", "follower", "executor", "operator", "transfer",
-        "load", "superseding", "storage", "open_engine",
+        "compaction", "load", "superseding", "storage", "open_engine", "side_process",
         "disks", "principal", "remote_work", "work_queue", "lease_keeping", "txn", "metadata",
         "writing", "points", "config", "scope",
     ),
@@ -31,7 +31,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "receiver.load": (
         "service", "loader", "folder_recovery", "loading", "mandate", "collecting",
-        "upkeep", "placing", "deciding", "tail_facts", "schema", "folder",
+        "upkeep", "merged_files", "placing", "deciding", "tail_facts", "schema", "folder",
     ),
     "receiver.spark": (
         "verify", "report", "source", "sink", "value_types", "option_values", "late_uploads",
@@ -235,8 +235,8 @@ def _makes_a_variable(value: ast.expr | None) -> bool:
 
 
 SUBJECTS = frozenset({
-    "background_tasks", "batch", "clock", "daemon", "deletes", "files", "fsck", "init", "listed",
-    "lost", "owners", "quarantine",
+    "background_tasks", "batch", "clock", "compact", "daemon", "deletes", "files", "fsck", "init",
+    "listed", "lost", "owners", "quarantine",
     "retired", "schema", "senders", "series", "sql", "status", "storage", "sync", "tasks", "tree",
     "ttl",
 })  # fmt: skip

@@ -27,6 +27,7 @@ from receiver.config import (
     DeletesConfig,
     LimitsConfig,
     LoadConfig,
+    MergeConfig,
     MetadataConfig,
     ReceiverConfig,
     StorageConfig,
@@ -65,7 +66,7 @@ class World:
     """The directories of a receiver, over as many lives of its process as a test wants.
 
     `metadata` are members of `MetadataConfig`, `deletes` of `DeletesConfig`: no guard, as it is;
-    `storage` of `StorageConfig`.
+    `storage` of `StorageConfig`, `merge` of `MergeConfig`.
     `steady` is the clock that nobody sets, which goes as `clock` does unless a test says otherwise.
     """
 
@@ -78,6 +79,7 @@ class World:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     deletes: Mapping[str, Any] = field(default_factory=lambda: {"max_fraction": 1.0})
     storage: Mapping[str, Any] = field(default_factory=dict)
+    merge: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def config(self) -> ReceiverConfig:
@@ -89,6 +91,7 @@ class World:
             metadata=MetadataConfig(**self.metadata),
             deletes=DeletesConfig(**self.deletes),
             storage=StorageConfig(**self.storage),
+            merge=MergeConfig(**self.merge),
         )
         auth = msgspec.structs.replace(config.auth, reveal_owner=self.reveal_owner)
         return msgspec.structs.replace(config, auth=auth)

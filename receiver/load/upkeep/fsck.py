@@ -40,6 +40,7 @@ from receiver.load.folder.current_task import (
 )
 from receiver.load.folder.manifests import damages, kept_tasks, tables_path
 from receiver.load.folder.sender_folder import FOLDERS_ROOT, VERIFIED_LOG, Folders
+from receiver.load.merged_files import expected_outputs
 from receiver.metadata import repair as log_repair
 from receiver.metadata.engine import Engine
 from receiver.metadata.log.journal import JOURNAL, parse_journal
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from receiver.load.folder.sender_folder import SenderFolder
     from receiver.metadata.model.true_times import TrueTimes
     from receiver.metadata.state.table_rows import FileRow
+    from receiver.metadata.state.tables.compactions import CompactedOutput, CompactedRow
     from receiver.metadata.state.tables.uploaded import InStore
 
 __all__ = ["Found", "Report", "examine", "fsck"]
@@ -73,8 +75,9 @@ class Found(Struct, frozen=True, kw_only=True):
     """Something that is not as it should be.
 
     Attributes:
-        kind: `missing`, `size`, `md5`, `structure`, `resource`, `stray`, `log`, `engine`,
-            `metadata`, `tags`, `journal`, `folder`, `quarantine`, `manifest` or `unreadable`.
+        kind: `missing`, `size`, `md5`, `structure`, `resource`, `merged` (what is read in place of
+            others), `stray`, `log`, `engine`, `metadata`, `tags`, `journal`, `folder`,
+            `quarantine`, `manifest` or `unreadable`.
         path: of the file, relative to its data or schema directory.
         detail: what was found.
         repair: what a repair does about it; empty where an operator has to decide.
@@ -193,6 +196,7 @@ def examine(
     ]
     with engine.reading() as state:
         rows = [row for row in state.files.values() if _is_to_be_there(row)]
+        compactions = list(state.compacted_table.holding())
         stored = [state.uploaded_table.parts(row) for row in rows]
         commit = state.newest
     remote = 0
@@ -202,6 +206,8 @@ def examine(
             remote += 1
             continue
         found += _check_file(row, tree, in_store, all_here=not away)
+    for each in compactions:
+        found += _check_merged(each, trees, all_here=not away)
     found += _strays(engine, trees)
     for tree in trees:
         found += [
@@ -260,7 +266,32 @@ def _check_file(
         yield from _check_resource(row, tree)
 
 
-def _check_content(row: FileRow, fd: int, found: _MakeFound) -> Iterator[Found]:
+def _check_merged(row: CompactedRow, trees: Sequence[Tree], *, all_here: bool) -> Iterator[Found]:
+    """What is read in place of others: where it is not as it was made, those are read again."""
+    for output in row.outputs:
+
+        def found(kind: str, detail: str, output: CompactedOutput = output) -> Found:
+            repair = "read the files that it was made of in its place"
+            return Found(
+                kind="merged", path=output.physical, detail=f"{kind}: {detail}", repair=repair
+            )
+
+        tree = next((each for each in trees if each.exists(output.physical)), None)
+        if tree is None:
+            if all_here:
+                yield found("missing", "it is in none of the data directories")
+            continue
+        try:
+            fd = tree.open_read(output.physical)
+            try:
+                yield from _check_content(output, fd, found)
+            finally:
+                os.close(fd)
+        except (OSError, TsferryError) as error:
+            yield found("unreadable", str(error))
+
+
+def _check_content(row: FileRow | CompactedOutput, fd: int, found: _MakeFound) -> Iterator[Found]:
     size = os.fstat(fd).st_size
     if size != row.size:
         yield found("size", f"{size} bytes, {row.size} were loaded")
@@ -300,9 +331,16 @@ def _strays(engine: Engine, trees: Sequence[Tree]) -> Iterator[Found]:
     while some := list(islice(on_disk, _AT_ONCE)):
         unnamed += _without_rows(engine, some)
     expected = {name for tree in trees for name in _expected(tree)}
+    merging = {
+        name for tree in trees for several in expected_outputs(tree).values() for name in several
+    }
     unnamed = _without_rows(engine, unnamed)  # what a task has committed meanwhile has its row
+    with engine.reading() as state:
+        merging |= {
+            each.physical for row in state.compacted_table.rows.values() for each in row.outputs
+        }
     for tree, rel in unnamed:
-        if rel.removesuffix(RESOURCE) not in expected:
+        if rel.removesuffix(RESOURCE) not in expected and rel not in merging:
             repair = f"move it to {STRAY}/{rel}"
             detail = f"no row names it (in {tree.path})"
             yield Found(kind="stray", path=rel, detail=detail, repair=repair)
@@ -445,6 +483,8 @@ def _repair(engine: Engine, trees: Sequence[Tree], schema: Path, report: Report)
         repaired = False
         if each.kind in _QUARANTINED:
             repaired = _quarantine(engine, each)
+        elif each.kind == "merged":
+            repaired = _dissolve(engine, each)
         elif each.kind in ("stray", "manifest"):
             repaired = _set_aside(trees, each.path)
         elif each.kind == "log":
@@ -469,6 +509,18 @@ def _quarantine(engine: Engine, found: Found) -> bool:
         engine.commit([records.FileDeleted(found.path, "superseded")])
     else:
         engine.commit([records.FileQuarantined(found.path, f"{found.kind}: {found.detail}")])
+    return True
+
+
+def _dissolve(engine: Engine, found: Found) -> bool:
+    with engine.reading() as state:
+        rows = [
+            row
+            for row in state.compacted_table.holding()
+            if any(each.physical == found.path for each in row.outputs)
+        ]
+    for row in rows:  # none, where another output of it was found first
+        engine.commit([records.CompactionDissolved(row.id, f"{found.path}: {found.detail}")])
     return True
 
 

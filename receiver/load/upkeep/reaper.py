@@ -77,7 +77,7 @@ class Reaper:
         """Whether files may be there that an earlier version deleted without a proof."""
         self._tables_due = True
         """Whether tables may be there that no row needs: after a crash, and when rows went."""
-        self.chores: list[Callable[[float], None]] = []
+        self.chores: list[Callable[[float], object]] = []
 
     def start(self) -> None:
         """Start the thread."""

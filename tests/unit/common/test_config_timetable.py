@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.config import Timetable
+from common.config import Hours, Timetable
 
 MONDAY = datetime(2026, 1, 5)  # noqa: DTZ001 - timetables are in local time
 
@@ -127,3 +127,33 @@ windows = st.builds(
 def test_a_timetable_that_is_shown_reads_back(raw):
     table = Timetable.parse(raw)
     assert Timetable.parse(table.to_plain()) == table
+
+
+def test_hours_hold_in_any_of_their_windows_and_over_midnight():
+    hours = Hours.parse([{"from": "22:00", "to": "06:00"}, {"days": ["sun"]}])
+    moments = ((4, "21:59"), (4, "22:00"), (5, "05:59"), (5, "06:00"), (6, "12:00"))
+    assert [hours.hold(at(*each)) for each in moments] == [False, True, True, False, True]
+    assert Hours.parse("always").hold(at(5, "12:00"))
+
+
+def test_hours_are_written_as_they_are_read():
+    plain = [{"from": "22:00", "to": "06:00", "days": ["mon"]}]
+    assert Hours.parse(plain).to_plain() == plain
+    until_midnight = [{"from": "22:00", "to": "24:00"}]
+    assert Hours.parse({"from": "22:00"}).to_plain() == until_midnight
+    assert Hours.parse("Always").to_plain() == "always"
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("now", "always"),
+        (7, "always"),
+        ([], "always"),
+        ([{"from": "25:00"}], "window 1"),
+        ([{}, {"from": "22:00", "limit": "none"}], "window 2: it has no limit"),
+    ],
+)
+def test_what_are_no_hours_is_said(value, said):
+    with pytest.raises(ValueError, match=said):
+        Hours.parse(value)

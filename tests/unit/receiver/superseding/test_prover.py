@@ -19,9 +19,9 @@ from receiver.metadata.state.table_rows import FileState
 from receiver.node import Node
 from receiver.operator.retired import drop_retired, list_retired, show_retired
 from receiver.operator.status import running_status
+from receiver.side_process import ProcessDied
 from receiver.superseding.asking import FileProof, PartitionAnswer, PartitionAsked
 from receiver.superseding.proof_work import _lowest_first
-from receiver.superseding.reading_process import ProcessDied
 from tests.support.node_world import Clock, World
 from tests.support.proving import SameProcess, Site, in_this_process
 
@@ -82,7 +82,7 @@ def test_the_server_itself_loads_no_decoder() -> None:
 def test_without_decoders_retired_files_stay_and_status_says_so(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("receiver.superseding.reading_process._NEEDED", ("no_such_package",))
+    monkeypatch.setattr("receiver.side_process._NEEDED", ("no_such_package",))
     with world.still_node() as node:
         compacted(node)
         node.prover.start()

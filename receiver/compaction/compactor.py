@@ -1,0 +1,488 @@
+"""Merges files behind the scenes: finds partitions that are due, and does what waits to be merged.
+
+What is to be done is work of kind `merge` in the engine's table, one partition each; what of it is
+merged is chosen when it is taken, so nothing but the partition is kept there. After a start every
+partition is gone over once, from then on those that a commit has touched. What could not be merged
+is remembered in memory, and tried again when something comes to its partition, and after a start.
+
+It yields: nothing is begun while files wait to be loaded, and what runs stands still meanwhile,
+though not for ever; by itself it works at the hours that are configured.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Self
+
+from common.bandwidth import local_now
+from common.errors import ConflictError, TsferryError
+from common.threads import join_begun
+from receiver.compaction.choosing import MergeLimits
+from receiver.compaction.merge_due import MergeRules, files_of
+from receiver.compaction.merge_process import MergeProcess, MergeRefused, MergesFiles
+from receiver.compaction.merge_progress import (
+    MERGE,
+    CompactAnswer,
+    MergeProgress,
+    merge_progress,
+)
+from receiver.compaction.merge_run import LeaseLost, MergeRun
+from receiver.compaction.touched_partitions import TouchedPartitions
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
+from receiver.metadata.state.table_rows import WorkState
+from receiver.metadata.state.tables.retired import PartitionKey
+from receiver.side_process import ProcessDied, missing_decoders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from receiver.compaction.choosing import MergeChoice
+    from receiver.compaction.merge_due import PartitionFiles
+    from receiver.config import ReceiverConfig
+    from receiver.disks import Disks
+    from receiver.metadata.engine import Engine
+    from receiver.metadata.state.table_rows import FileRow, WorkRow
+    from receiver.work_queue import WorkQueue
+
+__all__ = ["Compactor"]
+
+log = logging.getLogger(__name__)
+
+_EXECUTOR: Final = "compactor"
+_FOUND: Final = b"due"
+"""Spec of what was found by itself; what an operator adds has none."""
+_BY_HAND: Final = 10
+"""Priority of what an operator asked for; what is found by itself has 0."""
+_LONGEST_PAUSE: Final = 30.0
+"""For loads to end."""
+_TRY_AGAIN: Final = 600.0
+"""Seconds until a partition is looked at again for which there was no room."""
+_MOST_DEATHS: Final = 20
+"""Of the process over one partition, until that is left alone."""
+_MOST_OUTPUTS: Final = 64
+"""Of one merge, about: what it costs to begin anew is bounded."""
+_MOST_CONFLICTS: Final = 3
+"""Attempts at one partition that something comes between, until it has to be found anew."""
+
+
+def _is_forced(row: WorkRow) -> bool:
+    """Whether an operator asked for it."""
+    return row.spec != _FOUND
+
+
+@dataclass
+class _Known:
+    """What was learnt of a partition since something came to it.
+
+    Attributes:
+        refused: marks of what is not to be merged.
+        deaths: of the process over it.
+        problem: of the last that failed.
+        not_before: nothing of it is tried, by the monotonic clock.
+        quiet_at: it is not merged by itself before, in seconds since the epoch.
+    """
+
+    refused: set[bytes] = field(default_factory=set)
+    deaths: int = 0
+    problem: str = ""
+    not_before: float = 0.0
+    quiet_at: float = 0.0
+
+
+class Compactor:
+    """Producer and consumer of merges, in a thread of its own."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        disks: Disks,
+        work: WorkQueue,
+        rules: MergeRules,
+        *,
+        is_busy: Callable[[], bool],
+        room: Callable[[], int],
+        is_time: Callable[[], bool],
+        memory: int,
+        every: float,
+        process: MergesFiles | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Prepare; nothing is read before `start` or `run_once`.
+
+        Args:
+            engine: the metadata engine.
+            disks: the data directories.
+            work: the queue.
+            rules: what is left alone.
+            is_busy: whether files are being loaded, which goes first.
+            room: bytes that may be written now.
+            is_time: whether anything is merged that nobody asked for.
+            memory: bytes that the process may take.
+            every: seconds between two looks.
+            process: that merges; one of its own if left out.
+            monotonic: seconds.
+        """
+        self._engine = engine
+        self._work = work
+        self._rules = rules
+        self._is_busy = is_busy
+        self._is_time = is_time
+        self._every = every
+        self._monotonic = monotonic
+        self._process: MergesFiles = process or MergeProcess(memory=memory)
+        self._missing = missing_decoders("nothing is merged")
+        self._stop = threading.Event()
+        self._wake = threading.Event()
+        self._running = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._touched = TouchedPartitions(engine)
+        self._known: dict[PartitionKey, _Known] = {}
+        self._held_since: float | None = None
+        self._begun = False
+        self._run = MergeRun(
+            disks,
+            work,
+            lambda: self._process,
+            rules,
+            memory // 3,
+            room,
+            self._stop.is_set,
+            self._is_held,
+        )
+
+    @classmethod
+    def configured(
+        cls,
+        config: ReceiverConfig,
+        engine: Engine,
+        disks: Disks,
+        work: WorkQueue,
+        *,
+        is_busy: Callable[[], bool],
+        room: Callable[[], int],
+        awaits_proof: Callable[[PartitionKey, FileRow], bool],
+        by_itself: bool = True,
+    ) -> Self:
+        """As a configuration has it.
+
+        Args:
+            config: of the receiver.
+            engine: the metadata engine.
+            disks: the data directories.
+            work: the queue.
+            is_busy: see above.
+            room: see above.
+            awaits_proof: whether a retired file may soon be superseded.
+            by_itself: whether the configuration may have it merge what nobody asked for.
+        """
+        merge = config.merge
+        target = merge.target_bytes
+        rules = MergeRules(
+            limits=MergeLimits(target, merge.min_files, most_bytes=target * _MOST_OUTPUTS),
+            quiet=merge.quiet,
+            partition_interval=config.partition_interval_ms,
+            trees=disks.standing,
+            awaits_proof=awaits_proof,
+        )
+        return cls(
+            engine,
+            disks,
+            work,
+            rules,
+            is_busy=is_busy,
+            room=room,
+            is_time=lambda: by_itself and merge.enabled and merge.hours.hold(local_now()),
+            memory=merge.memory,
+            every=merge.every,
+        )
+
+    # -- questions ---------------------------------------------------------------------------
+
+    def progress(self) -> MergeProgress:
+        """How far it is."""
+        told = (each.problem for each in list(self._known.values()) if each.problem)
+        problem = self._missing or next(told, None)
+        return merge_progress(self._engine)._replace(problem=problem)
+
+    # -- the thread --------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the thread, if files can be merged here at all."""
+        if self._missing is not None:
+            log.warning("nothing is merged: %s", self._missing)
+            return
+        self._thread = threading.Thread(target=self._go_on, name="compactor", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop at once; what was not committed is begun anew."""
+        self._stop.set()
+        self._wake.set()
+        join_begun(self._thread)
+        self._thread = None
+        self._process.close()
+
+    def _go_on(self) -> None:
+        while True:
+            self._wake.wait(self._every)
+            self._wake.clear()
+            if self._stop.is_set():
+                return
+            try:
+                self.run_once()
+            except (TsferryError, OSError) as error:
+                log.warning("merging has to wait", extra={"error": str(error)})
+            except Exception:
+                log.exception("merging failed")
+
+    def run_once(self) -> int:
+        """Merge all that is due now; returns how many compactions were made."""
+        if self._missing is not None:
+            return 0
+        with self._running:
+            made = 0
+            if not self._begun:  # of a life that was cut off, and nobody else's
+                self._work.give_back(_EXECUTOR)
+                self._begun = True
+            if self._is_time():
+                self.look()
+            while (row := self._take()) is not None:
+                made += self._do(row)
+            self._process.close()  # it has memory that others can use
+            return made
+
+    # -- what is due -------------------------------------------------------------------------
+
+    def look(self) -> int:
+        """Add work for partitions that are due; returns for how many."""
+        self._follow()
+        added = 0
+        for key in self._touched.all():
+            if self._stop.is_set():
+                break
+            added += self._consider(key)
+        return added
+
+    def _consider(self, key: PartitionKey) -> bool:
+        """Add work for a partition, if it is due; whether it is."""
+        now = self._engine.clock.cautious()
+        known = self._known.setdefault(key, _Known())
+        if now < known.quiet_at or self._monotonic() < known.not_before:
+            return False
+        there = files_of(self._engine, key)
+        known.quiet_at = self._rules.quiet_at(key, there.touched)
+        if now < known.quiet_at:
+            return False
+        if self._is_cancelled(there) or not self._choices(there, forced=False):
+            self._touched.drop(key)
+            return False
+        return self._add(key, forced=False).work > 0
+
+    def _is_cancelled(self, there: PartitionFiles) -> bool:
+        """Whether an operator has cancelled merging it since the last file came."""
+        place = records.WorkPlace(there.key.sg, there.key.partition)
+        with self._engine.reading() as state:
+            rows = list(state.work_table.rows.values())
+        return any(
+            row.state is WorkState.CANCELLED and row.changed > there.last
+            for row in rows
+            if row.kind == MERGE and place in row.scope
+        )
+
+    def compact(self, path: str, partition: str | None = None) -> list[CompactAnswer]:
+        """Have partitions of storage groups merged as far as can be, now and whatever the hour.
+
+        Args:
+            path: of a storage group, or of what several lie below.
+            partition: number of one; all if left out.
+
+        Returns:
+            of each partition that there is, what became of it.
+        """
+        self._follow()
+        keys = [
+            each
+            for each in self._touched.every()
+            if f"{each.sg}.".startswith(f"{path}.") and partition in (None, each.partition)
+        ]
+        answers = []
+        for key in keys:
+            self._known[key] = _Known()
+            choices = self._choices(files_of(self._engine, key), forced=True)
+            if not choices:
+                answers.append(CompactAnswer(key, reason="nothing of it can be merged"))
+                continue
+            answer = self._add(key, forced=True)
+            answers.append(answer._replace(files=sum(len(each.rows) for each in choices)))
+        self._wake.set()
+        return answers
+
+    def _follow(self) -> None:
+        """Forget what was learnt of partitions that commits have touched."""
+        for key, commit in self._touched.follow().items():
+            at = self._engine.times.seconds(commit) if commit else 0.0
+            self._known[key] = _Known(quiet_at=self._rules.quiet_at(key, at))
+
+    def _choices(self, there: PartitionFiles, *, forced: bool) -> list[MergeChoice]:
+        known = self._known.get(there.key)
+        if known is None:
+            return there.choices(self._rules, forced=forced)
+        if known.deaths >= _MOST_DEATHS:
+            return []
+        return there.choices(self._rules, refused=known.refused, forced=forced)
+
+    def _add(self, key: PartitionKey, *, forced: bool) -> CompactAnswer:
+        scope = records.WorkPlace(key.sg, key.partition)
+        try:
+            work = self._work.add(
+                MERGE,
+                b"" if forced else _FOUND,
+                [scope],
+                priority=_BY_HAND if forced else 0,
+            )
+        except ConflictError as error:
+            return CompactAnswer(key, reason=error.message)
+        return CompactAnswer(key, work=work)
+
+    # -- what is done ------------------------------------------------------------------------
+
+    def _take(self) -> WorkRow | None:
+        """What is to be done next, if anything is to be done now."""
+        with self._engine.reading() as state:
+            first = state.work_table.first_waiting([MERGE])
+        if self._stop.is_set() or first is None or not (_is_forced(first) or self._is_time()):
+            return None
+        self._stand_back()
+        return None if self._stop.is_set() else self._work.take(_EXECUTOR, [MERGE])
+
+    def _do(self, row: WorkRow) -> bool:
+        """Do a piece of work: one merge, of the first of its partitions that has one.
+
+        Returns:
+            whether a compaction came of it.
+        """
+        found = self._first_of(row)
+        if found is None:
+            self._end(row, "done", "nothing is to be merged")
+            return False
+        there, choice = found
+        made = self._merge(row, there, choice)
+        if self._stop.is_set():
+            return made
+        if not _is_forced(row):
+            self._follow()  # something may have come
+            self._consider(there.key)
+        elif (made or choice.mark in self._known[there.key].refused) and self._first_of(row):
+            self._add_again(row)
+        return made
+
+    def _first_of(self, row: WorkRow) -> tuple[PartitionFiles, MergeChoice] | None:
+        """What of the scope of work is to be merged next; None if nothing is."""
+        self._follow()
+        for key in self._touched.every():
+            if any(key.sg == each.group and each.partition in ("", key.partition)
+                   for each in row.scope):  # fmt: skip
+                there = files_of(self._engine, key)
+                choices = self._choices(there, forced=_is_forced(row))
+                if choices:
+                    return there, choices[0]
+        return None
+
+    def _add_again(self, row: WorkRow) -> None:
+        """Go on with what an operator asked for: each merge is a piece of work."""
+        try:
+            self._work.add(row.kind, row.spec, row.scope, priority=row.priority)
+        except ConflictError as error:
+            log.info("merging does not go on", extra={"error": str(error)})
+
+    def _merge(self, row: WorkRow, there: PartitionFiles, choice: MergeChoice) -> bool:
+        """Make one merge, and say what became of it; whether a compaction did."""
+        key = there.key
+        try:
+            self._run.carry_out(row, there, choice)
+        except LeaseLost as error:
+            log.warning("a merge was overtaken", extra={"work": row.id, "error": str(error)})
+        except (ConflictError, GuardFailed, RefusedCommitError) as error:
+            self._again(row, key, error.message)
+        except (MergeRefused, ProcessDied) as error:
+            if self._stop.is_set():
+                self._end(row, "pending", "the receiver is stopped")
+            elif self._has_changed(choice):  # what was read may have gone under the reader
+                self._again(row, key, str(error))
+            else:
+                self._refuse(row, there, choice, error)
+        except (TsferryError, OSError) as error:  # no room, a disk that is away
+            self._put_off(row, key, str(error))
+        else:
+            self._known[key].problem = ""
+            self._touched.add(key)
+            return True
+        return False
+
+    def _again(self, row: WorkRow, key: PartitionKey, why: str) -> None:
+        """Something came between: it is tried once more, as things are now."""
+        if row.attempt < _MOST_CONFLICTS:
+            self._end(row, "pending", why)
+        else:
+            self._put_off(row, key, why)
+
+    def _put_off(self, row: WorkRow, key: PartitionKey, why: str) -> None:
+        """It is not to be done now."""
+        self._note(key, why).not_before = self._monotonic() + _TRY_AGAIN
+        self._end(row, "failed", why)
+
+    def _refuse(
+        self, row: WorkRow, there: PartitionFiles, choice: MergeChoice, error: Exception
+    ) -> None:
+        """Files are not to be merged: halves of them are tried, until it is known which."""
+        died = isinstance(error, ProcessDied)
+        why = f"the process that merges died: {error}" if died else str(error)
+        names = ", ".join(each.physical for each in choice.rows[:2])
+        some = names if len(choice.rows) <= 2 else f"{names} and {len(choice.rows) - 2} others"
+        log.warning("files are not merged", extra={"files": some, "why": why})
+        known = self._note(there.key, f"{some} are not merged: {why}")
+        known.refused.add(choice.mark)
+        known.deaths += died
+        self._end(row, "failed", f"{some}: {why}")
+        self._touched.add(there.key)
+
+    def _has_changed(self, choice: MergeChoice) -> bool:
+        with self._engine.reading() as state:
+            now = [state.files.get(row.physical) for row in choice.rows]
+        return any(
+            row is None or row.changed != before.changed
+            for row, before in zip(now, choice.rows, strict=True)
+        )
+
+    def _note(self, key: PartitionKey, problem: str) -> _Known:
+        known = self._known.setdefault(key, _Known())
+        known.problem = f"{'/'.join(key)}: {problem}"
+        return known
+
+    def _end(self, row: WorkRow, end: records.WorkEnd, reason: str) -> None:
+        try:
+            self._work.end(row, end, reason=reason)  # type: ignore[arg-type]
+        except ConflictError as error:
+            log.info("work was ended by others", extra={"work": row.id, "error": str(error)})
+
+    # -- others go first ---------------------------------------------------------------------
+
+    def _is_held(self) -> bool:
+        """Whether it stands still now, for others."""
+        if not self._is_busy():
+            self._held_since = None
+            return False
+        now = self._monotonic()
+        if self._held_since is None:
+            self._held_since = now
+        return now - self._held_since < _LONGEST_PAUSE
+
+    def _stand_back(self) -> None:
+        """Wait while others have work that goes first, as long as that is bearable."""
+        while self._is_held():
+            if self._stop.wait(0.2):
+                return

@@ -1,0 +1,70 @@
+"""How far merging is, and what became of the wish to have a partition merged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from receiver.metadata.state.table_rows import OPEN_WORK
+
+if TYPE_CHECKING:
+    from receiver.metadata.engine import Engine
+    from receiver.metadata.state.tables.retired import PartitionKey
+
+__all__ = ["MERGE", "CompactAnswer", "MergeProgress", "merge_progress"]
+
+MERGE: Final = "merge"
+"""Kind of the work."""
+
+
+class MergeProgress(NamedTuple):
+    """How far it is.
+
+    Attributes:
+        compactions: that readers read.
+        inputs: files that these stand for.
+        outputs: files that are read in their place.
+        output_bytes: of those.
+        last: the commit of the newest, 0 for none.
+        waiting: work that waits or runs.
+        problem: why something is not merged, None if nothing is in the way.
+    """
+
+    compactions: int = 0
+    inputs: int = 0
+    outputs: int = 0
+    output_bytes: int = 0
+    last: int = 0
+    waiting: int = 0
+    problem: str | None = None
+
+
+def merge_progress(engine: Engine) -> MergeProgress:
+    """How far it is, as far as an engine knows."""
+    with engine.reading() as state:
+        rows = list(state.compacted_table.holding())
+        work = state.work_table.rows.values()
+        waiting = sum(row.kind == MERGE and row.state in OPEN_WORK for row in work)
+    return MergeProgress(
+        compactions=len(rows),
+        inputs=sum(row.count for row in rows),
+        outputs=sum(len(row.outputs) for row in rows),
+        output_bytes=sum(each.size for row in rows for each in row.outputs),
+        last=max((row.created for row in rows), default=0),
+        waiting=waiting,
+    )
+
+
+class CompactAnswer(NamedTuple):
+    """What became of the wish to merge a partition.
+
+    Attributes:
+        key: of the partition.
+        files: that would be merged now.
+        work: id of the work; 0 if there is none.
+        reason: why not.
+    """
+
+    key: PartitionKey
+    files: int = 0
+    work: int = 0
+    reason: str = ""

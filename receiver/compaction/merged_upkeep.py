@@ -1,0 +1,126 @@
+"""Outputs of compactions that nobody reads any more, or that are not as they were made.
+
+A dissolved compaction's outputs go when no question about the past can see them, and `keep_deleted`
+after; first the bytes, then the row, so that a crash in between means one more unlink of nothing.
+Where space is short they do not wait: what they hold is in the inputs, which readers then read; and
+compactions that hold are dissolved for it, the oldest first. They are the first to make room.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from common import crash
+from common.errors import ConflictError
+from receiver.load.merged_files import remove, sweep
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import RefusedCommitError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from receiver.disks import Disks
+    from receiver.metadata.engine import Engine
+    from receiver.metadata.state.tables.compactions import CompactedRow
+
+__all__ = ["MergedUpkeep"]
+
+log = logging.getLogger(__name__)
+
+
+class MergedUpkeep:
+    """Keeps the table of compactions and the disks in step; see the module."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        disks: Disks,
+        *,
+        keep_deleted: float,
+        is_pressed: Callable[[], bool],
+        is_full: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            engine: the metadata engine.
+            disks: the data directories.
+            keep_deleted: seconds.
+            is_pressed: whether the disk is so full that outputs have to go.
+            is_full: whether loaded files take all that they may; what went is counted later.
+        """
+        self._engine = engine
+        self._disks = disks
+        self._keep_deleted = keep_deleted
+        self._is_pressed = is_pressed
+        self._is_full = is_full
+
+    def recover(self) -> None:
+        """Take away what lives that were cut off made, and dissolve what has lost an output.
+
+        Only while nothing is being merged. Where a data directory is away nothing is called lost.
+        """
+        with self._engine.reading() as state:
+            known = frozenset(state.compacted_table.rows)
+            holding = list(state.compacted_table.holding())
+        trees = self._disks.standing()
+        swept = sweep(trees, known)
+        if swept:
+            log.info("what unfinished merges left is gone", extra={"merges": swept})
+        if self._disks.away():
+            return
+        lost = [
+            row
+            for row in holding
+            if not all(any(tree.exists(each.physical) for tree in trees) for each in row.outputs)
+        ]
+        for row in lost:
+            self._dissolve(row, "a merged file is lost")
+
+    def let_go(self, now: float) -> int:
+        """Remove what nobody reads any more; returns how many compactions are forgotten.
+
+        Args:
+            now: seconds since the epoch, early rather than late.
+        """
+        if self._disks.away():  # rows would go, and their bytes come back with the disk
+            return 0
+        is_full = self._is_full()
+        gone = self._forget(self._due(now, pressed=is_full or self._is_pressed()))
+        while is_full or self._is_pressed():
+            is_full = False  # one at a time, where it is not seen at once what that gives
+            with self._engine.reading() as state:
+                several = [row for row in state.compacted_table.holding() if row.outputs]
+            if not several:
+                break
+            self._dissolve(min(several, key=lambda row: row.created), "its room is needed")
+            gone += self._forget(self._due(now, pressed=True))
+        return gone
+
+    def _due(self, now: float, *, pressed: bool) -> list[CompactedRow]:
+        oldest = self._engine.oldest_answerable
+        with self._engine.reading() as state:
+            seconds = state.clock.times.seconds
+            return [
+                row
+                for row in state.compacted_table.dissolved()
+                if pressed
+                or (row.dissolved <= oldest and seconds(row.dissolved) + self._keep_deleted <= now)
+            ]
+
+    def _forget(self, rows: Iterable[CompactedRow]) -> int:
+        count = 0
+        for row in rows:
+            if remove(self._disks.trees, [each.physical for each in row.outputs]):
+                crash.point("merge.removed")
+                self._engine.commit([records.CompactionForgotten(row.id)])
+                crash.point("merge.forgotten")
+                count += 1
+        return count
+
+    def _dissolve(self, row: CompactedRow, why: str) -> None:
+        try:
+            self._engine.commit([records.CompactionDissolved(row.id, why)])
+        except (ConflictError, RefusedCommitError) as error:
+            log.info("a compaction has ended meanwhile", extra={"error": str(error)})

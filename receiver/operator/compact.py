@@ -1,0 +1,109 @@
+"""Files merged for those who read them: what an operator asks for, and how far it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from common.durable import free_bytes
+from common.errors import NotFoundError
+from receiver.compaction.compactor import Compactor
+from receiver.compaction.merge_progress import merge_progress
+from receiver.compaction.merged_upkeep import MergedUpkeep
+from receiver.disks import Disks
+from receiver.open_engine import open_engine
+from receiver.operator.directories import RunningReceiver
+from receiver.operator.views import CompactedPartition, CompactView, MergeTotals
+from receiver.work_queue import WorkQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from receiver.compaction.merge_progress import CompactAnswer
+    from receiver.config import ReceiverConfig
+    from receiver.operator.directories import ReceiverDirectories
+
+__all__ = ["compact_files", "compact_stopped", "merge_totals"]
+
+
+def compact_files(there: RunningReceiver, path: str, partition: str | None) -> CompactView:
+    """Have a running server merge what can be merged of storage groups.
+
+    Args:
+        there: the server.
+        path: of a storage group, or of what several lie below.
+        partition: number of one partition; all if left out.
+
+    Raises:
+        NotFoundError: there is no such partition.
+    """
+    return _view(there.compactor.compact(path, partition), path)
+
+
+def compact_stopped(config: ReceiverConfig, path: str, partition: str | None) -> CompactView:
+    """The same where no server runs: it is done when this returns.
+
+    What is retired and may yet be proved to be given by others is left alone.
+
+    Raises:
+        NotFoundError: there is no such partition.
+        LockedError: a server runs.
+        UsageError: files cannot be decoded here.
+    """
+    with open_engine(config) as engine, Disks.open(config, engine) as disks:
+        compactor = Compactor.configured(
+            config,
+            engine,
+            disks,
+            WorkQueue(engine),
+            is_busy=lambda: False,
+            room=lambda: free_bytes(disks.first().path) - 2 * config.limits.min_free_bytes,
+            awaits_proof=lambda _, __: config.proofs.enabled,
+            by_itself=False,
+        )
+        MergedUpkeep(
+            engine, disks, keep_deleted=config.load.keep_deleted, is_pressed=lambda: False
+        ).recover()
+        try:
+            view = _view(compactor.compact(path, partition), path)
+            compactor.run_once()
+            problem = compactor.progress().problem
+        finally:
+            compactor.close()
+    return CompactView(partitions=view.partitions, done=True, problem=problem)
+
+
+def merge_totals(there: ReceiverDirectories) -> MergeTotals:
+    """How far it is."""
+    if isinstance(there, RunningReceiver):
+        now = there.compactor.progress()
+    else:
+        now = merge_progress(there.engine)
+    return MergeTotals(
+        enabled=there.config.merge.enabled,
+        compactions=now.compactions,
+        inputs=now.inputs,
+        outputs=now.outputs,
+        output_bytes=now.output_bytes,
+        last=now.last,
+        last_at=there.engine.times.seconds(now.last) if now.last else None,
+        waiting=now.waiting,
+        problem=now.problem,
+    )
+
+
+def _view(answers: Sequence[CompactAnswer], path: str) -> CompactView:
+    if not answers:
+        raise NotFoundError(f"there are no files of storage group {path[:200]!a}, or below it")
+    return CompactView(
+        partitions=[
+            CompactedPartition(
+                storage_group=each.key.sg,
+                virtual_group=each.key.vsg,
+                partition=each.key.partition,
+                files=each.files,
+                work=each.work,
+                reason=each.reason,
+            )
+            for each in answers
+        ]
+    )

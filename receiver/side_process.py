@@ -1,0 +1,219 @@
+"""A process beside the server: it is asked (msgpack), works behind everything else, and answers.
+
+A frame is its length (uint32, big-endian) and so many bytes. What decodes or writes files runs
+there, so that want of memory or a fault in native code ends that process and not the server.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import platform
+import resource
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["ProcessDied", "SideProcess", "die_with_parent", "missing_decoders", "serve"]
+
+_Asked = TypeVar("_Asked", bound=msgspec.Struct)
+_Answer = TypeVar("_Answer", bound=msgspec.Struct)
+
+_HEAD: Final = struct.Struct(">I")
+_PIECE: Final = 1 << 20
+_NEEDED = ("numpy", "numba", "pyarrow", "lz4")
+_NICE: Final = 19
+_DYING: Final = 5.0
+"""Seconds for which a process that is gone from its line may take to end."""
+_PR_SET_PDEATHSIG: Final = 1
+_IOPRIO_SET: Final = {"x86_64": 251, "aarch64": 30}
+"""Number of the call `ioprio_set`, which the C library has no function for, by machine."""
+_IOPRIO_IDLE: Final = 3 << 13
+"""Class and level for a disk that nobody else wants."""
+
+
+class ProcessDied(Exception):
+    """It ended before it answered: for want of memory, by a fault in native code, or by hand."""
+
+
+def missing_decoders(left: str) -> str | None:
+    """Why no file can be decoded here; None if they can.
+
+    Args:
+        left: what follows of that, in words.
+    """
+    missing = [each for each in _NEEDED if importlib.util.find_spec(each) is None]
+    if not missing:
+        return None
+    return f"{' and '.join(missing)} missing: install tsferry[receiver]; {left}"
+
+
+class SideProcess(Generic[_Asked, _Answer]):
+    """Started when it is asked for the first time; ended by `close`, or by itself without us."""
+
+    def __init__(self, module: str, answer: type[_Answer], *, memory: int) -> None:
+        """Prepare.
+
+        Args:
+            module: that it runs.
+            answer: what it answers with.
+            memory: bytes that it may take.
+        """
+        self._module = module
+        self._answer = answer
+        self._memory = memory
+        self._child: tuple[subprocess.Popen[bytes], socket.socket] | None = None
+
+    def ask(
+        self,
+        asked: _Asked,
+        stopped: Callable[[], bool],
+        paused: Callable[[], bool] = lambda: False,
+    ) -> _Answer:
+        """Have something worked on.
+
+        Args:
+            asked: what.
+            stopped: asked every half second; the process is ended where it says so.
+            paused: asked as often; the process stands still as long as it says so.
+
+        Raises:
+            ProcessDied: there is no answer; or we are to stop.
+        """
+        child, line = self._child = self._child or self._start()
+        held = ended = False
+
+        def is_over() -> bool:
+            nonlocal held, ended
+            if stopped():
+                ended = True
+                return True
+            if paused() != held:
+                held = not held
+                child.send_signal(signal.SIGSTOP if held else signal.SIGCONT)
+            return False
+
+        try:
+            _send(line, msgspec.msgpack.encode(asked))
+            return msgspec.msgpack.decode(_receive(line, is_over), type=self._answer)
+        except (OSError, EOFError) as error:
+            if not ended:  # its line ends a moment before it does
+                with suppress(subprocess.TimeoutExpired):
+                    child.wait(_DYING)
+            status = self.close()
+            raise ProcessDied(f"exit status {status}") from error
+
+    def close(self) -> int | None:
+        """End the process; returns how it ended by itself, None if it did not."""
+        if self._child is None:
+            return None
+        child, line = self._child
+        self._child = None
+        line.close()
+        status = child.poll()
+        child.kill()
+        child.wait()
+        return status
+
+    def _start(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
+        ours, theirs = socket.socketpair()
+        path = os.pathsep.join(each for each in sys.path if each)
+        with theirs:
+            child = subprocess.Popen(  # noqa: S603 - this interpreter, this package
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    self._module,
+                    str(theirs.fileno()),
+                    str(self._memory),
+                ],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env=os.environ | {"PYTHONPATH": path},
+            )
+        return child, ours
+
+
+# -- in the process ------------------------------------------------------------------------------
+
+
+def serve(answer: Callable[[_Asked], _Answer], asked: type[_Asked]) -> None:
+    """Answer what comes on the socket that the first argument names, in so much memory.
+
+    It stands back behind everything else of the machine, and ends when the other end is gone.
+
+    Args:
+        answer: works.
+        asked: what it is asked.
+    """
+    os.nice(_NICE)
+    memory = int(sys.argv[2])
+    resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    decoder = msgspec.msgpack.Decoder(asked)
+    with socket.socket(fileno=int(sys.argv[1])) as line:
+        while True:
+            try:
+                _send(line, msgspec.msgpack.encode(answer(decoder.decode(_receive(line)))))
+            except (EOFError, BrokenPipeError, ConnectionError):
+                return
+
+
+def die_with_parent() -> None:
+    """Have this process end with the thread that started it, and read and write behind all others.
+
+    For what works long before it looks at its line again, and is stopped now and then: a process
+    that stands still sees no end of a line.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    number = _IOPRIO_SET.get(platform.machine())
+    if number is not None:  # where it cannot be said, niceness says it in part
+        libc.syscall(number, 1, 0, _IOPRIO_IDLE)
+
+
+def _send(line: socket.socket, content: bytes) -> None:
+    """Send a frame, however long it takes."""
+    line.settimeout(None)
+    line.sendall(_HEAD.pack(len(content)) + content)
+
+
+def _receive(line: socket.socket, stopped: Callable[[], bool] = lambda: False) -> bytes:
+    """Receive a frame.
+
+    Args:
+        line: to the other end.
+        stopped: asked every half second while nothing comes.
+
+    Raises:
+        EOFError: the other end is gone, or it was stopped.
+    """
+    (length,) = _HEAD.unpack(_exactly(line, _HEAD.size, stopped))
+    return _exactly(line, length, stopped)
+
+
+def _exactly(line: socket.socket, length: int, stopped: Callable[[], bool]) -> bytes:
+    pieces, missing = [], length
+    line.settimeout(0.5)
+    while missing:
+        try:
+            piece = line.recv(min(missing, _PIECE))
+        except TimeoutError:
+            if stopped():
+                raise EOFError from None
+            continue
+        if not piece:
+            raise EOFError
+        pieces.append(piece)
+        missing -= len(piece)
+    return b"".join(pieces)

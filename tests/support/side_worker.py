@@ -1,0 +1,44 @@
+"""A process beside a test: does what it is asked, in plain words."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import msgspec
+
+from receiver.side_process import die_with_parent, serve
+
+
+class Wish(msgspec.Struct):
+    """What to do: `say`, `wait`, `die` or `take` so many bytes."""
+
+    what: str
+    much: float = 0
+
+
+class Said(msgspec.Struct):
+    """What came of it."""
+
+    text: str
+    pid: int
+    nice: int
+
+
+def fulfil(wish: Wish) -> Said:
+    if wish.what == "wait":
+        time.sleep(wish.much)
+    if wish.what == "die":
+        os._exit(7)
+    text = wish.what
+    if wish.what == "take":
+        try:
+            text = str(len(bytearray(int(wish.much))))
+        except MemoryError:
+            text = "too much"
+    return Said(text, os.getpid(), os.nice(0))
+
+
+if __name__ == "__main__":
+    die_with_parent()
+    serve(fulfil, Wish)

@@ -1,0 +1,136 @@
+"""Edge to receiver to merged files, with the real programs and the process that merges."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from receiver.points import TsFileReader
+from tests.support.centre import Centre
+from tests.support.centre import centre as serving
+from tests.support.edge import Edge
+
+BY_ITSELF = '[merge]\nenabled = true\nquiet = "0s"\nmin_files = 5\nevery = "0.1s"\n'
+
+
+@pytest.fixture
+def by_itself(tmp_path: Path) -> Iterator[Centre]:
+    with serving(tmp_path / "dc", BY_ITSELF) as made:
+        yield made
+
+
+def until(found: Callable[[], Any], what: str) -> Any:
+    end = time.monotonic() + 60
+    while not (value := found()):
+        assert time.monotonic() < end, what
+        time.sleep(0.02)
+    return value
+
+
+def merged(centre: Centre) -> dict[str, Any]:
+    told = centre.call("status")["merged"]
+    assert isinstance(told, dict)
+    return told
+
+
+def points(centre: Centre) -> dict[tuple[str, int], int]:
+    """What the merged files give."""
+    found: dict[tuple[str, int], int] = {}
+    for place in sorted(centre.data.glob("sequence/*/0/0/merged-*.tsfile")):
+        with TsFileReader(place) as reader:
+            for device in reader.tail.devices:
+                for batch in reader.read_series(device, "s1"):
+                    times, values = (column.to_pylist() for column in batch.columns)
+                    found |= {
+                        (device.name, at): value for at, value in zip(times, values, strict=True)
+                    }
+    return found
+
+
+def side_process(centre: Centre) -> int | None:
+    """The process beside the server that merges, where one runs."""
+    for each in Path("/proc").iterdir():
+        try:
+            said = (each / "cmdline").read_bytes()
+            mine = str(centre.root).encode() in (each / "environ").read_bytes()
+        except OSError:
+            continue
+        if b"merge_worker" in said and mine:
+            return int(each.name)
+    return None
+
+
+@pytest.mark.slow
+def test_files_of_an_edge_are_merged_and_give_the_same_rows(
+    by_itself: Centre, make_edge: Callable[..., Edge]
+) -> None:
+    edge = make_edge(by_itself.start())
+    for number in range(1, 13):
+        edge.write(number)
+    late = edge.write(20, first=3000, points=5, kind="unsequence")
+    edge.round()
+    told = until(lambda: merged(by_itself) if merged(by_itself)["inputs"] == 13 else None, "merged")
+    assert (told["compactions"], told["outputs"], told["problem"]) == (1, 1, None)
+    device = f"{edge.sg}.d1"
+    expected = {(device, n * 1000 + at): at for n in range(1, 13) for at in range(10)}
+    expected |= {(device, 3000 + at): at for at in range(5)}
+    assert points(by_itself) == expected
+    assert len(by_itself.loaded(edge.uuid)) == 13, "the files themselves stay"
+    assert late in by_itself.loaded(edge.uuid)
+    assert edge.round().tasks == [], "for the edge nothing has changed"
+    by_itself.kill()
+    by_itself.start()
+    assert merged(by_itself)["inputs"] == 13
+    edge.write(2, first=2000, points=20, kind="unsequence", level=0)
+    edge.round()
+    assert by_itself.stop() == 0
+    assert by_itself.call("fsck")["found"] == []
+
+
+@pytest.mark.slow
+def test_an_operator_has_files_merged_with_a_server_and_without(
+    centre: Centre, make_edge: Callable[..., Edge]
+) -> None:
+    edge = make_edge(centre.start())
+    for number in range(1, 4):
+        edge.write(number)
+    edge.round()
+    (said,) = centre.call("compact", edge.sg, "0")["partitions"]
+    assert (said["storage_group"], said["partition"], said["files"]) == (edge.sg, "0", 3)
+    assert said["work"] > 0
+    until(lambda: merged(centre)["inputs"] == 3 and not merged(centre)["waiting"], "merged")
+    for number in range(4, 6):
+        edge.write(number)
+    edge.round()
+    assert centre.stop() == 0
+    answer = centre.call("compact", "root")
+    assert answer["done"]
+    assert answer["problem"] is None
+    told = merged(centre)
+    assert (told["compactions"], told["inputs"], told["waiting"]) == (1, 5, 0)
+    assert len(points(centre)) == 50
+    assert centre.call("fsck")["found"] == []
+
+
+@pytest.mark.slow
+def test_the_process_that_merges_stands_back_and_ends_with_its_server(
+    by_itself: Centre, make_edge: Callable[..., Edge]
+) -> None:
+    edge = make_edge(by_itself.start(env={"TSFERRY_TEST_ROOT": str(by_itself.root)}))
+    for number in range(1, 21):
+        edge.write(number, points=8_000)
+    edge.round()
+    pid = until(lambda: side_process(by_itself), "a process that merges")
+    until(lambda: os.getpriority(os.PRIO_PROCESS, pid) == 19, "it stands back")
+    os.kill(pid, signal.SIGSTOP)  # a process that stands still hears no end of a line
+    by_itself.kill()
+    until(lambda: side_process(by_itself) is None, "it ended with the server")
+    by_itself.start()
+    until(lambda: merged(by_itself)["inputs"] == 20, "merged by the next life")
+    assert not any((by_itself.data / "merging").iterdir())
