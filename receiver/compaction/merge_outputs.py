@@ -86,7 +86,7 @@ class MergeOutputs(Closing):
             if tail is None:
                 return
             self._named.append(name)
-            output.rename(name)
+            output.give_name(name)
         finally:
             output.drop()
         assert tail.first_time is not None
@@ -160,7 +160,7 @@ class _Output:
             os.close(fd)
         return tail
 
-    def rename(self, name: str) -> None:
+    def give_name(self, name: str) -> None:
         """Give it its name."""
         self._file.close()
         self._tree.rename(self._temporary, name)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SeenDevice", "SeenSeries", "Survey", "survey"]
 
-_MOST_ROWS: Final = 1_000_000
+_MOST_ROWS: Final = 300_000
 """Chunks of which the index is held."""
 
 

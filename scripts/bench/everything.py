@@ -44,6 +44,7 @@ COMMANDS: dict[str, list[str]] = {
     "writing": ["writing.py"],
     "proof": ["proof.py"],
     "merging": ["merging.py"],
+    "compacting": ["compacting.py"],
     "compacted-reads": ["compacted_reads.py"],
     "fetched-in-turn": ["fetched_in_turn.py"],
     "background-work": ["background_work.py"],
