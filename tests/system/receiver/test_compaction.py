@@ -39,10 +39,10 @@ def merged(centre: Centre) -> dict[str, Any]:
     return told
 
 
-def points(centre: Centre) -> dict[tuple[str, int], int]:
-    """What the merged files give."""
+def points(root: Path, names: str = "merged-*.tsfile") -> dict[tuple[str, int], int]:
+    """What files give that are called so: the merged ones."""
     found: dict[tuple[str, int], int] = {}
-    for place in sorted(centre.data.glob("sequence/*/0/0/merged-*.tsfile")):
+    for place in sorted(root.glob(f"sequence/*/0/0/{names}")):
         with TsFileReader(place) as reader:
             for device in reader.tail.devices:
                 for batch in reader.read_series(device, "s1"):
@@ -80,7 +80,10 @@ def test_files_of_an_edge_are_merged_and_give_the_same_rows(
     device = f"{edge.sg}.d1"
     expected = {(device, n * 1000 + at): at for n in range(1, 13) for at in range(10)}
     expected |= {(device, 3000 + at): at for at in range(5)}
-    assert points(by_itself) == expected
+    assert points(by_itself.data) == expected
+    out = by_itself.root / "out"
+    by_itself.call("export", str(out))
+    assert points(out, "*.tsfile") == expected, "what readers are given"
     assert len(by_itself.loaded(edge.uuid)) == 13, "the files themselves stay"
     assert late in by_itself.loaded(edge.uuid)
     assert edge.round().tasks == [], "for the edge nothing has changed"
@@ -114,7 +117,7 @@ def test_an_operator_has_files_merged_with_a_server_and_without(
     assert answer["problem"] is None
     told = merged(centre)
     assert (told["compactions"], told["inputs"], told["waiting"]) == (1, 5, 0)
-    assert len(points(centre)) == 50
+    assert len(points(centre.data)) == 50
     assert centre.call("fsck")["found"] == []
 
 
