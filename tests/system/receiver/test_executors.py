@@ -14,7 +14,7 @@ import pytest
 from receiver.metadata.state.table_rows import FileState, WorkRow
 from receiver.node import Node
 from receiver.operator.tokens import make_token
-from receiver.web.app import close, create_app
+from receiver.web.app import close, create_app, site_of
 from tests.support.node_world import World
 from tests.support.procs import Child, Children, children, wait_until
 from tests.support.proving import Site
@@ -79,7 +79,7 @@ def plant(tmp_path: Path) -> Iterator[Plant]:
         node.prover.run_once()
         app = create_app(world.config, node)
         try:
-            with running(app.wsgi_app, gate=lambda head: 1 << 24) as server:
+            with running(app, gate=site_of(app).gate) as server:
                 host, port = server.addresses[0]
                 yield Plant(tmp_path, f"http://{host}:{port}", node, site, processes)
         finally:
