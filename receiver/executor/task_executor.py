@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 
 _PAUSE: Final = 2.0
 """Seconds after which what failed for a moment is tried again."""
+_LONGEST_PAUSE: Final = 60.0
+"""Of tasks that are given back one after another: each costs the receiver two commits."""
 
 
 class Executor:
@@ -56,6 +58,7 @@ class Executor:
         self._reads = reads
         self._wait = wait
         self._kinds = kinds
+        self._pause = _PAUSE
 
     def run_once(self, kinds: Sequence[str]) -> bool:
         """Do one task, if one waits; returns whether there was one.
@@ -70,11 +73,13 @@ class Executor:
         try:
             with renewing(lambda: self._calls.renew(task), task.lease / 3) as lost:
                 self._do(task, lost)
+            self._pause = _PAUSE
         except ConflictError as error:
             log.warning("the task is no more ours", extra={"why": error.message})
         except Transient as error:
             self._end(task, error.message, failed=False)
-            self._wait(_PAUSE)
+            self._wait(self._pause)
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
         except Exception as error:
             log.exception("a task failed")
             self._end(task, f"{type(error).__name__}: {error}", failed=True)

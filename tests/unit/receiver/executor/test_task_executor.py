@@ -118,6 +118,26 @@ def test_what_goes_wrong_is_said_of_the_task(error: BaseException, said: tuple[s
     assert receiver.said[1:] == [said]
 
 
+def test_who_gives_tasks_back_one_after_another_takes_them_ever_more_seldom() -> None:
+    outcomes = [Transient("not now")] * 7 + [None, Transient("not now")]
+    waited: list[float] = []
+
+    def fail(question: bytes, _: object) -> bytes:
+        outcome = outcomes.pop(0)
+        if outcome is not None:
+            raise outcome
+        return question
+
+    receiver = Receiver(b"one")
+    receiver.tasks = [TASK] * 9
+    busy = Executor(receiver, None, wait=waited.append, kinds={"merge": fail})  # type: ignore[arg-type]
+    for _ in range(8):
+        busy.run_once(["merge"])
+    receiver.questions = [b"two"]
+    busy.run_once(["merge"])
+    assert waited == [2, 4, 8, 16, 32, 60, 60, 2]
+
+
 def test_a_token_that_is_refused_ends_it() -> None:
     receiver = Receiver()
     receiver.take = lambda kinds: _refuse()  # type: ignore[method-assign]
