@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Self
 from common.durable import Closing, Tree, failed_sync
 from common.wire import IncarnationMark
 from receiver.compaction.compactor import Compactor
+from receiver.compaction.crowded import CrowdedPartitions
 from receiver.compaction.merged_upkeep import MergedUpkeep
 from receiver.load.service import LoadService
 from receiver.load.upkeep.verdicts import Verdict, record_verdicts
@@ -69,6 +70,7 @@ class Node(Closing):
         work: background work, and who does it.
         prover: finds what is superseded.
         compactor: merges files for those who read them.
+        crowded: hears from readers where there are many.
         merged: takes away what it made, when nobody reads that any more.
         remote_work: what executors elsewhere do of the background work.
         storage: copies into the object store; None without one.
@@ -105,6 +107,7 @@ class Node(Closing):
             in_turn=self._pinned_in_turn,
         )
         self.compactor = self._compactor()
+        self.crowded = CrowdedPartitions(engine, self.compactor.met)
         self.merged = MergedUpkeep(
             engine,
             load.disks,

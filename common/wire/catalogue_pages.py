@@ -229,3 +229,17 @@ class CompactedAnswer(Struct, frozen=True, kw_only=True):
     commit: Count
     entries: list[CompactedEntry]
     next: Count | None = None
+
+
+class CrowdedPartition(Struct, frozen=True, kw_only=True):
+    """A partition in which a reader met many files."""
+
+    storage_group: str
+    partition: str
+    files: Count
+
+
+class CrowdedReport(Struct, frozen=True, kw_only=True):
+    """`POST /catalogue/crowded`: what it should merge first, as far as it merges at all."""
+
+    partitions: list[CrowdedPartition]

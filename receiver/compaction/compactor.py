@@ -57,6 +57,8 @@ _FOUND: Final = b"due"
 """Spec of what was found by itself; what an operator adds has none."""
 _BY_HAND: Final = 10
 """Priority of what an operator asked for; what is found by itself has 0."""
+_MET: Final = 5
+"""Priority of what a reader met."""
 _LONGEST_PAUSE: Final = 30.0
 """For loads to end."""
 _TRY_AGAIN: Final = 600.0
@@ -141,6 +143,7 @@ class Compactor:
         self._thread: threading.Thread | None = None
         self._touched = TouchedPartitions(engine)
         self._known: dict[PartitionKey, _Known] = {}
+        self._met: set[PartitionKey] = set()
         self._held_since: float | None = None
         self._begun = False
         self._run = MergeRun(
@@ -277,10 +280,18 @@ class Compactor:
         known.quiet_at = self._rules.quiet_at(key, there.touched)
         if now < known.quiet_at:
             return False
-        if self._is_cancelled(there) or not self._choices(there, forced=False):
+        is_due = not self._is_cancelled(there) and bool(self._choices(there, forced=False))
+        if not is_due:
             self._touched.drop(key)
-            return False
-        return self._add(key, forced=False).work > 0
+        added = is_due and self._add(key, forced=False).work > 0
+        self._met.discard(key)
+        return added
+
+    def met(self, key: PartitionKey) -> None:
+        """Merge what is due of a partition before others: a reader met many files there."""
+        self._met.add(key)
+        self._touched.add(key)
+        self._wake.set()
 
     def _is_cancelled(self, there: PartitionFiles) -> bool:
         """Whether an operator has cancelled merging it since the last file came."""
@@ -342,7 +353,7 @@ class Compactor:
                 MERGE,
                 b"" if forced else _FOUND,
                 [scope],
-                priority=_BY_HAND if forced else 0,
+                priority=_BY_HAND if forced else _MET if key in self._met else 0,
             )
         except ConflictError as error:
             return CompactAnswer(key, reason=error.message)

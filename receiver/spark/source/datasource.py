@@ -195,16 +195,19 @@ class TsFileBatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """The tasks; none has nothing to do, unless there is nothing to do at all."""
+        from receiver.spark.source.crowding import report_crowded
         from receiver.spark.source.inferring import list_sources, read_tail_of
         from receiver.spark.source.slicing import plan
 
         options = self._plan.options
         files = list_sources(options)
+        picker = self._plan.picker()
+        report_crowded(options, filter(picker.takes_file, files))
         parts = plan(
             files,
             self._plan.selection.span,
             options.partition_bytes,
-            self._plan.picker(),
+            picker,
             read_tail_of,
             merge=options.merge,
         )

@@ -6,6 +6,7 @@ import json
 import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import pytest
 
 from common.config import load
 from common.errors import TsferryError, UnauthorizedError
+from receiver.compaction.crowded import CrowdedPartitions
 from receiver.config import ENV_PREFIX, ReceiverConfig
 from receiver.operator.tokens import make_token
+from receiver.spark.source import crowding
 from receiver.spark.source.inferring import columns_of, list_sources, plan_of, read_tail_of
 from receiver.spark.source.slice_reader import read_slices
 from receiver.spark.source.slicing import plan as plan_parts
@@ -173,3 +176,23 @@ def test_a_verification_proves_what_the_receiver_gives(
         assert {each.check for each in said} == {"read"}
         assert all(TOKEN in each.detail and "nobodys" not in each.detail for each in said)
         assert json.dumps([each.severity.name for each in said]).count("UNPROVED") == 3
+
+
+def test_a_query_tells_the_receiver_where_it_meets_many_files(
+    world: StoredWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crowding, "_CROWDED", 2)
+    heard: list[list[tuple[str, str]]] = []
+    monkeypatch.setattr(CrowdedPartitions, "report", lambda _, told: heard.append(list(told)))
+    with served(world) as (url, token):
+        options = parse_options({"catalog": url, "token": token})
+        files = list_sources(options)
+        (told,) = crowding.crowded_among(files)
+        assert (told.storage_group, told.partition, told.files) == ("root.wind", "0", 3)
+        crowding.report_crowded(options, files)
+        assert heard == [[("root.wind", "0")]]
+        crowding.report_crowded(options, files[:2])
+        crowding.report_crowded(replace(options, token="wrong"), files)
+        assert len(heard) == 1
+    crowding.report_crowded(options, files)  # nobody answers, and the query goes on
+    crowding.report_crowded(replace(options, catalog=str(world.config)), files)
