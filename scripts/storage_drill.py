@@ -477,14 +477,18 @@ class Life:
             raise Broken("at the end: " + "\n".join(problems))
         for command in (("fsck",), ("fsck", "--storage", "--deep")):
             found = self.operator(*command)["found"]
-            wrong = [each for each in found if each["kind"] not in ("orphan", "foreign", "lacking")]
+            told = ("orphan", "foreign", "lacking", *(("resource",) if self.is_turned else ()))
+            wrong = [each for each in found if each["kind"] not in told]
             if wrong:
                 raise Broken(f"{' '.join(command)}: {wrong}")
 
     def is_copied(self) -> bool:
         found = self.status()
         over = found["capacity"] and found["cached_bytes"] > found["capacity"]
-        return not (found["waiting_files"] or found["behind"] or found["problem"] or over)
+        waits = found["waiting_files"]
+        if self.is_turned:  # what a restore gave up is known again, and its resource is nowhere
+            waits -= found["unreadable_files"]
+        return not (waits or found["behind"] or found["problem"] or over)
 
     def ledger(self) -> StoredLedger:
         found = load(
@@ -494,7 +498,7 @@ class Life:
             environ={},
             flags={},
         )
-        return StoredLedger(found.value, self.centre.data)
+        return StoredLedger(found.value, self.centre.data, bare=self.is_turned)
 
     def by_uuid(self) -> dict[str, Workload]:
         return {edge.uuid: edge.files for edge in self.edges}

@@ -255,7 +255,7 @@ class Uploader:
             elif brought.is_whole:
                 self._queue.done(physical)
             else:
-                self._queue.put_off(physical)
+                self._wait_for_resource(physical)
         return True
 
     def _put_off(self, physical: str, error: TsferryError) -> None:
@@ -265,6 +265,13 @@ class Uploader:
                 "a file is not uploaded",
                 extra={"physical": physical, "error": str(error)},
             )
+        self._queue.put_off(physical)
+
+    def _wait_for_resource(self, physical: str) -> None:
+        """It is told of and not in its place yet, as for a moment it may be, or not any more."""
+        if physical not in self._unreadable:
+            self._unreadable.add(physical)
+            log.info("a file waits for its resource", extra={"physical": physical})
         self._queue.put_off(physical)
 
     # -- telling -----------------------------------------------------------------------------
@@ -301,7 +308,7 @@ class Uploader:
             if each.is_whole:
                 self._queue.done(each.told.physical)
             else:
-                self._queue.put_off(each.told.physical)
+                self._wait_for_resource(each.told.physical)
         return len(told)
 
     def _tell_one(self, told: records.FileUploaded) -> bool:

@@ -165,6 +165,8 @@ def test_a_resource_that_comes_to_its_place_behind_its_commit_is_waited_for(
     new = centre.note_resource(one, b"another")
     assert centre.uploader.run_once() == 1
     assert centre.resources() == {one: ""}  # the file does not wait for it
+    progress = centre.uploader.progress()
+    assert (progress.waiting_files, progress.unreadable_files) == (1, 1), "why it waits is told"
     assert centre.uploader.progress().waiting_files == 1
     centre.write_resource(one, b"another")
     assert centre.uploader.run_once() == 0
