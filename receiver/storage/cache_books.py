@@ -134,6 +134,9 @@ class CacheBooks:
                     there[physical] = there.get(physical, 0) + found.st_blocks * 512
         for physical in sorted(there, key=lambda each: (created.get(each, 0), each)):
             self._cache.came(physical, there[physical])
+        for physical in self._cache.names():
+            if physical not in there:  # it went, or came behind the walk
+                self._count(physical)
         self._seen = newest
 
     def may_go(self, state: State, physical: str) -> bool:

@@ -68,6 +68,11 @@ class DiskCache:
         with self._lock:
             return len(self._probation) + len(self._protected)
 
+    def names(self) -> list[str]:
+        """What is here."""
+        with self._lock:
+            return [*self._probation, *self._protected]
+
     def room(self) -> int | None:
         """Bytes that may come; None for any number."""
         if self.capacity is None:

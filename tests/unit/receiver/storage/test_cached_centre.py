@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -13,6 +14,7 @@ from common.durable import Tree
 from common.errors import NoSpaceError
 from common.wire import Action
 from receiver.metadata.model import records
+from receiver.metadata.model.errors import HistoryGoneError
 from receiver.metadata.state.table_rows import FileRow, FileState
 from receiver.node import Node
 from receiver.operator.files import list_files, undelete_files
@@ -201,6 +203,30 @@ def test_what_was_loaded_just_now_takes_its_room_at_once(
         until(lambda: books._seen >= 0)
         Edge(node).round(files(1, 4))
         assert node.storage.room() == 6 * BLOCK
+
+
+def test_what_left_the_disk_behind_the_kept_history_takes_no_room(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log of what went is gone by then: all is counted anew."""
+    monkeypatch.setattr(copying, "_LOOK", 3600.0)
+    with world.node() as node:
+        assert node.storage is not None
+        books = node.storage._books
+        until(lambda: books._seen >= 0)
+        Edge(node).round(files(1, 4))
+        before = node.storage.room()
+        gone = row_of(node, next(iter(files(1, 1))))
+        (world.data / gone.physical).unlink()
+        monkeypatch.setattr(node.engine, "log_since", _gone)
+        books._seen -= 1
+        books.look()
+        assert before is not None
+        assert node.storage.room() == before + BLOCK
+
+
+def _gone(_since: int) -> NoReturn:
+    raise HistoryGoneError("the kept history is over")
 
 
 def test_full_of_what_could_not_be_uploaded_it_turns_edges_away_and_heals(
