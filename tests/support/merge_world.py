@@ -251,7 +251,7 @@ class MergeWorld:
         ]
         return TableSchema(TABLE, (*tags, *fields))
 
-    def _flushed(self, rows: Mapping[str, Sequence[Cells]], flushes: int) -> bytes:
+    def _flushed(self, rows: Mapping[str, list[Cells]], flushes: int) -> bytes:
         """Several flushes, whose times may be the same, by the tests' own writer."""
 
         def value(name: str, bits: Any) -> Any:
