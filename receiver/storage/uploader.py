@@ -35,7 +35,7 @@ from receiver.storage.confirming import SentObject, is_confirmed, put_sent, unco
 from receiver.storage.digest_uploads import ReadContent, put_block_digests
 from receiver.storage.incarnation import check_owner
 from receiver.storage.object_content import ContentChangedError, FileContent
-from receiver.storage.object_store import StoreRefusedError
+from receiver.storage.object_store import StoreForbiddenError, StoreRefusedError
 from receiver.storage.upload_attempts import UploadAttempts
 from receiver.storage.upload_hands import UploadHands
 from receiver.storage.upload_queue import UploadQueue
@@ -238,6 +238,9 @@ class Uploader:
             brought = self._bring(due)
         except ContentChangedError as error:
             self._put_off(physical, error)
+        except StoreForbiddenError as error:
+            self._trouble = error  # no other file would be taken
+            hands.halt()
         except StoreRefusedError as error:
             # Of one file, such as a name that is too long there, no other has to suffer.
             self._put_off(physical, error)
