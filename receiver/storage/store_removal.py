@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from receiver.storage.incarnation import check_owner
@@ -64,7 +65,7 @@ class StoreRemover(Generic[_M]):
         self._go_on = go_on
 
 
-class ManifestRemover(StoreRemover[_M]):
+class ManifestRemover(StoreRemover[_M], ABC):
     """Removes manifests that were replaced `storage.grace` ago, and what no other names.
 
     A list of the bucket only says which manifests to read: what goes is what one that goes names,
@@ -114,25 +115,25 @@ class ManifestRemover(StoreRemover[_M]):
                 yield before, following
             before = following
 
+    @abstractmethod
     def _listed(self) -> Iterator[StoredObject]:
         """All manifests, the oldest first."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _read(self, key: str) -> _M:
         """The manifest of a key.
 
         Raises:
             DamagedError: it is none, or another's.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def _names(self, made: _M) -> set[str]:
         """Keys of all that a manifest names."""
-        raise NotImplementedError
 
     def _let_go(self, going: _M, gone: list[str], newest: _M) -> None:
         """See that objects which a manifest alone names may go; what is raised keeps them."""
 
+    @abstractmethod
     def _remove(self, key: str) -> None:
         """Remove an object."""
-        raise NotImplementedError

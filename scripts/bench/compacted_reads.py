@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import os
 import statistics
 import sys
 import tempfile
@@ -39,6 +38,10 @@ from receiver.metadata.model import records
 from receiver.points.columns import Column
 from receiver.writing.chunk_pages import SeriesForm
 from receiver.writing.tsfile_writer import TsFileWriter
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from scripts.bench.spark_source import session
 
 SENDER = "a" * 32
 STEP = 1000
@@ -183,28 +186,6 @@ class Month:
                 )
             pq.write_table(pa.concat_tables(tables), place / f"{number}.parquet")
         return place
-
-
-def session(master: str) -> Any:
-    """As a user has it, with Spark's own settings."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    from receiver.spark.source import register
-    from receiver.spark.verify.java import find_java_home
-
-    os.environ["JAVA_HOME"] = str(find_java_home(os.environ))
-    from pyspark.sql import SparkSession
-
-    spark = (
-        SparkSession.builder.master(master)
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
-        .getOrCreate()
-    )
-    register(spark)
-    return spark
 
 
 def asked(frame: Any) -> Any:

@@ -90,7 +90,7 @@ def _named(state: State, op: records.FileNamed) -> Iterable[tuple[CompactedRow, 
 
 
 def _retired(state: State, op: records.FileRetired) -> Iterable[tuple[CompactedRow, str]]:
-    """The last look that had a file matters to those that a later one had first."""
+    """The last look that had a file matters to those that a later one had first, and in circles."""
     for row in _sharing(state, op.physical):
         if row.top is None or 0 < op.last_look < row.newest_look:
             yield row, f"{op.physical} ended before others of it came"
@@ -210,13 +210,15 @@ def _meets(mine: Iterable[tuple[str, int, int]], ranges: Mapping[str, tuple[int,
 
 def _noted(state: State, op: records.DeletionsNoted) -> Iterable[tuple[CompactedRow, str]]:
     """Records hide their times in what was closed by the look `floor`, and in their own file."""
-    known = next((row for row in _notes_of(state, op) if row.form == op.form), None)
-    if not op.base and known is not None:  # what it began with hides no more
-        yield from _reached(state, known, f"the deletion file of {op.path} began anew")
-    if not op.applied:
-        return
     author, table = author_of(op.sender, op.author), state.compacted_table
     rows = [row for row in table.of_sender(op.sender) if row.sg == storage_group_of(op.path)]
+    if not op.base and any(each.form == op.form for each in _notes_of(state, op)):
+        # What it began with hides no more: points come back that no output has, whenever they are.
+        for row in rows:
+            yield row, f"the deletion file of {op.path} began anew"
+        return
+    if not op.applied:
+        return
     span = times_of(op.content, op.form) if rows else (0, -1)
     for row in rows:
         own = op.physical is not None and table.stands_for(row, op.physical)

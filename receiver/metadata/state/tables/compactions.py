@@ -59,8 +59,9 @@ class CompactedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         partition: its number.
         packed: the inputs, see `inputs`.
         count: how many these are.
-        top: the highest name that one of them ranks by; None if one has a name that no database
-            gave, or was forwarded: then each is looked at.
+        top: the highest name that one of them ranks by, where names alone rank them; None if one
+            has a name that no database gave, was forwarded, or had ended when another one came:
+            then each is looked at, and the end of one may change which of them counts.
         newest_look: the last of the first looks that had them.
         oldest_closed: the first look that had one of them closed.
         created: the commit that made it.
@@ -186,7 +187,10 @@ class CompactedTable:
     def _files_compacted(self, op: records.FilesCompacted, ts: int) -> None:
         rows = [self._files[each] for each in op.inputs]
         ranks = [row.rank for row in rows]
-        names = [None if rank.below else rank.name for rank in ranks]
+        newest = max(rank.first for rank in ranks)
+        # Where none had ended when another one came, names alone rank them, and no circle is there.
+        is_ladder = all(rank.last >= newest and not rank.below for rank in ranks)
+        names = [rank.name if is_ladder else None for rank in ranks]
         key = partition_of(op.inputs[0])
         self.restore(
             CompactedRow(
@@ -200,7 +204,7 @@ class CompactedTable:
                 count=len(rows),
                 outputs=tuple(map(self._output, op.outputs)),
                 top=_highest(names),
-                newest_look=max(rank.first for rank in ranks),
+                newest_look=newest,
                 oldest_closed=min(row.closed for row in rows),
                 created=ts,
                 changed=ts,

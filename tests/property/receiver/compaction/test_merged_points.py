@@ -110,7 +110,7 @@ def run(seed: int, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_merge_writes_what_readers_get_of_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for seed in range(tiers.examples(120)):
+    for seed in range(tiers.examples(60)):
         try:
             run(seed, tmp_path / str(seed), monkeypatch)
         except BaseException as error:

@@ -80,7 +80,7 @@ def world(proxy: S3Proxy, url: str, tmp_path: Path) -> World:
     return World(tmp_path / "centre", storage=storage)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_server_that_is_full_is_said_to_be_so_perhaps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -181,7 +181,7 @@ def test_rows_of_merged_files_are_those_of_their_inputs_however_they_are_asked_f
     tmp_path: Path,
 ) -> None:
     merged_reads = covered = reads = 0
-    for seed in range(tiers.examples(25)):
+    for seed in range(tiers.examples(10)):
         rng = Random(seed)
         centre = Compacted(tmp_path / str(seed), rng)
         centre.live(rng.randint(4, 16))

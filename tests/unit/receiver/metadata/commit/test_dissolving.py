@@ -152,10 +152,13 @@ def test_records_that_were_only_kept_dissolve_when_they_hide(two: Engine) -> Non
     assert row(two).dissolved
 
 
-def test_a_deletion_file_that_begins_anew_gives_points_back(engine: Engine) -> None:
+@pytest.mark.parametrize("times", ["1,9", "30,40"])
+def test_a_deletion_file_that_begins_anew_gives_points_back(engine: Engine, times: str) -> None:
+    """Be it points that are in no output, since they were deleted when it was made."""
+    before = f"DELETION,root.t.d1.*,1,{times}\n".encode()
     loaded(engine, 1, 1, 9)
-    loaded(engine, 2, 20, 29)
-    engine.commit([records.DeletionsNoted(A, path("1-1-0"), name(1), "mods", 0, b"x", 0)])
+    loaded(engine, 2, 20, 45)
+    engine.commit([records.DeletionsNoted(A, path("1-1-0"), name(1), "mods", 0, before, 5)])
     compact(engine, 1, 2)
     engine.commit([records.DeletionsNoted(A, path("1-1-0"), name(1), "mods", 0, b"y", 0, False)])
     assert row(engine).dissolved
@@ -168,6 +171,18 @@ def test_what_comes_between_inputs_dissolves_and_what_stands_above_does_not(two:
     assert not row(two).dissolved
     loaded(two, 5, 25, 26, logical=path("4-1-0"))  # above the first, below the second
     assert row(two).dissolved
+
+
+def test_the_end_of_an_input_dissolves_where_another_had_ended_before_one_came(
+    engine: Engine,
+) -> None:
+    """Their order may have circles, and of a circle the one that was listed longest counts."""
+    loaded(engine, 1, 1, 9)
+    engine.commit([records.FileRetired(name(1), 6)])
+    loaded(engine, 2, 5, 29, first_look=7, closed_look=7)
+    compact(engine, 1, 2)
+    engine.commit([records.FileRetired(name(2), 8)])
+    assert row(engine).dissolved
 
 
 def test_a_file_of_another_sender_with_a_device_dissolves(two: Engine) -> None:
