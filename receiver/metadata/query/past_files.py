@@ -88,6 +88,7 @@ def files_at(
 
 _Leaving = records.FileDeleted | records.FileSuperseded
 _Ending = _Leaving | records.FileQuarantined
+_Showing = records.FileRestored | records.FileRevived | records.FileUndeleted
 _Telling = (
     records.FileDeleted,
     records.FileQuarantined,
@@ -136,7 +137,7 @@ def _follow(commit: Commit, wanted: set[str], hidden: dict[str, FileState]) -> N
             hidden[op.physical] = FileState.QUARANTINED
         elif isinstance(op, records.FileSuperseded) and op.physical in wanted:
             hidden[op.physical] = FileState.SUPERSEDED
-        elif isinstance(op, records.FileRestored | records.FileRevived):
+        elif isinstance(op, _Showing):
             hidden.pop(op.physical, None)
 
 

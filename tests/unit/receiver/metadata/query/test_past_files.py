@@ -93,6 +93,20 @@ def test_a_file_whose_row_is_gone_is_not_left_out_in_silence(world: World):
         files_at(world.engine, loaded)
 
 
+def test_what_was_hidden_deleted_and_brought_back_was_visible_until_it_was_deleted_again(
+    world: World,
+):
+    engine = world.engine
+    a, _ = load(world, 1)
+    engine.commit([records.FileQuarantined(a, "bad")])
+    engine.commit([records.FileDeleted(a, "operator")])
+    back = engine.commit([records.FileUndeleted(a, [records.DeviceRange("root.wind.d1", 1, 1)])])
+    engine.commit([records.FileDeleted(a, "operator")])
+    past = files_at(engine, back)
+    assert [row.physical for row in past.visible] == [a]
+    assert past.quarantined == []
+
+
 # -- ranks -----------------------------------------------------------------------------------------
 
 
