@@ -30,8 +30,8 @@ from tests.support.metadata import A, B, digest, load, path, seen
 DEVICES = ("root.t.d1", "root.t.d2")
 TIMES = 8
 FOUND = (5035, 5049, 6590)
-"""Lives that had other answers: by a circle of ranks, by a deletion file that began anew, and of the
-past, of a file that was in quarantine, deleted, brought back and deleted."""
+"""Lives that had other answers: by a circle of ranks; by a deletion file that began anew; in the
+past, where a file was in quarantine, deleted, brought back and deleted."""
 KEY = PartitionKey("root.t", "0", "0")
 Points = dict[tuple[str, int], str]
 """The file that gives a point of a device and time."""
