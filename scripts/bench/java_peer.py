@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 SOURCES = Path(__file__).resolve().parent / "java_reader"
@@ -42,7 +43,8 @@ class JavaPeer:
             encoding="utf-8",
         )
         goal = ["dependency:copy-dependencies", f"-DoutputDirectory={jars}", "-q", "-B"]
-        subprocess.run(["mvn", "-f", str(pom), *goal, "-DincludeScope=runtime"], check=True)
+        command = ["mvn", "-f", str(pom), *goal, "-DincludeScope=runtime"]
+        subprocess.run(command, check=True, stdout=sys.stderr)  # stdout is for figures
 
     def write(self, path: Path, kind: str, encoding: str, shape: Shape, values: str) -> None:
         """Write a file of doubles; ``kind`` plain, aligned or table, ``values`` walk or noise."""
