@@ -19,6 +19,7 @@ from receiver.compaction.compactor import Compactor
 from receiver.compaction.crowded import CrowdedPartitions
 from receiver.compaction.merged_upkeep import MergedUpkeep
 from receiver.load.service import LoadService
+from receiver.load.upkeep.table_upkeep import TableUpkeep
 from receiver.load.upkeep.verdicts import Verdict, record_verdicts
 from receiver.metadata.clock.machine_clock import MachineClock
 from receiver.open_engine import open_engine
@@ -72,6 +73,7 @@ class Node(Closing):
         compactor: merges files for those who read them.
         crowded: hears from readers where there are many.
         merged: takes away what it made, when nobody reads that any more.
+        tables: keeps tables and tablets in step with the files.
         remote_work: what executors elsewhere do of the background work.
         storage: copies into the object store; None without one.
         uploads: the tus calls.
@@ -115,7 +117,8 @@ class Node(Closing):
             is_pressed=load.is_pressed,
             is_full=lambda: load.cache is not None and load.cache.room() == 0,
         )
-        load.reaper.chores.append(self.merged.let_go)
+        self.tables = TableUpkeep(engine)
+        load.reaper.chores += [self.merged.let_go, self.tables.forget]
         self.remote_work = RemoteWork(
             engine, self.work, {PROVE: partial(RemoteProofs, self.prover.work)}
         )
@@ -230,6 +233,7 @@ class Node(Closing):
             load = LoadService.open(config, engine)
             stack.callback(load.close)
             node = cls(config, engine, load)
+            node.tables.take_over()
             node.uploads.recover()
             load.start()
             node.merged.recover()

@@ -51,7 +51,8 @@ _HELP: Final = frozenset({"help", "?", r"\h", r"\?"})
 _STATEMENTS: Final = """\
 show timeseries [path] [where tag = value | where tag contains text] [order by heat]
 show devices | storage group | child paths | child nodes | tag keys [path]
-show files | partitions [path]              show tasks
+show files | partitions [path]              show tables | tablets [path]
+show tasks
 show tag values [path] [with key = tag]     show ttl [on path]     show all ttl
     each with [limit n] [offset n] [at time]
 count timeseries [path] [where ...] [group by level = n] [at time]

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from common.errors import UsageError
-from receiver.metadata.query.questions import ShowFiles, ShowPartitions, ShowTasks, ShowUpload
+from receiver.metadata.query.questions import (
+    ShowFiles,
+    ShowPartitions,
+    ShowTables,
+    ShowTablets,
+    ShowTasks,
+    ShowUpload,
+)
 from receiver.metadata.sql import statements as sql
 from receiver.metadata.sql.executing import (
     DELETES_HELD_FROM,
@@ -142,6 +149,7 @@ def _check_within(txn: Txn, statement: sql.Statement) -> None:
     """Files, and when they are uploaded, are told of as they were committed."""
     if isinstance(statement, ShowUpload):
         raise UsageError("show upload has no past: ask outside of the transaction")
-    if txn.written and isinstance(statement, ShowFiles | ShowPartitions | ShowTasks):
+    committed = ShowFiles | ShowPartitions | ShowTables | ShowTablets | ShowTasks
+    if txn.written and isinstance(statement, committed):
         what = "tasks" if isinstance(statement, ShowTasks) else "files"
         raise UsageError(f"a transaction that has written does not show {what}; ask outside of it")

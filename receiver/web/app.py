@@ -25,6 +25,7 @@ from receiver.web import (
     problems,
     sql,
     sync,
+    table_calls,
     tus,
     txn_calls,
     write_calls,
@@ -53,6 +54,7 @@ ROUTES = (
     *sql.ROUTES,
     *txn_calls.ROUTES,
     *background_calls.ROUTES,
+    *table_calls.ROUTES,
     *health.ROUTES,
     *openapi.ROUTES,
 )

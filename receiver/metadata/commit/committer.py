@@ -31,6 +31,7 @@ from receiver.metadata.commit.coming_back import with_revivals
 from receiver.metadata.commit.dissolving import with_dissolutions
 from receiver.metadata.commit.draft import examine
 from receiver.metadata.commit.guards import Guard, check_guards
+from receiver.metadata.commit.tablet_making import with_tablets
 from receiver.metadata.commit.touched import Touched
 from receiver.metadata.log.frames import MAX_PAYLOAD
 from receiver.metadata.model.errors import (
@@ -337,9 +338,10 @@ class Committer:
         return touched
 
     def _bring_back(self, request: _Request) -> None:
-        """Add what comes back or is dissolved by it; looked at anew each time it is put off."""
+        """Add what comes back, is dissolved or made by it; anew each time it is put off."""
         asked = request.ops if request.asked is None else request.asked
         ops = with_dissolutions(self._state, with_revivals(self._state, asked))
+        ops = with_tablets(self._state, ops)
         if ops is not asked or request.asked is not None:
             request.encode(ops)
             request.asked = asked

@@ -35,6 +35,12 @@ from receiver.metadata.commit.record_checks import (
 )
 from receiver.metadata.commit.schema_draft import Savepoint, truncate
 from receiver.metadata.commit.schema_rules import SchemaRules
+from receiver.metadata.commit.tablet_rules import (
+    check_table_dropped,
+    check_table_forgotten,
+    check_table_made,
+    check_tablet_made,
+)
 from receiver.metadata.commit.touched import Touched, TouchedKey
 from receiver.metadata.commit.work_rules import (
     check_added,
@@ -657,6 +663,53 @@ class Rules:
         check_forgotten(op, self._compaction(op.id))
         self._put(("compacted", op.id), None)
 
+    def _table(self, name: str) -> str | None:
+        """The id of the table that has a name."""
+
+        def committed() -> str | None:
+            row = self._state.loaded_tables.named(name)
+            return None if row is None else row.id
+
+        return self._get(("table", name), committed)
+
+    def _table_name(self, ident: str) -> str | None:
+        """The name of a table that is there."""
+
+        def committed() -> str | None:
+            row = self._state.loaded_tables.rows.get(ident)
+            return None if row is None or row.dropped else row.name
+
+        return self._get(("table_id", ident), committed)
+
+    def _table_made(self, op: records.TableMade) -> None:
+        check_table_made(self._state, op)
+        if self._table(op.name) is not None or self._table_name(op.id) is not None:
+            raise refusal_of(op, f"there is a table {op.name}")
+        self._put(("table", op.name), op.id)
+        self._put(("table_id", op.id), op.name)
+
+    def _table_dropped(self, op: records.TableDropped) -> None:
+        name = self._table_name(op.id)
+        check_table_dropped(op, name)
+        self.touched.exclusive = True
+        self._put(("table", name), None)
+        self._put(("table_id", op.id), None)
+
+    def _table_forgotten(self, op: records.TableForgotten) -> None:
+        check_table_forgotten(self._state, op)
+        self._put(("table_id", op.id), None)
+
+    def _tablet_made(self, op: records.TabletMade) -> None:
+        check_tablet_made(self._state, op)
+        if self._table_name(op.table) is None:
+            raise refusal_of(op, f"there is no table {op.table!a}")
+        none: tuple[records.TabletMade, ...] = ()
+        made = self._get(("tablets", op.table), lambda: none)
+        for other in made:
+            if other.id == op.id or (op.begin < other.end and other.begin < op.end):
+                raise refusal_of(op, f"tablet {other.id} has partitions of it")
+        self._put(("tablets", op.table), (*made, op))
+
     def _clock_corrected(self, op: records.ClockCorrected) -> None:
         for before, after in pairwise(op.pieces):
             if not before.ts < after.ts or not before.moment <= after.moment:
@@ -743,4 +796,8 @@ _RULES: dict[type, Callable[[Rules, Any], None]] = {
     records.FilesCompacted: Rules._files_compacted,
     records.CompactionDissolved: Rules._compaction_dissolved,
     records.CompactionForgotten: Rules._compaction_forgotten,
+    records.TableMade: Rules._table_made,
+    records.TableDropped: Rules._table_dropped,
+    records.TableForgotten: Rules._table_forgotten,
+    records.TabletMade: Rules._tablet_made,
 }

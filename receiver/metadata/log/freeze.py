@@ -56,6 +56,7 @@ from receiver.metadata.state.table_rows import (
 )
 from receiver.metadata.state.tables.compactions import CompactedRow
 from receiver.metadata.state.tables.owners import OwnerMove
+from receiver.metadata.state.tables.tablets import TableRow, TabletRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -83,6 +84,8 @@ _ROW_TABLES: tuple[tuple[str, str, type], ...] = (
     ("txns", "txn_table", TxnRow),
     ("work", "work_table", WorkRow),
     ("compacted", "compacted_table", CompactedRow),
+    ("tables", "loaded_tables", TableRow),
+    ("tablets", "tablet_table", TabletRow),
 )
 
 
@@ -222,6 +225,8 @@ def freeze(
         "txns": list(state.txn_table.rows.values()),
         "work": list(state.work_table.rows.values()),
         "compacted": list(state.compacted_table.rows.values()),
+        "tables": list(state.loaded_tables.rows.values()),
+        "tablets": list(state.tablet_table.rows.values()),
     }
     return FrozenState(
         meta,

@@ -27,6 +27,8 @@ __all__ = [
     "ShowFiles",
     "ShowPartitions",
     "ShowStorageGroups",
+    "ShowTables",
+    "ShowTablets",
     "ShowTagKeys",
     "ShowTagValues",
     "ShowTasks",
@@ -189,6 +191,16 @@ class ShowPartitions(Listed):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShowTables(Listed):
+    """Tables of what is loaded, by name, with the sums of the files that readers see in them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowTablets(Listed):
+    """Tablets, by table and partition, with the same sums."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShowTasks(Listed):
     """Background tasks in the order in which they were added; they have no paths."""
 
@@ -219,6 +231,8 @@ Query = (
     | ShowUpload
     | ShowFiles
     | ShowPartitions
+    | ShowTables
+    | ShowTablets
     | ShowTasks
     | ShowTagKeys
     | ShowTagValues

@@ -29,7 +29,7 @@ from receiver.metadata.state.tables.files import GroupKey
 if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import FileRow
 
-__all__ = ["SHOW_FILES", "SHOW_PARTITIONS", "SeenFile", "seen_files"]
+__all__ = ["SHOW_FILES", "SHOW_PARTITIONS", "MeantFiles", "SeenFile", "seen_files"]
 
 _AHEAD: Final = 1 << 12
 """Files of the past that are kept for the next pages: each look at the past goes through all."""
@@ -82,7 +82,9 @@ def seen_files(
         yield SeenFile(row, past.ended.get(row.physical, 0))
 
 
-def _next(look: Look, place: _Place, meant: _Meant, count: int) -> tuple[list[SeenFile], _Place]:
+def _next(
+    look: Look, place: _Place, meant: MeantFiles, count: int
+) -> tuple[list[SeenFile], _Place]:
     """At most `count` files behind a place, and the place behind them; perhaps fewer."""
     if not place.ahead:
         with look as (state, at):
@@ -97,7 +99,7 @@ def _next(look: Look, place: _Place, meant: _Meant, count: int) -> tuple[list[Se
     return list(taken), _Place(after, ahead, place.more)
 
 
-def _past(look: Look, after: str | None, meant: _Meant) -> _Place:
+def _past(look: Look, after: str | None, meant: MeantFiles) -> _Place:
     past = files_at(look.engine, look.ts, within=meant.may_be_in)
     wanted = filter(meant.has, past.visible.behind(after))
     ahead = [SeenFile(row, past.ended.get(row.physical, 0)) for row in islice(wanted, _AHEAD)]
@@ -107,7 +109,7 @@ def _past(look: Look, after: str | None, meant: _Meant) -> _Place:
 # -- which are meant -------------------------------------------------------------------------------
 
 
-class _Meant:
+class MeantFiles:
     """Which files are: of a storage group that is meant, or with a device that is."""
 
     def __init__(self, pattern: Pattern) -> None:
@@ -148,7 +150,7 @@ def _group_nodes(group: str) -> Nodes:
 
 
 def _take_files(look: Look, asked: ask.ShowFiles, position: _Place | None, count: int) -> TakenRows:
-    taken, place = _next(look, position or _Place(), _Meant(asked.pattern), count)
+    taken, place = _next(look, position or _Place(), MeantFiles(asked.pattern), count)
     return TakenRows(taken, place, bool(place.ahead) or place.more)
 
 
@@ -172,7 +174,7 @@ def _show_file(each: SeenFile, _: LabelsAt) -> Row:
 
 def _partitions(look: Look, asked: ask.ShowPartitions) -> list[Row]:
     found: dict[tuple[str, str, int], list[int]] = {}
-    meant = _Meant(asked.pattern)
+    meant = MeantFiles(asked.pattern)
     within = None if asked.pattern == ask.ALL else meant.may_be_in
     for each in seen_files(look, within=within):
         if not meant.has(each.row):

@@ -286,6 +286,21 @@ class PackedFiles:
         for number in np.flatnonzero(files).tolist():
             yield self.texts.directories[number], int(files[number]), int(sizes[number])
 
+    def reaching(self) -> Iterator[tuple[str, int, int, int, int]]:
+        """(directory, how many, bytes, least time, greatest time) of those with files."""
+        if not len(self):
+            return
+        begins = view(self.begins).view(np.int64)
+        there = np.flatnonzero(np.diff(begins))
+        starts = begins[there]
+        sizes = np.add.reduceat(view(self.sizes).view(np.uint64), starts)
+        least = np.minimum.reduceat(view(self.firsts), starts)
+        greatest = np.maximum.reduceat(view(self.lasts), starts)
+        for at, number in enumerate(there.tolist()):
+            files = self.begins[number + 1] - self.begins[number]
+            directory = self.texts.directories[number]
+            yield directory, files, int(sizes[at]), int(least[at]), int(greatest[at])
+
     # -- checkpoints -------------------------------------------------------------------------
 
     def sections(self) -> Iterator[tuple[str, bytes | memoryview]]:

@@ -34,6 +34,7 @@ from receiver.metadata.state.tables.lost import LostTable
 from receiver.metadata.state.tables.owners import OwnerTable
 from receiver.metadata.state.tables.senders import SchemaPositions, SenderTable, TokenTable
 from receiver.metadata.state.tables.series import SchemaTable
+from receiver.metadata.state.tables.tablets import LoadedTables, TabletTable
 from receiver.metadata.state.tables.tasks import QuarantineTable, TaskTable
 from receiver.metadata.state.tables.txns import TxnTable
 from receiver.metadata.state.tables.uploaded import UploadedTable, UploadTimes
@@ -65,8 +66,8 @@ class State:
         max_memory: bytes that the schema may take before the rules refuse more; None for no limit.
         file_table, lost_table, deletion_table, delete_windows, held_deletes, uploaded_table,
         upload_times, owner_table, sender_table, token_table, task_table, quarantine_table,
-        txn_table, work_table, compacted_table, position_table: the tables themselves, for what
-            else is asked of them, and for checkpoints.
+        txn_table, work_table, compacted_table, loaded_tables, tablet_table, position_table: the
+            tables themselves, for what else is asked of them, and for checkpoints.
     """
 
     def __init__(self, schema: Schema | None = None, keys: KeyTable | None = None) -> None:
@@ -93,6 +94,8 @@ class State:
         self.txn_table = TxnTable()
         self.work_table = WorkTable()
         self.compacted_table = CompactedTable(self.file_table.rows, self.devices)
+        self.loaded_tables = LoadedTables()
+        self.tablet_table = TabletTable()
         self.position_table = SchemaPositions()
         self.files: FileRows = self.file_table.rows
         self.owners: dict[str, OwnerRow] = self.owner_table.rows
@@ -125,6 +128,8 @@ class State:
             self.txn_table,
             self.work_table,
             self.compacted_table,
+            self.tablet_table,
+            self.loaded_tables,
             self.position_table,
             self._schema_table,
         ):

@@ -105,6 +105,12 @@ from receiver.metadata.model.records.sender_records import (
     TokenRole,
     TxnCommitted,
 )
+from receiver.metadata.model.records.tablet_records import (
+    TableDropped,
+    TableForgotten,
+    TableMade,
+    TabletMade,
+)
 from receiver.metadata.model.records.work_records import (
     WorkAdded,
     WorkEnd,
@@ -176,6 +182,10 @@ __all__ = [
     "SeriesLoaded",
     "StorageGroupDeleted",
     "StorageGroupSet",
+    "TableDropped",
+    "TableForgotten",
+    "TableMade",
+    "TabletMade",
     "TagsSet",
     "TaskDone",
     "TimePiece",

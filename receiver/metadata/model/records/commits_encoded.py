@@ -68,6 +68,12 @@ from receiver.metadata.model.records.sender_records import (
     TokenRevoke,
     TxnCommitted,
 )
+from receiver.metadata.model.records.tablet_records import (
+    TableDropped,
+    TableForgotten,
+    TableMade,
+    TabletMade,
+)
 from receiver.metadata.model.records.work_records import WorkAdded, WorkEnded, WorkTaken
 
 Op = (
@@ -125,6 +131,10 @@ Op = (
     | FilesCompacted
     | CompactionDissolved
     | CompactionForgotten
+    | TableMade
+    | TableDropped
+    | TableForgotten
+    | TabletMade
 )
 
 

@@ -21,6 +21,7 @@ from receiver.metadata.state.packed_file import whole
 from receiver.metadata.state.sorted_keys import SortedKeys
 from receiver.metadata.state.table_rows import FileRow, FileState
 from receiver.metadata.state.tables.listed import ListedSums
+from receiver.metadata.state.tables.partition_totals import PartitionTotals
 from receiver.metadata.state.tables.retired import RetiredIndex
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class FileTable:
         rows: by physical path, those too that are deleted and not yet forgotten.
         gone: those that their senders have no more, retired or superseded.
         listed: the sums of those that their senders have.
+        by_partition: the sums of those that are visible.
     """
 
     def __init__(self, devices: DeviceTable) -> None:
@@ -87,6 +89,7 @@ class FileTable:
         self.rows = FileRows(devices)
         self.gone = RetiredIndex()
         self.listed = ListedSums(self.rows)
+        self.by_partition = PartitionTotals()
         self._devices = devices
         self._groups: dict[GroupKey, list[str]] = {}
         self._at_path: dict[str, dict[str, str]] = {}
@@ -284,6 +287,7 @@ class FileTable:
             if verified:
                 self._verified[sender] = verified
         self.gone.thaw(packed)
+        self.by_partition.thaw(packed)
 
     def restore(self, row: FileRow) -> None:
         """Put a row in as it was."""
@@ -642,6 +646,7 @@ class FileTable:
         totals = self._totals.setdefault(row.sender, [0, 0])
         totals[0] += sign
         totals[1] += sign * row.size
+        self.by_partition.add(row, sign)
         if row.verified:
             self._verified[row.sender] = self._verified.get(row.sender, 0) + sign
 

@@ -148,6 +148,27 @@ def test_the_tree_shows_files_as_they_are_and_were(either, command):
     assert "no time" in command("tree", "--at", "soon", code=2)
 
 
+def test_tables_and_tablets_are_told_as_they_are_and_were(either, command):
+    found = json.loads(command("tables", "--json"))
+    assert [(each["name"], each["tablets"], each["files"]) for each in found["tables"]] == [
+        ("root.b", 1, 1),
+        ("root.sg", 1, 2),
+    ]
+    assert json.loads(command("tables", "--at", str(found["commit"]), "--json")) == found
+    assert "root.sg" in command("tables")
+    of = json.loads(command("tablets", "root.sg", "--json"))
+    assert of["table"] == found["tables"][1]["id"]
+    assert json.loads(command("tablets", of["table"], "--json")) == of
+    (tablet,) = of["tablets"]
+    assert (tablet["begin"], tablet["end"], tablet["files"]) == (0, 1, 2)
+    assert tablet["id"] in command("tablets", "root.sg", "--from", str(tablet["last_time"]))
+    for where in (("--from", str(tablet["last_time"] + 1)), ("--to", str(tablet["first_time"]))):
+        assert "no tablets" in command("tablets", "root.sg", *where)
+    assert "no tablets" in command("tablets", "root.sg", "--to", "-5")
+    assert "there is no table" in command("tablets", "root.none", code=2)
+    assert "no time" in command("tables", "--at", "soon", code=2)
+
+
 def test_status_tells_of_the_schema(either, command):
     code = 0 if either == "a server" else 4
     found = json.loads(command("status", "--json", code=code))["schema"]

@@ -1,0 +1,54 @@
+"""Tables and tablets that no commit of a load sees to: those of before, and those that are past."""
+
+from __future__ import annotations
+
+import logging
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from receiver.metadata.commit.tablet_making import missing_tablets
+from receiver.metadata.model import records
+
+if TYPE_CHECKING:
+    from receiver.metadata.engine import Engine
+
+__all__ = ["TableUpkeep"]
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE: Final = 1000
+"""Records of a commit."""
+
+
+class TableUpkeep:
+    """Keeps the tables in step with the files."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def take_over(self) -> int:
+        """Make what files need that were loaded before there were tables; how many records.
+
+        Only while nothing else is committed. A start that is cut off goes on where it was.
+        """
+        made = 0
+        while True:
+            with self._engine.reading() as state:
+                ops = list(islice(missing_tablets(state), _AT_ONCE))
+            if not ops:
+                break
+            self._engine.commit(ops)
+            made += len(ops)
+        if made:
+            log.info("tables and tablets were made of the files that are there", extra={"n": made})
+        return made
+
+    def forget(self, _: float = 0.0) -> int:
+        """Forget dropped tables that no question about the past can see; how many."""
+        oldest = self._engine.oldest_answerable
+        with self._engine.reading() as state:
+            past = [row.id for row in state.loaded_tables.dropped() if row.dropped <= oldest]
+        for begin in range(0, len(past), _AT_ONCE):
+            some = past[begin : begin + _AT_ONCE]
+            self._engine.commit([records.TableForgotten(each) for each in some])
+        return len(past)

@@ -1,0 +1,123 @@
+"""Tables and tablets that a commit makes or drops without saying so; whoever commits need not know.
+
+The first file of a storage group makes a table, the first of a partition a tablet. With the storage
+group goes its table, where nothing is left in it; files that come later under the name are of
+another one. So a table is there from the first of what it has, and its name is free with the commit
+that deletes it, in the one order that commits have.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from receiver.metadata.model import records
+from receiver.metadata.model.paths import ROOT, IllegalPathError, device_nodes, parse_stored
+from receiver.metadata.state.tables.retired import partition_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from receiver.metadata.model.paths import Nodes
+    from receiver.metadata.state.state import State
+
+__all__ = ["missing_tablets", "table_nodes", "with_tablets"]
+
+_SHOWING = (
+    records.FileLoaded,
+    records.FileRestored,
+    records.FileRevived,
+    records.FileUndeleted,
+)
+_DROPPING = records.StorageGroupDeleted
+
+
+def table_nodes(name: str) -> Nodes | None:
+    """Where a table stands in the schema, by its name; None for what can stand nowhere there."""
+    try:
+        return device_nodes(name) if name.split(".", 1)[0] == ROOT else (ROOT, f"/{name}")
+    except IllegalPathError:
+        return None
+
+
+def with_tablets(state: State, ops: Sequence[records.Op]) -> Sequence[records.Op]:
+    """The operations, with the tables and tablets that they make or drop.
+
+    Args:
+        state: committed.
+        ops: of a commit.
+
+    Returns:
+        the same object where nothing is to be added.
+    """
+    draft: _Draft | None = None
+    made: list[records.Op] = []
+    for op in ops:
+        if isinstance(op, _SHOWING):
+            key = partition_of(op.physical)
+            partition = int(key.partition)
+            row = None if draft else state.loaded_tables.named(key.sg)
+            if row is None or state.tablet_table.holding(row.id, partition) is None:
+                draft = draft or _Draft(state, ops)
+                made += draft.with_partition(key.sg, partition)
+        elif isinstance(op, _DROPPING):
+            draft = draft or _Draft(state, ops)
+            made += draft.without_group(parse_stored(op.path))
+        made.append(op)
+    return made if len(made) > len(ops) else ops
+
+
+def missing_tablets(state: State) -> Iterator[records.Op]:
+    """What makes the tables and tablets of files that were loaded before there were any."""
+    draft = _Draft(state, ())
+    totals = state.file_table.by_partition
+    for name in totals.groups():
+        for partition in totals.partitions(name):
+            yield from draft.with_partition(name, partition)
+
+
+class _Draft:
+    """The tables as a commit has changed them so far."""
+
+    def __init__(self, state: State, ops: Sequence[records.Op]) -> None:
+        self._state = state
+        self._ops = ops
+        self._tables: dict[str, str | None] = {}
+        self._tablets: set[tuple[str, int]] = set()
+
+    def _table(self, name: str) -> str | None:
+        if name in self._tables:
+            return self._tables[name]
+        row = self._state.loaded_tables.named(name)
+        return None if row is None else row.id
+
+    def with_partition(self, name: str, partition: int) -> Iterator[records.Op]:
+        """What makes the tablet that a partition of a table lies in, if there is none."""
+        table = self._table(name)
+        if table is None:
+            table = self._tables[name] = uuid4().hex
+            yield records.TableMade(table, name)
+        if (table, partition) in self._tablets:
+            return
+        if self._state.tablet_table.holding(table, partition) is None:
+            self._tablets.add((table, partition))
+            yield records.TabletMade(uuid4().hex, table, partition, partition + 1)
+
+    def without_group(self, nodes: Nodes) -> Iterator[records.Op]:
+        """What drops the tables of a storage group that have no file behind the commit."""
+        for row in list(self._state.loaded_tables.there()):
+            is_meant = self._table(row.name) == row.id and table_nodes(row.name) == nodes
+            if is_meant and self._is_left_empty(row.name):
+                self._tables[row.name] = None
+                yield records.TableDropped(row.id)
+
+    def _is_left_empty(self, name: str) -> bool:
+        totals = self._state.file_table.by_partition
+        files = sum(totals.of(name, each, each + 1).files for each in totals.partitions(name))
+        for op in self._ops:
+            if isinstance(op, _SHOWING) and partition_of(op.physical).sg == name:
+                return False
+            if isinstance(op, records.FileDeleted) and partition_of(op.physical).sg == name:
+                row = self._state.files.get(op.physical)
+                files -= row is not None and row.visible
+        return files == 0

@@ -1,0 +1,45 @@
+"""Records of the log about tables and tablets: what is loaded, cut where it can be placed."""
+
+from __future__ import annotations
+
+from receiver.metadata.model.records.record_parts import Record
+
+
+class TableMade(Record, frozen=True, tag=100):
+    """A table: a storage group, or a database of the table model.
+
+    Attributes:
+        id: 32 hex digits; nobody else's, whatever becomes of the name.
+        name: of the storage group, as the directory of its files is called.
+    """
+
+    id: str
+    name: str
+
+
+class TableDropped(Record, frozen=True, tag=101):
+    """A table is no more, nor are its tablets; its name is free."""
+
+    id: str
+
+
+class TableForgotten(Record, frozen=True, tag=102):
+    """The row of a table that was dropped goes, with those of its tablets."""
+
+    id: str
+
+
+class TabletMade(Record, frozen=True, tag=103):
+    """A run of time partitions of a table.
+
+    Attributes:
+        id: 32 hex digits; nobody else's.
+        table: id of the table.
+        begin: number of the first partition.
+        end: of the first that is not in it.
+    """
+
+    id: str
+    table: str
+    begin: int
+    end: int

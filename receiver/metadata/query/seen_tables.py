@@ -1,0 +1,210 @@
+"""Tables and tablets as they are, or were, with what readers see in them.
+
+What they hold now is kept beside the files. Of the past it is counted: each look at the past goes
+through all files that were seen then.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from receiver.metadata.query import questions as ask
+from receiver.metadata.query.row_source import Look, Row, short
+from receiver.metadata.query.seen_files import MeantFiles, seen_files
+from receiver.metadata.state.tables.partition_totals import PartitionTotal
+from receiver.metadata.state.tables.retired import partition_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from receiver.metadata.state.tables.tablets import TableRow, TabletRow
+
+__all__ = [
+    "SHOW_TABLES",
+    "SHOW_TABLETS",
+    "SeenTable",
+    "SeenTablet",
+    "gaps_between",
+    "located_tablets",
+    "seen_tables",
+    "seen_tablets",
+]
+
+_LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
+_Totals = dict[tuple[str, int], PartitionTotal]
+"""By storage group and partition."""
+
+
+class SeenTable(NamedTuple):
+    """A table as of a commit.
+
+    Attributes:
+        row: of it, as it is now.
+        tablets: how many it had.
+        total: of the files that readers saw.
+    """
+
+    row: TableRow
+    tablets: int
+    total: PartitionTotal
+
+
+class SeenTablet(NamedTuple):
+    """A tablet as of a commit; see `SeenTable`."""
+
+    row: TabletRow
+    table: TableRow
+    total: PartitionTotal
+
+
+def seen_tables(look: Look, meant: Callable[[str], bool] = lambda _: True) -> list[SeenTable]:
+    """The tables as of a commit, by name.
+
+    Args:
+        look: at the state.
+        meant: whether a table of a name is wanted.
+
+    Raises:
+        HistoryGoneError: history does not reach back to the commit.
+    """
+    found: dict[str, SeenTable] = {}
+    for each in seen_tablets(look, meant):
+        sums = found.get(each.table.id)
+        if sums is None:
+            found[each.table.id] = SeenTable(each.table, 1, each.total)
+        else:
+            total = sums.total.with_other(each.total)
+            found[each.table.id] = SeenTable(each.table, sums.tablets + 1, total)
+    return list(found.values())
+
+
+def seen_tablets(look: Look, meant: Callable[[str], bool] = lambda _: True) -> list[SeenTablet]:
+    """The tablets as of a commit, by the names of their tables and by their partitions.
+
+    Raises:
+        HistoryGoneError: history does not reach back to the commit.
+    """
+    with look as (state, at):
+        tables = [row for row in state.loaded_tables.at(look.ts) if meant(row.name)]
+        there = [
+            (table, row)
+            for table in tables
+            for row in state.tablet_table.of_table(table.id)
+            if row.created <= look.ts
+        ]
+        if at is None:
+            kept = state.file_table.by_partition
+            return [
+                SeenTablet(row, table, kept.of(table.name, row.begin, row.end))
+                for table, row in there
+            ]
+    past = _past_totals(look, {table.name for table in tables})
+    return [SeenTablet(row, table, _sum(past, table.name, row)) for table, row in there]
+
+
+def _past_totals(look: Look, names: set[str]) -> _Totals:
+    found: _Totals = {}
+    for row, _ in seen_files(
+        look, within=lambda directory: partition_of(f"{directory}/").sg in names
+    ):
+        key = partition_of(row.physical)
+        place = key.sg, int(key.partition)
+        total = PartitionTotal(1, row.size, row.first, row.last)
+        found[place] = found.get(place, PartitionTotal()).with_other(total)
+    return found
+
+
+def _sum(totals: _Totals, name: str, row: TabletRow) -> PartitionTotal:
+    if row.end - row.begin == 1:
+        return totals.get((name, row.begin), PartitionTotal())
+    sums = PartitionTotal()
+    for (group, partition), total in totals.items():
+        if group == name and row.begin <= partition < row.end:
+            sums = sums.with_other(total)
+    return sums
+
+
+def located_tablets(
+    look: Look, table: TableRow, begin: int | None, end: int | None
+) -> list[SeenTablet]:
+    """The tablets of a table that may have a file with a time of a range, by their partitions.
+
+    As things are now only what is there at those times is looked at.
+
+    Args:
+        look: at the state.
+        table: that is there as of it.
+        begin: the least time, in the unit of the files; None for all times before `end`.
+        end: the first time that is not asked for; None for all from `begin` on.
+    """
+    first = _LEAST if begin is None else begin
+    last = _GREATEST if end is None else end - 1
+    with look as (state, at):
+        if at is None:
+            kept = state.file_table.by_partition
+            met = [
+                state.tablet_table.holding(table.id, each)
+                for each in kept.meeting(table.name, first, last)
+            ]
+            rows = list(dict.fromkeys(row for row in met if row is not None))
+            return [SeenTablet(row, table, kept.of(table.name, row.begin, row.end)) for row in rows]
+    every = seen_tablets(look, table.name.__eq__)
+    return [each for each in every if each.table.id == table.id and _meets(each, first, last)]
+
+
+def _meets(each: SeenTablet, first: int, last: int) -> bool:
+    total = each.total
+    return (
+        total.first is not None
+        and total.last is not None
+        and total.first <= last
+        and first <= total.last
+    )
+
+
+def gaps_between(tablets: Sequence[TabletRow]) -> list[tuple[int, int]]:
+    """The runs of partitions, end excluded, between tablets of one table that are in none."""
+    return [(one.end, other.begin) for one, other in pairwise(tablets) if one.end < other.begin]
+
+
+# -- their sources ---------------------------------------------------------------------------------
+
+
+def _is_meant(asked: ask.ShowTables | ask.ShowTablets) -> Callable[[str], bool]:
+    meant = MeantFiles(asked.pattern)
+    return lambda name: meant.may_be_in(f"sequence/{name}/0/0")
+
+
+def _tables(look: Look, asked: ask.ShowTables) -> list[Row]:
+    return [
+        (
+            each.row.name,
+            each.row.id,
+            each.tablets,
+            *each.total,
+            each.row.created,
+            each.row.dropped or None,
+        )
+        for each in seen_tables(look, _is_meant(asked))
+    ]
+
+
+def _tablets(look: Look, asked: ask.ShowTablets) -> list[Row]:
+    return [
+        (
+            each.table.name,
+            each.row.id,
+            each.row.begin,
+            each.row.end,
+            *each.total,
+            each.row.created,
+            each.table.dropped or None,
+        )
+        for each in seen_tablets(look, _is_meant(asked))
+    ]
+
+
+_SUMS: Final = ("files", "size", "first time", "last time", "created", "deleted")
+SHOW_TABLES: Final = short(("table", "id", "tablets", *_SUMS), _tables)
+SHOW_TABLETS: Final = short(("table", "tablet", "begin", "end", *_SUMS), _tablets)

@@ -1,0 +1,185 @@
+"""How many visible files each time partition has, and which times they reach over.
+
+A partition's name says where its files should lie in time; flat layouts, table-model files and odd
+databases cross it. So what has times of a range is found by the least and greatest time of the
+files, in a few steps however many partitions there are.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from typing import TYPE_CHECKING, NamedTuple
+
+from receiver.metadata.state.tables.retired import partition_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from receiver.metadata.state.packed_files import PackedFiles
+    from receiver.metadata.state.table_rows import FileRow
+
+__all__ = ["PartitionTotal", "PartitionTotals"]
+
+_LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
+
+
+class PartitionTotal(NamedTuple):
+    """The visible files of one partition of a storage group, or of several.
+
+    Attributes:
+        files: how many, of all virtual groups and senders.
+        size: their bytes.
+        first: no file has an earlier time, in the unit of the files; None while none has had any.
+        last: none has a later one. Both hold for all files since the partition was last empty.
+    """
+
+    files: int = 0
+    size: int = 0
+    first: int | None = None
+    last: int | None = None
+
+    def with_other(self, other: PartitionTotal) -> PartitionTotal:
+        """Of both together."""
+        firsts = [each for each in (self.first, other.first) if each is not None]
+        lasts = [each for each in (self.last, other.last) if each is not None]
+        return PartitionTotal(
+            self.files + other.files,
+            self.size + other.size,
+            min(firsts, default=None),
+            max(lasts, default=None),
+        )
+
+
+class _Group:
+    """The partitions of one storage group, in order.
+
+    Attributes:
+        numbers: of those with files.
+        totals: of these.
+    """
+
+    __slots__ = ("_firsts", "_lasts", "_stale", "numbers", "totals")
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self.totals: dict[int, PartitionTotal] = {}
+        self._lasts: list[int] = []  # the greatest time up to each, from the beginning
+        self._firsts: list[int] = []  # the least time from each on, up to the end
+        self._stale = False
+
+    def put(self, number: int, total: PartitionTotal) -> None:
+        if not total.files:
+            del self.totals[number], self.numbers[bisect_left(self.numbers, number)]
+            self._stale = True
+            return
+        if number not in self.totals:
+            if not self.numbers or number > self.numbers[-1]:
+                self.numbers.append(number)
+                self._lasts.append(self._lasts[-1] if self._lasts else _LEAST)
+                self._firsts.append(_GREATEST)
+            else:
+                insort(self.numbers, number)
+                self._stale = True
+        self.totals[number] = total
+        if not self._stale:
+            self._widen(bisect_left(self.numbers, number), total)
+
+    def _widen(self, at: int, total: PartitionTotal) -> None:
+        if total.last is not None:
+            for each in range(at, len(self._lasts)):
+                if self._lasts[each] >= total.last:
+                    break
+                self._lasts[each] = total.last
+        if total.first is not None:
+            for each in range(at, -1, -1):
+                if self._firsts[each] <= total.first:
+                    break
+                self._firsts[each] = total.first
+
+    def meeting(self, first: int, last: int) -> Iterator[int]:
+        """Partitions that may have a file with a time of a range, both ends included."""
+        if self._stale:
+            self._settle()
+        end = bisect_left(self._firsts, last + 1)
+        for at in range(bisect_left(self._lasts, first), end):
+            total = self.totals[self.numbers[at]]
+            if total.first is not None and total.first <= last and first <= (total.last or 0):
+                yield self.numbers[at]
+
+    def _settle(self) -> None:
+        count = len(self.numbers)
+        self._lasts, self._firsts = [_LEAST] * count, [_GREATEST] * count
+        reached, begun = _LEAST, _GREATEST
+        for at, number in enumerate(self.numbers):
+            found = self.totals[number].last
+            reached = reached if found is None else max(reached, found)
+            self._lasts[at] = reached
+        for at in range(count - 1, -1, -1):
+            found = self.totals[self.numbers[at]].first
+            begun = begun if found is None else min(begun, found)
+            self._firsts[at] = begun
+        self._stale = False
+
+
+class PartitionTotals:
+    """Totals by storage group and partition."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, _Group] = {}
+
+    # -- questions ---------------------------------------------------------------------------
+
+    def groups(self) -> list[str]:
+        """Storage groups that have a visible file, as their directories are called."""
+        return list(self._groups)
+
+    def partitions(self, group: str) -> list[int]:
+        """Numbers of the partitions of a group that have a visible file, in order."""
+        found = self._groups.get(group)
+        return [] if found is None else list(found.numbers)
+
+    def of(self, group: str, begin: int, end: int) -> PartitionTotal:
+        """Of the partitions `begin` to `end` (that one excluded) together."""
+        found, total = self._groups.get(group), PartitionTotal()
+        if found is None:
+            return total
+        if end - begin == 1:
+            return found.totals.get(begin, total)
+        for at in range(bisect_left(found.numbers, begin), bisect_left(found.numbers, end)):
+            total = total.with_other(found.totals[found.numbers[at]])
+        return total
+
+    def meeting(self, group: str, first: int, last: int) -> Iterator[int]:
+        """Partitions of a group that may have a file with a time of a range, in order.
+
+        Args:
+            group: as its directory is called.
+            first: of the range, in the unit of the files.
+            last: of it; it belongs to it.
+        """
+        found = self._groups.get(group)
+        return iter(()) if found is None else found.meeting(first, last)
+
+    # -- changes -----------------------------------------------------------------------------
+
+    def add(self, row: FileRow, sign: int) -> None:
+        """Count a visible file in (1), or out (-1)."""
+        key = partition_of(row.physical)
+        self._put(key.sg, int(key.partition), sign, sign * row.size, row.first, row.last)
+
+    def _put(
+        self, sg: str, number: int, files: int, size: int, first: int | None, last: int | None
+    ) -> None:
+        group = self._groups.get(sg)
+        if group is None:
+            group = self._groups[sg] = _Group()
+        before = group.totals.get(number, PartitionTotal())
+        group.put(number, before.with_other(PartitionTotal(files, size, first, last)))
+        if not group.numbers:
+            del self._groups[sg]
+
+    def thaw(self, packed: PackedFiles) -> None:
+        """Count packed files in, before all others."""
+        for directory, files, size, first, last in packed.reaching():
+            key = partition_of(f"{directory}/")
+            self._put(key.sg, int(key.partition), files, size, first, last)

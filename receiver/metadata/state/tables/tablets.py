@@ -1,0 +1,174 @@
+"""Tables and tablets: storage groups of what is loaded, and the runs of partitions they consist of.
+
+A table that was dropped and one that has its name since are two: what is of the old one never comes
+to be of the new one. What is asked is answered from maps: tables by id and by name, tablets by id,
+and of each table its tablets in order of the partitions that they begin with.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from receiver.metadata.model import records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from receiver.metadata.state.tables import Appliers
+
+__all__ = ["LoadedTables", "TableRow", "TabletRow", "TabletTable"]
+
+_BEGIN = attrgetter("begin")
+
+
+class TableRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A table; see `records.TableMade`.
+
+    Attributes:
+        created: the commit that made it.
+        changed: the commit that the row is from.
+        dropped: the commit that dropped it, 0 while it is there.
+    """
+
+    id: str
+    name: str
+    created: int
+    changed: int
+    dropped: int = 0
+
+    def is_there_at(self, ts: int) -> bool:
+        """Whether it is there as of a commit."""
+        return self.created <= ts and (not self.dropped or ts < self.dropped)
+
+
+class TabletRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A tablet; see `records.TabletMade`. It is there as long as its table is."""
+
+    id: str
+    table: str
+    begin: int
+    end: int
+    created: int
+    changed: int
+
+
+class LoadedTables:
+    """Tables.
+
+    Attributes:
+        rows: by id, those too that were dropped and are not yet forgotten.
+    """
+
+    def __init__(self) -> None:
+        self.rows: dict[str, TableRow] = {}
+        self._names: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        """How many are there."""
+        return len(self._names)
+
+    def named(self, name: str) -> TableRow | None:
+        """The table that has a name."""
+        found = self._names.get(name)
+        return None if found is None else self.rows[found]
+
+    def at(self, ts: int) -> list[TableRow]:
+        """Those that are there as of a commit, by name."""
+        there = (row for row in self.rows.values() if row.is_there_at(ts))
+        return sorted(there, key=attrgetter("name"))
+
+    def there(self) -> Iterator[TableRow]:
+        """Those that are there now."""
+        return (self.rows[each] for each in self._names.values())
+
+    def dropped(self) -> list[TableRow]:
+        """Those that are no more, and are not forgotten."""
+        return [row for row in self.rows.values() if row.dropped]
+
+    def restore(self, row: TableRow) -> None:
+        """Put a row in as it was."""
+        self.rows[row.id] = row
+        if not row.dropped:
+            self._names[row.name] = row.id
+
+    def operations(self) -> Appliers:
+        """What it does with operations."""
+        return {
+            records.TableMade: self._made,
+            records.TableDropped: self._dropped,
+            records.TableForgotten: self._forgotten,
+        }
+
+    def _made(self, op: records.TableMade, ts: int) -> None:
+        self.restore(TableRow(id=op.id, name=op.name, created=ts, changed=ts))
+
+    def _dropped(self, op: records.TableDropped, ts: int) -> None:
+        row = self.rows[op.id]
+        del self._names[row.name]
+        self.rows[op.id] = msgspec.structs.replace(row, dropped=ts, changed=ts)
+
+    def _forgotten(self, op: records.TableForgotten, ts: int) -> None:
+        del self.rows[op.id]
+
+
+class TabletTable:
+    """Tablets of all tables.
+
+    Attributes:
+        rows: by id.
+    """
+
+    def __init__(self) -> None:
+        self.rows: dict[str, TabletRow] = {}
+        self._of_table: dict[str, list[TabletRow]] = {}
+
+    def of_table(self, table: str) -> list[TabletRow]:
+        """The tablets of a table, by id, in order of their partitions."""
+        return list(self._of_table.get(table, ()))
+
+    def holding(self, table: str, partition: int) -> TabletRow | None:
+        """The tablet of a table, by id, that a partition is in."""
+        several = self._of_table.get(table)
+        if several is None:
+            return None
+        at = bisect_right(several, partition, key=_BEGIN) - 1
+        return several[at] if at >= 0 and partition < several[at].end else None
+
+    def overlapping(self, table: str, begin: int, end: int) -> Iterator[TabletRow]:
+        """The tablets of a table that have a partition from `begin` to `end`, that one excluded."""
+        several = self._of_table.get(table, [])
+        at = max(0, bisect_right(several, begin, key=_BEGIN) - 1)
+        for row in several[at:]:
+            if row.begin >= end:
+                return
+            if begin < row.end:
+                yield row
+
+    def restore(self, row: TabletRow) -> None:
+        """Put a row in as it was."""
+        self.rows[row.id] = row
+        several = self._of_table.setdefault(row.table, [])
+        if several and several[-1].begin > row.begin:
+            insort(several, row, key=_BEGIN)
+        else:
+            several.append(row)
+
+    def operations(self) -> Appliers:
+        """What it does with operations."""
+        return {
+            records.TabletMade: self._made,
+            records.TableForgotten: self._table_forgotten,
+        }
+
+    def _made(self, op: records.TabletMade, ts: int) -> None:
+        self.restore(
+            TabletRow(id=op.id, table=op.table, begin=op.begin, end=op.end, created=ts, changed=ts)
+        )
+
+    def _table_forgotten(self, op: records.TableForgotten, ts: int) -> None:
+        for row in self._of_table.pop(op.id, ()):
+            del self.rows[row.id]

@@ -1,0 +1,109 @@
+"""What is told of tables and tablets, as JSON and on terminals."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+__all__ = ["PartitionGap", "TableView", "TablesPage", "TabletView", "TabletsPage"]
+
+
+class TableView(Struct, frozen=True, kw_only=True):
+    """A table: a storage group with loaded files, or a database of the table model.
+
+    Attributes:
+        id: 32 hex digits; a table that takes the name of a dropped one has another.
+        name: of the storage group or database.
+        created: the commit that made it.
+        created_at: when that was, seconds since the epoch; None where it is not known.
+        dropped: the commit that has dropped it since, 0 for none.
+        tablets: how many it has.
+        files: how many files readers see in them.
+        size: bytes of these.
+        first_time: no file has an earlier time, in the unit of the files; None without points.
+        last_time: none has a later one.
+    """
+
+    id: str
+    name: str
+    created: int
+    created_at: float | None = None
+    dropped: int = 0
+    tablets: int
+    files: int
+    size: int
+    first_time: int | None = None
+    last_time: int | None = None
+
+
+class TablesPage(Struct, frozen=True, kw_only=True):
+    """Tables as of a commit, by name.
+
+    Attributes:
+        commit: that they are as of.
+        commit_at: when that was.
+        tables: of this page.
+        next: the cursor of the page after.
+    """
+
+    commit: int
+    commit_at: float | None = None
+    tables: list[TableView]
+    next: str | None = None
+
+
+class TabletView(Struct, frozen=True, kw_only=True):
+    """A run of time partitions of a table.
+
+    Attributes:
+        id: 32 hex digits.
+        begin: number of its first partition.
+        end: of the first that is not in it.
+        created: the commit that made it.
+        files: see `TableView`, as the rest.
+        size: see there.
+        first_time: see there.
+        last_time: see there.
+    """
+
+    id: str
+    begin: int
+    end: int
+    created: int
+    files: int
+    size: int
+    first_time: int | None = None
+    last_time: int | None = None
+
+
+class PartitionGap(Struct, frozen=True, kw_only=True):
+    """Partitions between two tablets of a page that are in none of it.
+
+    Where all tablets were asked for, nothing was ever loaded into them.
+
+    Attributes:
+        begin: number of the first.
+        end: of the first behind them, which is in a tablet.
+    """
+
+    begin: int
+    end: int
+
+
+class TabletsPage(Struct, frozen=True, kw_only=True):
+    """Tablets of a table, in order of their partitions.
+
+    Attributes:
+        commit: that they are as of.
+        table: id of the table.
+        name: of it.
+        tablets: of this page, those that were asked for.
+        gaps: between those.
+        next: the cursor of the page after.
+    """
+
+    commit: int
+    table: str
+    name: str
+    tablets: list[TabletView]
+    gaps: list[PartitionGap]
+    next: str | None = None

@@ -1,0 +1,82 @@
+"""The calls that tell of tables and tablets: where the files of a storage group and a time are."""
+
+from __future__ import annotations
+
+import re
+
+from flask import Response
+
+from common.errors import UsageError
+from receiver.metadata.sql.executing import moment
+from receiver.operator.table_views import TablesPage, TabletsPage
+from receiver.operator.tables import list_tables, list_tablets
+from receiver.web.call import Call, json_answer
+from receiver.web.routes import PAGE_AFTER, PAGE_LIMIT, AnswerRow, Parameter, Role, Routes
+
+__all__ = ["ROUTES"]
+
+ROUTES = Routes()
+_TIME = re.compile(r"-?[0-9]{1,19}\Z")
+_AT = Parameter("at", "query", {"type": "string"}, "A commit timestamp, or a time; else now.")
+_FROM = Parameter(
+    "from", "query", {"type": "integer"}, "Only what may have this time or later, as in the files."
+)
+_TO = Parameter("to", "query", {"type": "integer"}, "Only what may have a time before this one.")
+
+
+@ROUTES.call(
+    "GET",
+    "/v1/tables",
+    Role.OPERATOR,
+    "Tables of what is loaded, by name: storage groups, and databases of the table model",
+    AnswerRow(200, TablesPage),
+    parameters=(_AT, PAGE_AFTER, PAGE_LIMIT),
+    reads=True,
+)
+def tables(call: Call) -> Response:
+    """Tables of what is loaded."""
+    at = _reached(call)
+    return json_answer(
+        list_tables(call.looked_at, at=at, after=call.query("after"), limit=call.limit())
+    )
+
+
+@ROUTES.call(
+    "GET",
+    "/v1/tables/<table>/tablets",
+    Role.OPERATOR,
+    "Tablets of a table, by its id or name: runs of its time partitions",
+    AnswerRow(200, TabletsPage),
+    parameters=(_FROM, _TO, _AT, PAGE_AFTER, PAGE_LIMIT),
+    reads=True,
+)
+def tablets(call: Call) -> Response:
+    """Tablets of a table."""
+    at = _reached(call)
+    page = list_tablets(
+        call.looked_at,
+        call.arguments["table"],
+        begin=_time(call, "from"),
+        end=_time(call, "to"),
+        at=at,
+        after=call.query("after"),
+        limit=call.limit(),
+    )
+    return json_answer(page)
+
+
+def _time(call: Call, name: str) -> int | None:
+    """A time in the unit of the files, which may be before 1970."""
+    text = call.query(name)
+    if text is None:
+        return None
+    if not _TIME.match(text) or not -(1 << 63) <= int(text) < 1 << 63:
+        raise UsageError(f"{name}: expected a time, a whole number in the unit of the files")
+    return int(text)
+
+
+def _reached(call: Call) -> str | None:
+    """The moment that is asked about, which a node that follows has come to."""
+    at = call.query("at")
+    call.answering.reach(call.answering.engine.timestamp_at(moment(at)))
+    return at
