@@ -48,6 +48,7 @@ COMMANDS: dict[str, list[str]] = {
     "compacted-reads": ["compacted_reads.py"],
     "fetched-in-turn": ["fetched_in_turn.py"],
     "background-work": ["background_work.py"],
+    "locating": ["locating.py"],
 }  # fmt: skip
 
 
