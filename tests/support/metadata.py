@@ -115,6 +115,13 @@ def plain(state: State) -> dict[str, Any]:
         "deleted": [row.physical for row in state.file_table.deleted()],
         "totals": {sender: state.file_table.totals(sender) for sender in state.senders},
         "verified": {sender: state.file_table.verified(sender) for sender in state.senders},
+        "tables": dict(state.loaded_tables.rows),
+        "tablets": dict(state.tablet_table.rows),
+        "partitions": {
+            (group, each): state.file_table.by_partition.of(group, each, each + 1)[:2]
+            for group in state.file_table.by_partition.groups()
+            for each in state.file_table.by_partition.partitions(group)
+        },
         "quarantine": dict(state.quarantine),
         "tasks": {
             sender: {

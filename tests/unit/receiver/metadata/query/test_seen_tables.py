@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 
@@ -312,3 +313,33 @@ def test_rows_of_two_senders_in_one_group_are_of_one_table(world: World):
     path = "unsequence/root.wind/3/0/1-1-0-0.tsfile"
     world.load(SOUTH, path, build({"root.wind.d2": {"s1": [(7, 1)]}}))
     assert tables(world.engine) == [("root.wind", 1, 2, 1, 7)]
+
+
+def test_look_ups_go_on_while_a_commit_waits_for_the_disk(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    load(world, 1)
+    engine = world.engine
+    table = named(engine, "root.wind").id
+    reached, go_on = threading.Event(), threading.Event()
+    flush = os.fdatasync
+
+    def hanging(fd: int) -> None:
+        reached.set()
+        go_on.wait(30)
+        flush(fd)
+
+    monkeypatch.setattr(os, "fdatasync", hanging)
+    writer = threading.Thread(target=load, args=(world, 2, 5))
+    writer.start()
+    try:
+        assert reached.wait(30)
+        for _ in range(1000):
+            with engine.reading() as state:
+                assert state.tablet_table.holding(table, 0) is not None
+                assert state.tablet_table.holding(table, 5) is None, "before it is on the disk"
+        assert tablets(engine) == [("root.wind", 0, 1, 1)]
+    finally:
+        go_on.set()
+        writer.join()
+    assert tablets(engine) == [("root.wind", 0, 1, 1), ("root.wind", 5, 6, 1)]
