@@ -424,7 +424,7 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
 
     Attributes:
         schema_dir: holds the metadata engine.
-        data_dirs: hold the loaded files; new ones go to the first.
+        data_dirs: hold the loaded files; those of a sender go to the one that its folder is in.
         partition_interval: width of a time partition; senders with another are refused.
         time_unit: of the timestamps in the data; senders with another are refused.
         listen: who can reach the server.

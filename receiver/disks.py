@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from common import crash
-from common.durable import Closing, Tree
+from common.durable import Closing, Tree, free_bytes
 from common.errors import (
     ConfigError,
     NoSpaceError,
@@ -59,6 +59,7 @@ __all__ = [
     "adopt",
     "check_first_start",
     "check_restored",
+    "device_of",
     "disk_room",
     "engine_of",
     "home_of",
@@ -288,24 +289,45 @@ class Disks(Closing):
         reason = self._schema.why_away()
         return [] if reason is None else [Away(self._schema.path, reason, "schema")]
 
-    @property
-    def home(self) -> Tree | None:
-        """The first, which new files go to; None if it was away at the start, or there is none."""
-        return self._disks[0].tree if self._disks else None
+    def roomiest(self) -> Tree:
+        """The one with the most free bytes, if files may be put there now.
 
-    def first(self) -> Tree:
-        """The first, if files may be put there now.
+        Of several on one file system it is the first: they have the same room.
+
+        Raises:
+            AwayError: all are away, or the schema directory is.
+        """
+        for away in self._schema_away():
+            raise AwayError(f"{away}", retry_after=_PAUSE)
+        standing = self.standing()
+        if not standing:
+            raise AwayError(f"{self.away()[0]}", retry_after=_PAUSE)
+        disks: dict[int, Tree] = {}
+        for tree in standing:
+            disks.setdefault(device_of(tree), tree)
+        return max(disks.values(), key=lambda tree: free_bytes(tree.path))
+
+    def check(self, tree: Tree) -> None:
+        """See that files may be put into a directory now.
 
         Raises:
             AwayError: it is away, or the schema directory is.
         """
         for away in self._schema_away():
             raise AwayError(f"{away}", retry_after=_PAUSE)
-        first = self._disks[0]
-        reason = first.why_away()
-        if reason is not None or first.tree is None:
-            raise AwayError(f"{Away(first.path, reason or '')}", retry_after=_PAUSE)
-        return first.tree
+        for each in self._disks:
+            reason = each.why_away() if each.tree is tree else None
+            if reason is not None:
+                raise AwayError(f"{Away(each.path, reason)}", retry_after=_PAUSE)
+
+    def check_all(self) -> None:
+        """See that what no directory has is nowhere.
+
+        Raises:
+            AwayError: one is away.
+        """
+        for away in self.away():
+            raise AwayError(f"{away}", retry_after=_PAUSE)
 
     def close(self) -> None:
         """Let all go; closing twice is harmless."""
@@ -427,6 +449,11 @@ def _disk(found: _Seen, uuid: str) -> Disk:
         reason=found.reason or "",
         marked=not found.is_taken,
     )
+
+
+def device_of(tree: Tree) -> int:
+    """Which file system a directory is on."""
+    return os.stat(tree.path).st_dev
 
 
 def disk_room(size: int) -> int:

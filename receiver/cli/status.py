@@ -75,6 +75,11 @@ def _write(view: StatusView, running: bool) -> None:
         "not loaded yet": f"{size_text(view.staged_bytes)}, {view.loading} tasks to load",
         "free": size_text(view.free_bytes),
     }
+    if len(view.directories) > 1:
+        lines["directories"] = "; ".join(
+            f"{each.path} {size_text(each.free_bytes)} free, {each.senders} senders"
+            for each in view.directories
+        )
     lines |= _schema(view)
     if view.follows is not None:
         lines |= _follows(view.follows)

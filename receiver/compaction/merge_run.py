@@ -84,7 +84,7 @@ class MergeRun:
             ConflictError, GuardFailed: something has come between.
             AwayError: a data directory is away.
         """
-        tree = self.disks.first()
+        tree = self.disks.roomiest()
         need, room = choice.size + _SLACK, self.room()
         if room < need:
             raise NoSpaceError(

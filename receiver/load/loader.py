@@ -199,7 +199,7 @@ class Loader:
 
     def _attempt(self, job: LoadJob) -> None:
         try:
-            self._disks.first()
+            self._disks.check(job.folder.tree)
             load_task(
                 self._engine,
                 self._disks.standing(),

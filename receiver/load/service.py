@@ -27,6 +27,7 @@ from receiver.metadata.query.lost import lost_files
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from common.durable import Tree
     from receiver.config import ReceiverConfig
     from receiver.load.folder.sender_folder import SenderFolder
     from receiver.metadata.engine import Engine
@@ -65,8 +66,8 @@ class LoadService:
     """What uploads and tasks build on.
 
     Attributes:
-        disks: the data directories; new files go to the first.
-        folders: of the senders, in the first data directory.
+        disks: the data directories; new files go to that of their sender's folder.
+        folders: of the senders.
         loader: loads tasks.
         reaper: removes what nobody needs.
         ttl: deletes what has expired.
@@ -80,7 +81,7 @@ class LoadService:
         self._engine = engine
         self._resources = ExitStack()
         self.disks = disks
-        self.folders = Folders(disks.home)
+        self.folders = Folders(disks.trees)
         self._finding = threading.Lock()
         self._shortages: dict[str, _Shortage] = {}
         self._in_order: set[str] = set()
@@ -171,7 +172,9 @@ class LoadService:
         except (OSError, TsferryError) as error:
             if not is_of_one_path(error):
                 raise
-            tree, name = self.disks.first(), str(getattr(error, "filename", None))
+            folder = self.folders.find(uuid)
+            tree = self.disks.roomiest() if folder is None else folder.tree
+            name = str(getattr(error, "filename", None))
             rel = name if name.startswith(root) else f"{root}/data/.uploads/"
             why = obstacle(tree, rel, error)
             if "/" not in name:  # of a file in the folder, by the descriptor of that
@@ -353,13 +356,16 @@ class LoadService:
         """Whether space is so short that what is superseded has to make room."""
         return self.free_bytes() < 2 * self._config.limits.min_free_bytes
 
-    def room(self) -> int:
+    def room(self, folder: SenderFolder | None = None) -> int:
         """Bytes that may be received now.
+
+        Args:
+            folder: of who sends them; of a new sender, if left out.
 
         Raises:
             AwayError: the directory that they go to is away.
         """
-        free = self.free_bytes() - self._config.limits.min_free_bytes
+        free = self.free_bytes(folder) - self._config.limits.min_free_bytes
         cache = self._cache_room()
         return free if cache is None else min(free, cache)
 
@@ -374,13 +380,16 @@ class LoadService:
         """What waits to be loaded takes of it, and is not counted with what is."""
         return sum(folder.staged.allocated for folder in self.folders.all())
 
-    def free_bytes(self) -> int:
-        """Bytes that are free for new files.
+    def free_bytes(self, folder: SenderFolder | None = None) -> int:
+        """Bytes that are free for new files: of a sender, or in the roomiest directory.
 
         Raises:
             AwayError: the directory that they go to is away.
         """
-        return free_bytes(self.disks.first().path)
+        if folder is None:
+            return free_bytes(self.disks.roomiest().path)
+        self.disks.check(folder.tree)
+        return free_bytes(folder.tree.path)
 
     def folder_of(self, uuid: str, peer: str) -> SenderFolder:
         """The folder of a sender, made and entered into the engine at its first contact.
@@ -404,7 +413,9 @@ class LoadService:
         return folder
 
     def _folder_of(self, uuid: str, peer: str) -> SenderFolder:
-        self.disks.first()
+        folder = self.folders.find(uuid)
+        tree = self._directory_for(uuid) if folder is None else folder.tree
+        self.disks.check(tree)
         hindered = self._find_again()
         if hindered is not None:
             raise Transient(f"nothing can be received: {hindered}", retry_after=_TRY_AGAIN)
@@ -413,9 +424,45 @@ class LoadService:
         name = self.make_known(uuid, name, "")
         with self.noting_obstacles(uuid, f"{FOLDERS_ROOT}/{name}"):
             if folder is None:
-                folder = self.folders.make(uuid, name)
+                folder = self.folders.make(uuid, name, tree)
             self._recover_once(folder)
+            self._make_room(folder)
         return folder
+
+    def _directory_for(self, uuid: str) -> Tree:
+        """Where the folder of a sender is to be made.
+
+        Raises:
+            AwayError: no directory stands; or one is away, and this sender has been here: its
+                folder may be there.
+        """
+        with self._engine.reading() as state:
+            is_known = uuid in state.senders
+        if is_known:
+            self.disks.check_all()
+        return self.disks.roomiest()
+
+    def _make_room(self, folder: SenderFolder) -> None:
+        """Let a folder go on where there is more room, if it has little and nothing is under way.
+
+        What waits here for a round that never comes keeps it: its bytes are not moved.
+        """
+        if len(self.disks.trees) < 2 or not self._is_short(folder.tree):
+            return
+        tree = self.disks.roomiest()
+        if tree is folder.tree or self._is_short(tree) or not self.folders.is_usable(tree):
+            return
+        with folder.lock:
+            if folder.is_idle() and not folder.hindered:
+                before = folder.tree.path
+                folder.go_to(tree)
+                log.info(
+                    "a sender's files go to another data directory",
+                    extra={"sender": folder.uuid, "from": str(before), "to": str(tree.path)},
+                )
+
+    def _is_short(self, tree: Tree) -> bool:
+        return free_bytes(tree.path) < 2 * self._config.limits.min_free_bytes
 
     def make_known(self, uuid: str, directory: str, label: str) -> str:
         """Enter a sender into the engine, or its new label; without a label the old one stays.

@@ -56,7 +56,7 @@ def compact_stopped(config: ReceiverConfig, path: str, partition: str | None) ->
             disks,
             WorkQueue(engine),
             is_busy=lambda: False,
-            room=lambda: free_bytes(disks.first().path) - 2 * config.limits.min_free_bytes,
+            room=lambda: free_bytes(disks.roomiest().path) - 2 * config.limits.min_free_bytes,
             awaits_proof=lambda _, __: config.proofs.enabled,
             by_itself=False,
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from common.digests import md5_of_fd
+from common.digests import md5_of_fd, read_blocks
 from common.errors import ConflictError, NotFoundError
 from common.names import FilePath
 from common.tsfile import Corrupt, read_tail
@@ -28,6 +28,7 @@ from receiver.metadata.state.table_rows import FileState
 from receiver.operator.views import QuarantineView
 
 if TYPE_CHECKING:
+    from common.durable import Tree
     from receiver.metadata.engine import Engine
     from receiver.metadata.model.true_times import TrueTimes
     from receiver.metadata.state.table_rows import FileRow, QuarantineRow
@@ -79,18 +80,53 @@ def _retry_refused(there: RunningReceiver, row: QuarantineRow) -> str:
     """Look at kept bytes again; without them, or if they are good now, clear the entry."""
     drop, guard = _lift(row)
     folder = there.load.folders.find(row.sender)
-    tree = there.disks.first()
-    if row.kept is None or folder is None or not tree.exists(row.kept):
+    tree = _holding(there, row)
+    if row.kept is None or folder is None or tree is None:
         there.engine.commit([drop], [guard])
         return "the next round of the sender tries again"
     path = FilePath.parse(row.path)
     hash_staged(tree, row.kept, path, at=there.clock())  # raises what is still wrong with it
     with folder.lock:
-        tree.make_dirs(folder.at(f"data/{path.directory}"))
-        tree.rename(row.kept, folder.staged_at(path))
-        folder.staged.put([hash_staged(tree, folder.staged_at(path), path, at=there.clock())])
+        folder.tree.make_dirs(folder.at(f"data/{path.directory}"))
+        _bring(tree, row.kept, folder.tree, folder.staged_at(path))
+        staged = hash_staged(folder.tree, folder.staged_at(path), path, at=there.clock())
+        folder.staged.put([staged])
     there.engine.commit([drop], [guard])
     return "the bytes are good; the next round of the sender loads them"
+
+
+def _holding(there: RunningReceiver, row: QuarantineRow) -> Tree | None:
+    """The data directory that has the bytes kept of an entry; None if none has.
+
+    Raises:
+        AwayError: the one that may have them is away.
+    """
+    kept = row.kept
+    if kept is None:
+        return None
+    tree = next((each for each in there.disks.standing() if each.exists(kept)), None)
+    if tree is None:
+        there.disks.check_all()
+    return tree
+
+
+def _bring(tree: Tree, rel: str, target: Tree, name: str) -> None:
+    """Move a file, to another data directory if need be."""
+    if tree is target:
+        tree.rename(rel, name)
+        return
+    fd = tree.open_read(rel)
+    try:
+        beside = f"{name}.new"
+        target.unlink(beside, sync=False)
+        with target.create(beside) as file:
+            for block in read_blocks(fd):
+                file.write(block)
+            file.sync()
+    finally:
+        os.close(fd)
+    target.rename(beside, name)
+    tree.unlink(rel)
 
 
 def _retry_loaded(there: RunningReceiver, row: FileRow, hold: QuarantineRow | None) -> str:
@@ -158,7 +194,8 @@ def drop_quarantined(there: RunningReceiver, sender: str, path: str, digest: str
         op, guard = _lift(row)
         there.engine.commit([op], [guard])
         if row.kept is not None:
-            there.disks.first().unlink(row.kept)
+            for tree in there.disks.standing():
+                tree.unlink(row.kept)
         return
     if (
         file is None

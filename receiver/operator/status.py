@@ -11,6 +11,7 @@ import common
 from common.durable import Tree, free_bytes
 from common.wire import Propagate
 from receiver.load.deciding.predecessors_files import heir_of
+from receiver.load.folder.sender_folder import folders_in
 from receiver.metadata.clock.clock_record import read_record
 from receiver.metadata.log.checkpoints import checkpoints
 from receiver.metadata.query.lost import lost_files
@@ -23,7 +24,14 @@ from receiver.operator.paging import every_row
 from receiver.operator.retired import retired_totals
 from receiver.operator.senders import loaded_bad
 from receiver.operator.storage import storage_concerns
-from receiver.operator.views import AwayView, ClockView, KeptView, SchemaView, StatusView
+from receiver.operator.views import (
+    AwayView,
+    ClockView,
+    DirectoryView,
+    KeptView,
+    SchemaView,
+    StatusView,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +53,7 @@ def status(there: ReceiverDirectories, problem: str | None) -> StatusView:
     """
     engine = there.engine
     oldest, unregistered, kept = _of_visible(engine)
-    home = there.disks.home
+    directories = _directories(there)
     away = tuple(AwayView(path=str(each.path), reason=each.reason) for each in there.disks.away())
     checkpoint_at, checkpoint_bytes = _checkpoint(there.config.schema_dir)
     retired = retired_totals(there)
@@ -76,7 +84,8 @@ def status(there: ReceiverDirectories, problem: str | None) -> StatusView:
             unverified=files - verified,
             oldest_verification=oldest,
             oldest_verification_at=_moment(state, oldest),
-            free_bytes=0 if home is None else free_bytes(home.path),
+            free_bytes=max((each.free_bytes for each in directories), default=0),
+            directories=directories,
             away=away,
             retired=retired,
             merged=merged,
@@ -189,6 +198,15 @@ def _mirror(state: State, row: FileRow) -> str | None:
     if heir is None or heir.uuid == row.sender or heir.propagate is not Propagate.ALL:
         return None
     return heir.uuid
+
+
+def _directories(there: ReceiverDirectories) -> tuple[DirectoryView, ...]:
+    return tuple(
+        DirectoryView(
+            path=str(tree.path), free_bytes=free_bytes(tree.path), senders=folders_in(tree)
+        )
+        for tree in there.disks.standing()
+    )
 
 
 def _checkpoint(directory: Path) -> tuple[float | None, int]:

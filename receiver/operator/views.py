@@ -15,6 +15,7 @@ __all__ = [
     "AwayView",
     "CheckpointFile",
     "ClockView",
+    "DirectoryView",
     "FileView",
     "FilesPage",
     "FollowView",
@@ -662,6 +663,20 @@ class ClockView(Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
+class DirectoryView(Struct, frozen=True, kw_only=True):
+    """A data directory that counts now.
+
+    Attributes:
+        path: of the configuration.
+        free_bytes: that may be written there.
+        senders: how many have their folders there: what they send goes there.
+    """
+
+    path: str
+    free_bytes: int
+    senders: int = 0
+
+
 class AwayView(Struct, frozen=True, kw_only=True):
     """A data directory that does not count now.
 
@@ -807,7 +822,8 @@ class StatusView(Struct, frozen=True, kw_only=True):
         uploads: begun and not finished.
         staged_bytes: received and not loaded.
         loading: tasks that wait to be loaded, or are being loaded.
-        free_bytes: of the first data directory.
+        free_bytes: of the data directory that has most.
+        directories: the data directories that count.
         away: data directories that do not count: their files cannot be read, and are not safe.
         retired: files that their senders have no more, and how far their proofs are.
         merged: files that are merged for those who read them.
@@ -843,6 +859,7 @@ class StatusView(Struct, frozen=True, kw_only=True):
     staged_bytes: int = 0
     loading: int = 0
     free_bytes: int = 0
+    directories: tuple[DirectoryView, ...] = ()
     away: tuple[AwayView, ...] = ()
     retired: RetiredTotals = RetiredTotals()
     merged: MergeTotals = MergeTotals()

@@ -131,7 +131,7 @@ class Intake:
             NoSpaceError: not now.
         """
         limits = self._config.limits
-        free = self._load.room()
+        free = self._load.room(folder)
         used = folder.staged.bytes + partial_bytes
         if (room or size) > free:
             self._load.note_shortage(folder.uuid, free=size, room=room or size)

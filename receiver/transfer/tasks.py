@@ -293,7 +293,7 @@ class Tasks:
         _, partial_bytes = self._uploads.numbers(folder.uuid)
         room = Room(
             quota=limits.max_unloaded_bytes - folder.staged.bytes - partial_bytes,
-            free=self._load.room(),
+            free=self._load.room(folder),
             max_file=limits.max_file_bytes,
         )
         moment = self._load.ttl.moment()

@@ -111,7 +111,7 @@ def agrees(proof: ProofEntry, statistics: str, index_bytes: int) -> bool:
 
 
 def tables_path(directory: str, task: str) -> str:
-    """Where the tables of a task are, relative to the first data directory.
+    """Where the tables of a task are, relative to one of the data directories.
 
     Args:
         directory: of the sender, `SenderRow.directory`.

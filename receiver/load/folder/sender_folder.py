@@ -1,5 +1,9 @@
 """A sender's folder beneath `sync-receiver`, and how it is found: by uuid, the ip is a label.
 
+It stands in one of the data directories; what is loaded of it goes there by renaming alone. When
+nothing is under way it may go on in another one; what is kept of what was loaded, and of what was
+refused, stays behind in a folder of the same name.
+
 sync-receiver/<escaped ip>_<sender uuid>/
 sync.log  load.log  sync.end     the running task, as users know it
 task.json                        what it is to do: written at its start and at its end
@@ -18,9 +22,11 @@ from __future__ import annotations
 import logging
 import stat
 import threading
+from collections import defaultdict
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from common import crash
 from common.errors import NameRefusedError, TsferryError
 from common.names import escape, is_sender_uuid, unescape
 from receiver.load.folder.current_task import (
@@ -38,7 +44,7 @@ from receiver.load.folder.schema_stage import SchemaStage
 from receiver.load.folder.staged import Staged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from common.durable import Tree
     from common.names import FilePath
@@ -50,6 +56,7 @@ __all__ = [
     "Folders",
     "SenderFolder",
     "folder_name",
+    "folders_in",
     "uuid_of",
 ]
 
@@ -79,11 +86,17 @@ def uuid_of(name: str) -> str | None:
     return uuid
 
 
+def folders_in(tree: Tree) -> int:
+    """How many senders have their folders in a data directory now."""
+    names = (name for name, _ in tree.listing(FOLDERS_ROOT) if uuid_of(name) is not None)
+    return sum(tree.exists(f"{FOLDERS_ROOT}/{name}/data") for name in names)
+
+
 class SenderFolder:
     """One sender's folder, and what is going on in it.
 
     Attributes:
-        tree: the data directory that it is in.
+        tree: the data directory that it is in now.
         uuid: of the sender.
         directory: its name beneath `sync-receiver`.
         lock: held by whoever changes the task or the staged files; a load holds it all along.
@@ -99,18 +112,21 @@ class SenderFolder:
     def __init__(
         self, tree: Tree, uuid: str, directory: str, facts: KeptFacts | None = None
     ) -> None:
-        self.tree = tree
         self.uuid = uuid
         self.directory = directory
         self.lock = threading.RLock()
         self.root = f"{FOLDERS_ROOT}/{directory}"
-        self.staged = Staged(tree, self.at(VERIFIED_LOG), self.at("data"))
+        self._be_in(tree)
         self.facts = facts if facts is not None else KeptFacts()
-        self.schema = SchemaStage(tree, self.at(_STAGE))
         self.task: CurrentTask | None = None
         self.recovered = False
         self.stuck: dict[str, str] = {}
         self.hindered: dict[str, str] = {}
+
+    def _be_in(self, tree: Tree) -> None:
+        self.tree = tree
+        self.staged = Staged(tree, self.at(VERIFIED_LOG), self.at("data"))
+        self.schema = SchemaStage(tree, self.at(_STAGE))
 
     def at(self, name: str) -> str:
         """The path of something in this folder, relative to the data directory."""
@@ -139,6 +155,43 @@ class SenderFolder:
     def manifests(self) -> str:
         """Where the tables of series are."""
         return self.at("manifests")
+
+    def is_idle(self) -> bool:
+        """Whether nothing is under way in it; the caller holds its lock."""
+        return (
+            self.task is None
+            and not self.staged.all()
+            and not self.schema.bytes
+            and not self.tree.listing(self.uploads)
+            and not self.tree.listing(self.writes)
+            and not any(self.tree.exists(self.at(name)) for name in (SYNC_LOG, TASK_RECORD, _STAGE))
+        )
+
+    def go_to(self, tree: Tree) -> None:
+        """Go on in another data directory; it is idle, and the caller holds its lock.
+
+        Where it was there is no `data` any more, so that the next start finds it here.
+        """
+        before = self.tree
+        self._be_in(tree)
+        self.make()
+        tree.sync_dir(self.root)
+        crash.point("folder.made")
+        self.staged.open()
+        SenderFolder(before, self.uuid, self.directory).leave()
+        crash.point("folder.left")
+
+    def leave(self) -> None:
+        """Let it be no folder any more in which anything is received; nothing is under way in it.
+
+        Only that tells it from one that stands: its directory may be the only one that can be seen.
+        """
+        for name in (self.uploads, self.at("data")):
+            self.tree.remove_empty(name)
+
+    def is_left(self) -> bool:
+        """Whether its sender goes on in another data directory."""
+        return not self.tree.exists(self.at("data"))
 
     def note_stuck(self, stuck: Mapping[str, str], tried: Iterable[str]) -> None:
         """Remember what a load could not place.
@@ -228,70 +281,105 @@ class Folders:
     """All folders of all senders, by uuid.
 
     Attributes:
-        problem: what is in the way of all of them, None if nothing is.
         hindered: what is in the way of one sender's, by uuid, as it was found last.
     """
 
-    def __init__(self, tree: Tree | None) -> None:
-        """Those in a data directory; none, if it is away."""
-        self._tree = tree
+    def __init__(self, trees: Sequence[Tree]) -> None:
+        """Those in some data directories: all that were there at the start."""
+        self._trees = trees
         self._known: dict[str, SenderFolder] = {}
         self._named: dict[str, str] = {}
         self._facts = KeptFacts()
         self._lock = threading.Lock()
-        self.problem: str | None = None
+        self._in_the_way: dict[str, str] = {}
+        self._spare: list[SenderFolder] = []
         self.hindered: dict[str, str] = {}
+
+    @property
+    def problem(self) -> str | None:
+        """What is in the way of all of them, None if nothing is."""
+        if len(self._in_the_way) < max(1, len(self._trees)):
+            return None
+        return next(iter(self._in_the_way.values()))
+
+    def is_usable(self, tree: Tree) -> bool:
+        """Whether nothing is in the way of folders in a data directory."""
+        return str(tree.path) not in self._in_the_way
 
     def scan(self, named: dict[str, str]) -> list[SenderFolder]:
         """Find the folders on the disk.
 
         Args:
             named: uuid -> name of the folder, as the engine has it; where two folders have one
-                uuid this one is taken, else the first.
+                uuid the one is taken in which something is under way, else the one of this name,
+                else the first.
         """
         self._named = named
-        if self._tree is None:
-            return []
-        try:
-            self._tree.make_dirs(FOLDERS_ROOT)
-            found = self.look()
-        except (OSError, TsferryError) as error:
-            if not is_of_one_path(error):
-                raise
-            self.problem = obstacle(self._tree, f"{FOLDERS_ROOT}/", error)
-            log.error("no sender's folder can be used: %s", self.problem)
-            return []
-        self.problem = None
+        for tree in self._trees:
+            try:
+                tree.make_dirs(FOLDERS_ROOT)
+                tree.listing(FOLDERS_ROOT)
+            except (OSError, TsferryError) as error:
+                if not is_of_one_path(error):
+                    raise
+                why = obstacle(tree, f"{FOLDERS_ROOT}/", error)
+                self._in_the_way[str(tree.path)] = why
+                log.error("no sender's folder can be used: %s", why)
+            else:
+                self._in_the_way.pop(str(tree.path), None)
+        found = self.look()
+        for folder in self._spare:  # of a move that was cut off: it is not to be taken for one
+            folder.leave()
+        self._spare = []
         return found
 
     def look(self) -> list[SenderFolder]:
         """Find the folders on the disk, and write nothing."""
-        if self._tree is None:
-            return []
-        for name, found in self._tree.listing(FOLDERS_ROOT):
+        found: dict[str, list[SenderFolder]] = defaultdict(list)
+        for tree in filter(self.is_usable, self._trees):
+            for folder in self.in_directory(tree):
+                if not folder.is_left():
+                    found[folder.uuid].append(folder)
+        for uuid, several in found.items():
+            if uuid not in self._known:
+                name = self._named.get(uuid)
+                self._known[uuid] = max(several, key=lambda each: _standing(each, name))
+                self._spare += [each for each in several if each is not self._known[uuid]]
+        return self.all()
+
+    def in_directory(self, tree: Tree) -> Iterator[SenderFolder]:
+        """Every folder in a data directory, those too that were left for another one."""
+        for name, found in tree.listing(FOLDERS_ROOT):
             uuid = uuid_of(name)
             if uuid is None or not stat.S_ISDIR(found.st_mode):
                 log.warning("not a sender's folder, left alone", extra={"found": name})
-                why = misplaced(self._tree, f"{FOLDERS_ROOT}/{name}", directory=True)
+                why = misplaced(tree, f"{FOLDERS_ROOT}/{name}", directory=True)
                 if uuid is not None and why and self._named.get(uuid, name) == name:
                     self.hindered[uuid] = why
-            elif self._named.get(uuid) == name or uuid not in self._known:
-                self._known[uuid] = SenderFolder(self._tree, uuid, name, self._facts)
-        return self.all()
+            else:
+                yield SenderFolder(tree, uuid, name, self._facts)
 
     def misplaced(self) -> dict[str, str]:
         """What is in the way of folders, or in them, in words, by path; it changes nothing."""
-        if self._tree is None:
-            return {}
-        why = misplaced(self._tree, FOLDERS_ROOT, directory=True)
-        if why is not None:
-            return {FOLDERS_ROOT: why}
         found: dict[str, str] = {}
-        for name, _ in self._tree.listing(FOLDERS_ROOT):
-            uuid = uuid_of(name)
-            if uuid is not None:
-                found |= SenderFolder(self._tree, uuid, name).misplaced()
+        for tree in self._trees:
+            why = misplaced(tree, FOLDERS_ROOT, directory=True)
+            if why is not None:
+                found[FOLDERS_ROOT] = why
+                continue
+            for name, _ in tree.listing(FOLDERS_ROOT):
+                uuid = uuid_of(name)
+                if uuid is not None:
+                    found |= SenderFolder(tree, uuid, name).misplaced()
         return found
+
+    def left(self) -> Iterator[SenderFolder]:
+        """Those whose senders go on in another data directory: what is kept is there still."""
+        for tree in self._trees:
+            for folder in self.in_directory(tree):
+                active = self._known.get(folder.uuid)
+                if active is not None and active.tree is not tree:
+                    yield folder
 
     def find(self, uuid: str) -> SenderFolder | None:
         """The folder of a sender, if it has one."""
@@ -302,15 +390,25 @@ class Folders:
         with self._lock:
             return list(self._known.values())
 
-    def make(self, uuid: str, name: str) -> SenderFolder:
-        """The folder of a sender; if it has none yet, one of this name is made."""
-        assert self._tree is not None
+    def make(self, uuid: str, name: str, tree: Tree) -> SenderFolder:
+        """The folder of a sender; if it has none yet, one of this name is made in a directory."""
         with self._lock:
             folder = self._known.get(uuid)
             if folder is None:
-                folder = SenderFolder(self._tree, uuid, name, self._facts)
+                folder = SenderFolder(tree, uuid, name, self._facts)
                 folder.make()
                 folder.staged.open()
                 folder.recovered = True
                 self._known[uuid] = folder
             return folder
+
+
+def _standing(folder: SenderFolder, name: str | None) -> tuple[bool, ...]:
+    """How much speaks for a folder, where there are several of one sender.
+
+    Something is under way in one of them at most: it moves only when nothing is.
+    """
+    tree = folder.tree
+    under_way = any(tree.exists(folder.at(each)) for each in (SYNC_LOG, TASK_RECORD, _STAGE))
+    under_way |= any(True for _ in tree.files(folder.at("data")))
+    return under_way, folder.directory == name

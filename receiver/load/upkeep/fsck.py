@@ -212,7 +212,7 @@ def examine(
     for tree in trees:
         found += [
             Found(kind="folder", path=path, detail=detail)
-            for path, detail in Folders(tree).misplaced().items()
+            for path, detail in Folders([tree]).misplaced().items()
         ]
         for folder in _folders(tree):
             if not folder.misplaced():
@@ -373,8 +373,8 @@ def _expected(tree: Tree) -> Iterator[str]:
 
 
 def _folders(tree: Tree) -> list[SenderFolder]:
-    folders = Folders(tree)
-    return [] if FOLDERS_ROOT in folders.misplaced() else folders.look()
+    folders = Folders([tree])
+    return [] if FOLDERS_ROOT in folders.misplaced() else list(folders.in_directory(tree))
 
 
 def _check_folder(folder: SenderFolder) -> Iterator[Found]:

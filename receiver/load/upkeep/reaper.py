@@ -104,6 +104,8 @@ class Reaper:
             for folder in self._folders.all():
                 with folder.beside("data"):
                     self._clear_leftovers(folder, now - self._leftover_age, kept)
+            for folder in self._folders.left():
+                self._clear_quarantine(folder, now - self._leftover_age, kept)
         if self._tables_due:
             self._clear_tables()
             self._tables_due = False
@@ -228,7 +230,8 @@ class Reaper:
 
     def _clear_tables(self) -> None:
         """Remove what senders said of the series of tasks of which no file is left."""
-        kept = [(folder, task) for folder in self._folders.all() for task in kept_tasks(folder)]
+        folders = [*self._folders.all(), *self._folders.left()]
+        kept = [(folder, task) for folder in folders for task in kept_tasks(folder)]
         if not kept:
             return
         used = self._used_tasks()
@@ -251,6 +254,9 @@ class Reaper:
             if folder.task is None:
                 stale = [each for each in folder.staged.all() if each.at < oldest]
                 folder.staged.discard(each.path for each in stale if each.single is None)
+        self._clear_quarantine(folder, oldest, kept)
+
+    def _clear_quarantine(self, folder: SenderFolder, oldest: float, kept: set[str | None]) -> None:
         with folder.beside("quarantine"):
             for name, found in folder.tree.listing(folder.quarantine):
                 rel = f"{folder.quarantine}/{name}"

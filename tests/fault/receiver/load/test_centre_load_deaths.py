@@ -126,7 +126,7 @@ def test_what_a_dead_load_had_copied_is_swept_at_the_next_start(
     with world.node() as node:
         folder = node.load.centre_folder()
         assert (folder.task, folder.staged.all()) == (None, [])
-        assert list(node.load.disks.first().files(folder.at("data"))) == []
+        assert list(node.load.disks.roomiest().files(folder.at("data"))) == []
     assert visible(world) == []
 
 
@@ -150,6 +150,6 @@ def test_a_disk_that_fills_while_files_are_copied_leaves_nothing(
                 node.operator.centre.load(request)
         folder = node.load.centre_folder()
         assert (folder.task, folder.staged.all()) == (None, [])
-        assert list(node.load.disks.first().files(folder.at("data"))) == []
+        assert list(node.load.disks.roomiest().files(folder.at("data"))) == []
     assert visible(world) == []
     assert the_load(world, old, "8" * 32) == {"loaded"}

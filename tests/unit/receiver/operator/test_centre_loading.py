@@ -382,7 +382,7 @@ def test_a_file_that_changes_while_it_is_copied_refuses_the_load(
             load(node, old)
     folder = node.load.centre_folder()
     assert (folder.task, folder.staged.all()) == (None, [])
-    assert node.load.disks.first().listing(folder.uploads) == []
+    assert node.load.disks.roomiest().listing(folder.uploads) == []
     assert world.loaded() == {}
     assert set(said(load(node, old), old).values()) == {"loaded"}
 

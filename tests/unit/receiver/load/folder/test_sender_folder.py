@@ -21,11 +21,11 @@ def test_other_names_are_no_folders(name: str) -> None:
 
 def test_an_address_that_changes_keeps_the_folder(tmp_path: Path) -> None:
     with Tree(tmp_path) as tree:
-        folders = Folders(tree)
+        folders = Folders([tree])
         folders.scan({})
-        first = folders.make(A, folder_name("10.0.0.7", A))
-        assert folders.make(A, folder_name("192.168.1.1", A)) is first
-        again = Folders(tree)
+        first = folders.make(A, folder_name("10.0.0.7", A), tree)
+        assert folders.make(A, folder_name("192.168.1.1", A), tree) is first
+        again = Folders([tree])
         assert [each.directory for each in again.scan({})] == [first.directory]
         found = again.find(A)
         assert found is not None
@@ -35,17 +35,17 @@ def test_an_address_that_changes_keeps_the_folder(tmp_path: Path) -> None:
 
 def test_of_two_folders_of_one_uuid_the_engines_is_taken(tmp_path: Path) -> None:
     for label in ("1.1.1.1", "2.2.2.2"):
-        (tmp_path / "sync-receiver" / f"{label}_{A}").mkdir(parents=True)
+        (tmp_path / "sync-receiver" / f"{label}_{A}" / "data").mkdir(parents=True)
     with Tree(tmp_path) as tree:
-        (found,) = Folders(tree).scan({A: f"2.2.2.2_{A}"})
+        (found,) = Folders([tree]).scan({A: f"2.2.2.2_{A}"})
         assert found.directory == f"2.2.2.2_{A}"
 
 
 def test_half_uploads_and_temporaries_are_swept_and_nothing_else(tmp_path: Path) -> None:
     with Tree(tmp_path) as tree:
-        folders = Folders(tree)
+        folders = Folders([tree])
         folders.scan({})
-        folder = folders.make(A, folder_name("10.0.0.7", A))
+        folder = folders.make(A, folder_name("10.0.0.7", A), tree)
         uploads = tmp_path / folder.uploads
         for name in ("1.part", "2.upload", "3.part", "3.upload"):
             (uploads / name).write_bytes(b"x")
