@@ -68,7 +68,7 @@ def _add_commands() -> None:
     from receiver.cli.sql import sql
     from receiver.cli.status import status
     from receiver.cli.storage import restore, storage
-    from receiver.cli.tables import tables, tablets
+    from receiver.cli.table_commands import tables, tablets
     from receiver.cli.token import token
     from receiver.cli.tree import tree
     from receiver.cli.ttl import ttl

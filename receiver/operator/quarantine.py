@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from common.digests import md5_of_fd, read_blocks
+from common.digests import md5_of_fd
 from common.errors import ConflictError, NotFoundError
 from common.names import FilePath
 from common.tsfile import Corrupt, read_tail
@@ -81,16 +81,15 @@ def _retry_refused(there: RunningReceiver, row: QuarantineRow) -> str:
     drop, guard = _lift(row)
     folder = there.load.folders.find(row.sender)
     tree = _holding(there, row)
-    if row.kept is None or folder is None or tree is None:
+    if row.kept is None or folder is None or tree is None or tree is not folder.tree:
         there.engine.commit([drop], [guard])
         return "the next round of the sender tries again"
     path = FilePath.parse(row.path)
     hash_staged(tree, row.kept, path, at=there.clock())  # raises what is still wrong with it
     with folder.lock:
-        folder.tree.make_dirs(folder.at(f"data/{path.directory}"))
-        _bring(tree, row.kept, folder.tree, folder.staged_at(path))
-        staged = hash_staged(folder.tree, folder.staged_at(path), path, at=there.clock())
-        folder.staged.put([staged])
+        tree.make_dirs(folder.at(f"data/{path.directory}"))
+        tree.rename(row.kept, folder.staged_at(path))
+        folder.staged.put([hash_staged(tree, folder.staged_at(path), path, at=there.clock())])
     there.engine.commit([drop], [guard])
     return "the bytes are good; the next round of the sender loads them"
 
@@ -108,25 +107,6 @@ def _holding(there: RunningReceiver, row: QuarantineRow) -> Tree | None:
     if tree is None:
         there.disks.check_all()
     return tree
-
-
-def _bring(tree: Tree, rel: str, target: Tree, name: str) -> None:
-    """Move a file, to another data directory if need be."""
-    if tree is target:
-        tree.rename(rel, name)
-        return
-    fd = tree.open_read(rel)
-    try:
-        beside = f"{name}.new"
-        target.unlink(beside, sync=False)
-        with target.create(beside) as file:
-            for block in read_blocks(fd):
-                file.write(block)
-            file.sync()
-    finally:
-        os.close(fd)
-    target.rename(beside, name)
-    tree.unlink(rel)
 
 
 def _retry_loaded(there: RunningReceiver, row: FileRow, hold: QuarantineRow | None) -> str:

@@ -25,6 +25,7 @@ _NAMES = {
     "number": "Of a file in the attempt, from 0 on.",
     "upload": "Id of an upload, as its Location had it.",
     "sender": "uuid of a sender.",
+    "table": "id of a table, or its name.",
     "token": "Id of a token.",
     "cursor": "`next` of the page before.",
     "txn": "Id of a transaction, as its begin gave it.",

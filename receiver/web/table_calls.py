@@ -8,8 +8,8 @@ from flask import Response
 
 from common.errors import UsageError
 from receiver.metadata.sql.executing import moment
+from receiver.operator.table_lists import list_tables, list_tablets
 from receiver.operator.table_views import TablesPage, TabletsPage
-from receiver.operator.tables import list_tables, list_tablets
 from receiver.web.call import Call, json_answer
 from receiver.web.routes import PAGE_AFTER, PAGE_LIMIT, AnswerRow, Parameter, Role, Routes
 

@@ -175,7 +175,6 @@ class SenderFolder:
         before = self.tree
         self._be_in(tree)
         self.make()
-        tree.sync_dir(self.root)
         crash.point("folder.made")
         self.staged.open()
         SenderFolder(before, self.uuid, self.directory).leave()

@@ -56,7 +56,7 @@ from receiver.metadata.state.table_rows import (
 )
 from receiver.metadata.state.tables.compactions import CompactedRow
 from receiver.metadata.state.tables.owners import OwnerMove
-from receiver.metadata.state.tables.tablets import TableRow, TabletRow
+from receiver.metadata.state.tables.tablets import LoadedTableRow, TabletRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -84,7 +84,7 @@ _ROW_TABLES: tuple[tuple[str, str, type], ...] = (
     ("txns", "txn_table", TxnRow),
     ("work", "work_table", WorkRow),
     ("compacted", "compacted_table", CompactedRow),
-    ("tables", "loaded_tables", TableRow),
+    ("tables", "loaded_tables", LoadedTableRow),
     ("tablets", "tablet_table", TabletRow),
 )
 

@@ -18,7 +18,7 @@ from receiver.metadata.state.tables.retired import partition_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from receiver.metadata.state.tables.tablets import TableRow, TabletRow
+    from receiver.metadata.state.tables.tablets import LoadedTableRow, TabletRow
 
 __all__ = [
     "SHOW_TABLES",
@@ -45,7 +45,7 @@ class SeenTable(NamedTuple):
         total: of the files that readers saw.
     """
 
-    row: TableRow
+    row: LoadedTableRow
     tablets: int
     total: PartitionTotal
 
@@ -54,7 +54,7 @@ class SeenTablet(NamedTuple):
     """A tablet as of a commit; see `SeenTable`."""
 
     row: TabletRow
-    table: TableRow
+    table: LoadedTableRow
     total: PartitionTotal
 
 
@@ -126,7 +126,7 @@ def _sum(totals: _Totals, name: str, row: TabletRow) -> PartitionTotal:
 
 
 def located_tablets(
-    look: Look, table: TableRow, begin: int | None, end: int | None
+    look: Look, table: LoadedTableRow, begin: int | None, end: int | None
 ) -> list[SeenTablet]:
     """The tablets of a table that may have a file with a time of a range, by their partitions.
 

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     from receiver.metadata.state.tables import Appliers
 
-__all__ = ["LoadedTables", "TableRow", "TabletRow", "TabletTable"]
+__all__ = ["LoadedTableRow", "LoadedTables", "TabletRow", "TabletTable"]
 
 _BEGIN = attrgetter("begin")
 
 
-class TableRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class LoadedTableRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A table; see `records.TableMade`.
 
     Attributes:
@@ -64,32 +64,32 @@ class LoadedTables:
     """
 
     def __init__(self) -> None:
-        self.rows: dict[str, TableRow] = {}
+        self.rows: dict[str, LoadedTableRow] = {}
         self._names: dict[str, str] = {}
 
     def __len__(self) -> int:
         """How many are there."""
         return len(self._names)
 
-    def named(self, name: str) -> TableRow | None:
+    def named(self, name: str) -> LoadedTableRow | None:
         """The table that has a name."""
         found = self._names.get(name)
         return None if found is None else self.rows[found]
 
-    def at(self, ts: int) -> list[TableRow]:
+    def at(self, ts: int) -> list[LoadedTableRow]:
         """Those that are there as of a commit, by name."""
         there = (row for row in self.rows.values() if row.is_there_at(ts))
         return sorted(there, key=attrgetter("name"))
 
-    def there(self) -> Iterator[TableRow]:
+    def there(self) -> Iterator[LoadedTableRow]:
         """Those that are there now."""
         return (self.rows[each] for each in self._names.values())
 
-    def dropped(self) -> list[TableRow]:
+    def dropped(self) -> list[LoadedTableRow]:
         """Those that are no more, and are not forgotten."""
         return [row for row in self.rows.values() if row.dropped]
 
-    def restore(self, row: TableRow) -> None:
+    def restore(self, row: LoadedTableRow) -> None:
         """Put a row in as it was."""
         self.rows[row.id] = row
         if not row.dropped:
@@ -104,7 +104,7 @@ class LoadedTables:
         }
 
     def _made(self, op: records.TableMade, ts: int) -> None:
-        self.restore(TableRow(id=op.id, name=op.name, created=ts, changed=ts))
+        self.restore(LoadedTableRow(id=op.id, name=op.name, created=ts, changed=ts))
 
     def _dropped(self, op: records.TableDropped, ts: int) -> None:
         row = self.rows[op.id]

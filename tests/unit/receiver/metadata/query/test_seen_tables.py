@@ -16,8 +16,8 @@ from receiver.metadata.model import records
 from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.metadata.sql.executing import execute
-from receiver.metadata.state.tables.tablets import TableRow
-from receiver.operator.tables import list_tables, list_tablets
+from receiver.metadata.state.tables.tablets import LoadedTableRow
+from receiver.operator.table_lists import list_tables, list_tablets
 from tests.support.spark_world import NORTH, SOUTH, World
 from tests.support.tsfile_bytes import build
 
@@ -50,7 +50,7 @@ def tablets(engine: Engine, when: str = "") -> list[tuple[object, ...]]:
     return [(row[0], *row[2:5]) for row in execute(engine, f"show tablets{when}")]
 
 
-def named(engine: Engine, name: str) -> TableRow:
+def named(engine: Engine, name: str) -> LoadedTableRow:
     with engine.reading() as state:
         row = state.loaded_tables.named(name)
     assert row is not None

@@ -9,8 +9,8 @@ from common.terminal import printable, size_text, table
 from receiver.cli.showing import commit_time, json_option, write_json
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask, segment
+from receiver.operator.table_lists import list_tables, list_tablets
 from receiver.operator.table_views import TablesPage, TabletsPage
-from receiver.operator.tables import list_tables, list_tablets
 
 __all__ = ["tables", "tablets"]
 

@@ -25,7 +25,7 @@ from receiver.transfer.listing import page_limit
 if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.query.seen_tables import SeenTable, SeenTablet
-    from receiver.metadata.state.tables.tablets import TableRow
+    from receiver.metadata.state.tables.tablets import LoadedTableRow
     from receiver.operator.directories import ReceiverDirectories
 
 __all__ = ["list_tables", "list_tablets"]
@@ -114,7 +114,7 @@ def list_tablets(
     )
 
 
-def _find(look: Look, table: str) -> TableRow:
+def _find(look: Look, table: str) -> LoadedTableRow:
     with look as (state, _):
         there = state.loaded_tables.at(look.ts)
     row = next((each for each in there if table in (each.id, each.name)), None)
