@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from common.wire import Struct
 
 __all__ = ["PartitionGap", "TableView", "TablesPage", "TabletView", "TabletsPage"]
 
