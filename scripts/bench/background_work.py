@@ -2,6 +2,7 @@
 
     python scripts/bench/background_work.py                   # 1,000,000 tasks, a thousand a commit
     python scripts/bench/background_work.py --tasks 100000
+    python scripts/bench/background_work.py --one-commit 10000    # of one group, and nothing else
 
 Adds, takes and ends so many tasks, each of a storage group of its own. Before and behind that the
 life of one task (three commits, flushed) is timed, in turns with a plain commit; a page of `show
@@ -35,7 +36,11 @@ def main() -> None:
     """Measure, and say what was found."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", type=int, default=1_000_000)
+    parser.add_argument("--one-commit", type=int, metavar="N")
     arguments = parser.parse_args()
+    if arguments.one_commit:
+        several_of_one_group(arguments.one_commit)
+        return
     with tempfile.TemporaryDirectory() as folder, Engine.open(Path(folder)) as engine:
         say("none", measured(engine, Path(folder)))
         began = time.perf_counter()
@@ -45,6 +50,27 @@ def main() -> None:
         print(f"{arguments.tasks} tasks done in {took:.0f} s, {_AT_ONCE} a commit")
         engine.collect()
         say("done", measured(engine, Path(folder)))
+
+
+def several_of_one_group(count: int) -> None:
+    """Tasks for so many partitions of one storage group in one commit, five times."""
+    for _ in range(5):
+        with tempfile.TemporaryDirectory() as folder, Engine.open(Path(folder)) as engine:
+            queue = WorkQueue(engine)
+            places = [records.WorkPlace("root.plant", str(at)) for at in range(count)]
+            added = milliseconds(
+                lambda engine=engine, places=places: engine.commit_with(  # type: ignore[misc]
+                    lambda ts: [
+                        records.WorkAdded(ts + at, "prove", b"", (each,))
+                        for at, each in enumerate(places)
+                    ]
+                )
+            )
+            time.sleep(0.1)  # their ids are timestamps: the next commit is to come behind them
+            row = queue.take("receiver", ["prove"])
+            assert row is not None
+            renewed = milliseconds(lambda queue=queue, row=row: queue.renew(row))  # type: ignore[misc]
+            print(f"{count} in one commit: {added:.0f} ms; a lease is renewed in {renewed:.3f} ms")
 
 
 def live(engine: Engine, low: int, count: int) -> None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from msgspec.structs import replace as replace_row
 
@@ -59,6 +59,7 @@ from receiver.metadata.state.table_rows import (
     WorkRow,
     WorkState,
 )
+from receiver.metadata.state.tables.background_work import parts_of
 
 if TYPE_CHECKING:
     from receiver.metadata.state.state import State
@@ -627,22 +628,38 @@ class Rules:
     def _open_work(self, row: WorkRow) -> None:
         """Open work, if nothing that is open has a part of its scope, here or as committed."""
         holders = {each for at in row.scope for each in self._state.work_table.overlapping(at)}
-        for key in sorted({("work_scope", place.group) for place in row.scope}):
-            opened: tuple[int, ...] = self._get(key, tuple)
-            holders.update(opened)
-            self._put(key, (*opened, row.id))
+        for place in row.scope:
+            parts = parts_of(place)
+            for part in parts:
+                holders.update(self._opened("work_at", part))
+            holders.update(self._opened("work_below", place))
         for each in sorted(holders):
             other = self._work(each)
             if other and other.state in OPEN_WORK and overlap(row.scope, other.scope):
                 raise work_conflict(row, other)
+        for place in row.scope:
+            self._note_opened("work_at", place, row.id)
+            for part in parts_of(place):
+                self._note_opened("work_below", part, row.id)
         self._put(("work", row.id), row)
+
+    def _opened(self, kind: str, place: records.WorkPlace) -> Iterator[int]:
+        """Work that this commit has opened at a place, or in it; some may have ended since."""
+        chain: _Opened = self._get((kind, place), lambda: None)
+        while chain is not None:
+            ident, chain = chain
+            yield ident
+
+    def _note_opened(self, kind: str, place: records.WorkPlace, ident: int) -> None:
+        # A chain, not a list: each of ten thousand in one group would copy those before it.
+        self._put((kind, place), (ident, self._get((kind, place), lambda: None)))
 
     def _compaction(self, ident: int) -> CompactedRow | None:
         return self._get(("compacted", ident), lambda: self._state.compacted_table.rows.get(ident))
 
     def _files_compacted(self, op: records.FilesCompacted) -> None:
         self.touched.exclusive = True  # it is about all that may come to its partition
-        if any(key[0] not in ("compacted", "work", "work_scope") for key in self._changes):
+        if any(key[0] not in _BESIDE_KEYS for key in self._changes):
             raise refusal_of(op, "it stands in a commit with other changes")
         self._compacts = True
         check_compacted(self._state, op)
@@ -731,7 +748,9 @@ def check_txn(state: State, op: records.TxnCommitted) -> None:
         raise refusal_of(op, f"transaction {op.id} was committed already")
 
 
+_Opened: TypeAlias = "tuple[int, _Opened] | None"
 _FORMS = ("mods", "mods2")
+_BESIDE_KEYS = ("compacted", "work", "work_at", "work_below")
 _BESIDE_COMPACTIONS = (
     records.FilesCompacted,
     records.CompactionDissolved,

@@ -43,7 +43,10 @@ def check_added(op: records.WorkAdded) -> None:
     for place in op.scope:
         if not place.group or (place.file and not place.partition):
             raise refusal_of(op, f"{place} is no place")
-    if any(overlap([each], op.scope[:at]) for at, each in enumerate(op.scope)):
+    scope = set(op.scope)
+    if len(scope) != len(op.scope) or any(
+        not scope.isdisjoint(parts_of(each) - {each}) for each in scope
+    ):
         raise refusal_of(op, "places of its scope overlap each other")
 
 

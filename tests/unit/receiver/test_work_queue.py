@@ -9,7 +9,9 @@ import msgspec
 import pytest
 
 from common.errors import ConflictError
+from receiver.metadata.commit import rules
 from receiver.metadata.commit.guards import Guard
+from receiver.metadata.commit.work_rules import overlap
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
@@ -92,6 +94,66 @@ def test_one_commit_holds_no_two_of_one_scope(engine):
             ]
         )
     assert not table(engine)
+
+
+def test_ten_thousand_of_one_group_in_one_commit_are_not_held_against_each_other_in_pairs(
+    engine, queue, monkeypatch
+):
+    compared = []
+    monkeypatch.setattr(rules, "overlap", lambda *pair: compared.append(pair) or overlap(*pair))
+    added = [
+        records.WorkAdded(at + 1, "a", b"", [WorkPlace("root.a", str(at))]) for at in range(10_000)
+    ]
+    engine.commit(added)
+    assert compared == []
+    for place in (GROUP, PARTITION, FILE):
+        with pytest.raises(ConflictError):
+            queue.add("a", b"", [place])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_scopes_are_judged_in_one_commit_as_in_several(tmp_path, seed):
+    rng = random.Random(seed)
+    places = [WorkPlace(f"g{g}", p, f) for g in range(2)
+              for p, f in (("", ""), ("1", ""), ("2", ""), ("1", "x"), ("1", "y"))]  # fmt: skip
+    with (
+        Engine.open(tmp_path / "one", background=False) as one,
+        Engine.open(tmp_path / "several", background=False) as several,
+    ):
+        refused = ident = 0
+        for _ in range(60):
+            ops = []
+            for _ in range(rng.randint(1, 6)):
+                ident += 1
+                ops.append(records.WorkAdded(ident, "a", b"", [rng.choice(places)]))
+                if rng.random() < 0.6:
+                    open_now = [row.id for row in table(several).values() if row.state == "pending"]
+                    ended = rng.choice([*open_now, ident])
+                    ops.append(records.WorkEnded(ended, 0, "cancelled"))
+            error = None
+            for op in ops:
+                try:
+                    several.commit([op])
+                except ConflictError as found:
+                    error = found
+                    break
+            if error is None:
+                one.commit(ops)
+                assert open_scopes(one) == open_scopes(several)
+                continue
+            refused += 1
+            with pytest.raises(ConflictError) as again:
+                one.commit(ops)
+            assert again.value.extra.get("work") == error.extra.get("work")
+            several.commit([records.WorkEnded(each, 0, "cancelled")
+                            for each in open_scopes(several)] or result("none"))  # fmt: skip
+            one.commit([records.WorkEnded(each, 0, "cancelled") for each in open_scopes(one)]
+                       or result("none"))  # fmt: skip
+        assert 5 < refused < 55
+
+
+def open_scopes(engine):
+    return {row.id: row.scope for row in table(engine).values() if row.state == "pending"}
 
 
 def test_the_highest_priority_goes_first_then_the_oldest(queue):

@@ -34,13 +34,14 @@ class WorkTable:
         self.rows: dict[int, WorkRow] = {}
         self._ended: dict[int, None] = {}
         self._failed: dict[int, None] = {}
+        self._running: dict[int, None] = {}
         self._waiting: dict[str, list[tuple[int, int]]] = {}
         self._holders: dict[records.WorkPlace, int] = {}
         self._below: dict[records.WorkPlace, dict[int, int]] = {}
 
     def running(self) -> list[WorkRow]:
         """What is being done."""
-        return [row for row in self.open() if row.state is WorkState.RUNNING]
+        return [self.rows[each] for each in self._running]
 
     def failed(self) -> list[WorkRow]:
         """What has failed and still stands so, the latest last."""
@@ -89,6 +90,8 @@ class WorkTable:
                 below[row.id] = below.get(row.id, 0) + 1
         if row.state is WorkState.PENDING:
             insort(self._waiting.setdefault(row.kind, []), (-row.priority, row.id))
+        else:
+            self._running[row.id] = None
 
     def _drop(self, row: WorkRow) -> None:
         for place in row.scope:
@@ -100,11 +103,13 @@ class WorkTable:
                     del below[row.id]
                 if not below:
                     del self._below[part]
-        if row.state is WorkState.PENDING:
-            waiting = self._waiting[row.kind]
-            del waiting[bisect_left(waiting, (-row.priority, row.id))]
-            if not waiting:
-                del self._waiting[row.kind]
+        if row.state is WorkState.RUNNING:
+            del self._running[row.id]
+            return
+        waiting = self._waiting[row.kind]
+        del waiting[bisect_left(waiting, (-row.priority, row.id))]
+        if not waiting:
+            del self._waiting[row.kind]
 
     def operations(self) -> Appliers:
         """What it does with operations."""
