@@ -27,27 +27,26 @@ All paths are relative to a `Tree`, a directory held open by descriptor; none ca
 
 from common.durable.flushing import failed_sync
 from common.durable.open_files import AppendFile, Closing, Lock, WriteFile, memory_file
+from common.durable.scratch import ScratchDirectory, write_scratch
 from common.durable.staying import staying
 from common.durable.tree import (
     Tree,
     free_bytes,
     is_temporary,
-    scratch_directory,
     temporary_name,
-    write_scratch,
 )
 
 __all__ = [
     "AppendFile",
     "Closing",
     "Lock",
+    "ScratchDirectory",
     "Tree",
     "WriteFile",
     "failed_sync",
     "free_bytes",
     "is_temporary",
     "memory_file",
-    "scratch_directory",
     "staying",
     "temporary_name",
     "write_scratch",

@@ -8,8 +8,7 @@ import os
 import re
 import secrets
 import stat
-import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,7 +27,7 @@ from common.errors import (
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-__all__ = ["Tree", "free_bytes", "is_temporary", "scratch_directory", "temporary_name"]
+__all__ = ["Tree", "free_bytes", "is_temporary", "temporary_name"]
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 _PIECE = 1 << 20
@@ -43,25 +42,6 @@ def temporary_name() -> str:
 def is_temporary(name: str) -> bool:
     """Whether a file name is one of ours for a write that has not been finished."""
     return _TEMPORARY.match(name) is not None
-
-
-def scratch_directory(name: str) -> tempfile.TemporaryDirectory[str]:
-    """A directory for what nobody needs after this process; no other user can look into it."""
-    return tempfile.TemporaryDirectory(prefix=f"{name}-", ignore_cleanup_errors=True)
-
-
-def write_scratch(path: Path, pieces: Iterable[bytes]) -> None:
-    """Write a file into such a directory; nothing of it is flushed. What fails is taken away.
-
-    Raises:
-        OSError: there is no room for it.
-    """
-    try:
-        with path.open("xb") as file:
-            file.writelines(pieces)
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
 
 
 def free_bytes(path: Path) -> int:

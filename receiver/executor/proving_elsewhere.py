@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from common.durable import scratch_directory, write_scratch
+from common.durable import ScratchDirectory, write_scratch
 from common.errors import DamagedError, NotFoundError, ProtocolError, Transient, TsferryError
 from receiver.superseding.asking import PartitionAsked
 from receiver.superseding.partition_proof import ReadBytes, prove
@@ -72,9 +72,9 @@ def answer_proofs(question: bytes, reads: ReceiverReads) -> bytes:
         asked = msgspec.msgpack.decode(question, type=PartitionAsked)
     except msgspec.MsgspecError as error:
         raise ProtocolError(f"no question of proofs: {error}") from error
-    with scratch_directory("tsferry-work") as folder:
+    with ScratchDirectory("tsferry-work") as scratch:
         files = [
-            msgspec.structs.replace(each, path=str(Path(folder) / f"{number}.tsfile"))
+            msgspec.structs.replace(each, path=str(Path(scratch.name) / f"{number}.tsfile"))
             for number, each in enumerate(asked.files)
         ]
         placed = msgspec.structs.replace(asked, files=files)

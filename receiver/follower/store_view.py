@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from common.durable import Closing, Tree, scratch_directory
+from common.durable import Closing, ScratchDirectory, Tree
 from common.errors import DamagedError, ReadOnlyError
 from receiver.follower.followed_store import FollowedStore
 from receiver.follower.log_copy import LogCopy
@@ -46,7 +46,7 @@ class StoreView(Closing):
         """
         self._number = 0
         self._source = FollowedStore(store)
-        self._scratch = scratch_directory("tsferry-catalogue")
+        self._scratch = ScratchDirectory("tsferry-catalogue")
         try:
             self._begin(self._source.look())
         except BaseException:
@@ -92,7 +92,7 @@ class StoreView(Closing):
         if self._number:
             self.engine.close()
         self._source.close()
-        self._scratch.cleanup()
+        self._scratch.close()
 
 
 def _throw_away(directory: Path) -> None:

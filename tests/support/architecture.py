@@ -79,6 +79,7 @@ DOOR = frozenset(
         "common.beneath",
         "common.durable.open_files",
         "common.durable.flushing",
+        "common.durable.scratch",
         "common.durable.tree",
     }
 )

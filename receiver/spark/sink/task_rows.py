@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from common.durable import scratch_directory
+from common.durable import ScratchDirectory
 from receiver.operator.write_wire import StagedPart
 from receiver.spark.sink.bucket_file import write_bucket
 from receiver.spark.sink.constraints import constraints_of
@@ -46,8 +46,8 @@ def write_rows(
     """
     calls = calls or WriteCalls(plan.options, plan.task, os.environ)
     try:
-        with scratch_directory("tsferry-write") as scratch:
-            return _write(plan, batches, calls, Path(scratch))
+        with ScratchDirectory("tsferry-write") as scratch:
+            return _write(plan, batches, calls, Path(scratch.name))
     finally:
         calls.close()
 
