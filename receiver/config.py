@@ -189,6 +189,7 @@ class MergeConfig(Struct, frozen=True, kw_only=True):
         every: between two looks for what is to be merged.
         hours: when it is, by the time of this machine.
         memory: that the process may take which merges.
+        here: false leaves all of it to executors elsewhere (`tsferry-receiver work`).
     """
 
     enabled: bool = False
@@ -198,6 +199,7 @@ class MergeConfig(Struct, frozen=True, kw_only=True):
     every: Annotated[Duration, Meta(ge=0.1)] = 60.0
     hours: Hours = Hours()
     memory: Annotated[Size, Meta(ge=256 * 2**20)] = 2**30
+    here: bool = True
 
 
 class DeletesConfig(Struct, frozen=True, kw_only=True):

@@ -17,7 +17,9 @@ from common.durable import Closing, Tree, failed_sync
 from common.wire import IncarnationMark
 from receiver.compaction.compactor import Compactor
 from receiver.compaction.crowded import CrowdedPartitions
+from receiver.compaction.merge_progress import MERGE
 from receiver.compaction.merged_upkeep import MergedUpkeep
+from receiver.compaction.remote_merges import RemoteMerges
 from receiver.load.service import LoadService
 from receiver.load.upkeep.table_upkeep import TableUpkeep
 from receiver.load.upkeep.verdicts import Verdict, record_verdicts
@@ -30,7 +32,7 @@ from receiver.operator.directories import RunningReceiver
 from receiver.operator.loaded_content import LoadedContent
 from receiver.operator.log_files import log_files
 from receiver.operator.storage import files_out_of_reach
-from receiver.remote_work import RemoteWork
+from receiver.remote_work import RemoteKind, RemoteWork
 from receiver.superseding.proof_work import PROVE
 from receiver.superseding.prover import Prover
 from receiver.superseding.remote_proofs import RemoteProofs
@@ -119,9 +121,16 @@ class Node(Closing):
         )
         self.tables = TableUpkeep(engine)
         load.reaper.chores += [self.merged.let_go, self.tables.forget]
+        merges = RemoteMerges(self.compactor, self.work, block=config.limits.max_chunk_bytes)
         self.remote_work = RemoteWork(
-            engine, self.work, {PROVE: partial(RemoteProofs, self.prover.work)}
+            engine,
+            self.work,
+            {
+                PROVE: RemoteKind(partial(RemoteProofs, self.prover.work)),
+                MERGE: RemoteKind(merges.begin, merges.is_open),
+            },
         )
+        load.reaper.chores.append(self.remote_work.sweep)
         self.storage = _storage(config, engine, load)
         acknowledging = (
             Acknowledging(engine, shipped=self.storage.shipped, hurry=self.storage.hurry)

@@ -114,6 +114,25 @@ class WorkQueue:
                 self._grant(row.id, attempt)
                 return taken
 
+    def take_one(self, executor: str, kinds: Collection[str], ident: int) -> WorkRow:
+        """Take some work, for one lease, whatever waits before it.
+
+        Raises:
+            ConflictError: it does not wait, or is of another kind.
+        """
+        self.expire()
+        with self._engine.reading() as state:
+            row = state.work_table.rows.get(ident)
+        if row is None or row.kind not in kinds:
+            raise ConflictError(f"there is no work {ident} of kind {' or '.join(kinds)}")
+        attempt = row.attempt + 1
+        self._engine.commit([records.WorkTaken(ident, attempt, executor)])
+        taken = self._running(ident, attempt)
+        if taken is None:  # cancelled within the moment
+            raise _not_its_own(row)
+        self._grant(ident, attempt)
+        return taken
+
     def renew(self, row: WorkRow) -> None:
         """Say that it is still being done.
 

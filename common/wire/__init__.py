@@ -57,6 +57,8 @@ from common.wire.catalogue_pages import (
     NotedEntry,
     NotedRecords,
     ObjectEntry,
+    ObjectsAnswer,
+    ObjectsRequest,
     StoreEntry,
 )
 from common.wire.checking import (
@@ -194,6 +196,8 @@ __all__ = [
     "NotedEntry",
     "NotedRecords",
     "ObjectEntry",
+    "ObjectsAnswer",
+    "ObjectsRequest",
     "OriginEntry",
     "Outcome",
     "PlanAnswer",

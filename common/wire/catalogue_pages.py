@@ -77,6 +77,25 @@ class FatesRequest(Struct, frozen=True, kw_only=True):
     paths: list[str]
 
 
+class ObjectsRequest(Struct, frozen=True, kw_only=True):
+    """`POST /catalogue/objects`: files that shall be read from the object store, where it has them.
+
+    By their physical paths.
+    """
+
+    paths: list[str]
+
+
+class ObjectsAnswer(Struct, frozen=True, kw_only=True):
+    """Which objects of the store they are; what it has not is not among them."""
+
+    engine: str
+    store: StoreEntry | None
+    """None from a receiver without one."""
+    objects: dict[str, ObjectEntry] = {}
+    """By physical path."""
+
+
 class FetchRequest(Struct, frozen=True, kw_only=True):
     """`POST /catalogue/fetch`: files that are to be in a data directory, by their physical paths.
 

@@ -8,6 +8,7 @@ import click
 
 from common.cli import Invocation
 from common.terminal import printable
+from receiver.cli.run_tasks import run
 from receiver.cli.showing import json_option, moment, show, write_json
 from receiver.config import ReceiverConfig
 from receiver.open_engine import open_engine
@@ -160,6 +161,9 @@ def retry(invocation: Invocation[ReceiverConfig], task: str, as_json: bool) -> N
         lambda engine: retry_task(engine, WorkQueue(engine), task),
     )
     _said("waits again", task, as_json)
+
+
+tasks.add_command(run)
 
 
 def _said(what: str, task: str, as_json: bool) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import resource
-import secrets
 import signal
-import socket
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -29,7 +28,7 @@ _NICE = 19
 
 
 @click.command(
-    epilog="Example: tsferry-receiver work --from https://centre.example:8585 --kinds prove, with "
+    epilog="Example: tsferry-receiver work --from https://centre.example:8585 --kinds merge, with "
     "TSFERRY_WORKER_TOKEN in the environment. Needs no configuration. Exit codes: 0 stopped by "
     "SIGTERM or SIGINT, or nothing waits (--once); 2 wrong usage; 4 the receiver refuses the "
     "token, or does not answer (--once)."
@@ -42,10 +41,29 @@ _NICE = 19
     "command line: better in TSFERRY_WORKER_TOKEN.",
 )
 @click.option("--ca-cert", help="PEM file that the receiver is checked against.")
-@click.option("--kinds", default="prove", show_default=True, help="What to do, by commas.")
+@click.option("--kinds", default="merge,prove", show_default=True, help="What to do, by commas.")
+@click.option(
+    "--data-dir",
+    "data_dirs",
+    multiple=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="A data directory of the receiver that this machine sees: files that lie there are not "
+    "fetched. May be given several times.",
+)
+@click.option(
+    "--store",
+    is_flag=True,
+    help="Read files from the receiver's object store, where that has them, with the credentials "
+    "of this environment.",
+)
 @click.option("--once", is_flag=True, help="End when nothing waits.")
 @click.option("--every", default=5.0, show_default=True, help="Seconds between two looks.")
-@click.option("--memory", default="1GiB", show_default=True, help="That it may take.")
+@click.option(
+    "--memory",
+    default="1GiB",
+    show_default=True,
+    help="That it, and what it merges with, may take.",
+)
 @click.pass_obj
 def work(
     invocation: Invocation[ReceiverConfig],
@@ -53,15 +71,19 @@ def work(
     token: str | None,
     ca_cert: str | None,
     kinds: str,
+    data_dirs: tuple[Path, ...],
+    store: bool,
     once: bool,
     every: float,
     memory: str,
 ) -> int:
     """Take background tasks of the receiver at URL, one after another, and do them here.
 
-    It reads files from the receiver, into TMPDIR while they are needed. Any number may run, on any
-    machine; one that is killed or cut off loses its task to another after a minute.
+    It reads files from the receiver, into TMPDIR while they are needed, and sends merged ones back.
+    Any number may run, on any machine; one that is killed or cut off loses its task to another
+    after a minute.
     """
+    from receiver.executor.task_executor import executor_of
     from receiver.executor.work_kinds import WORK_KINDS
 
     invocation.start(LogConfig())
@@ -74,7 +96,7 @@ def work(
     if every <= 0:
         raise UsageError(f"--every {every}: expected seconds above 0")
     limit = parse_size(memory)
-    executor = _executor(url, token, ca_cert)
+    executor = executor_of(url, token, ca_cert, data_dirs, limit, store=store)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     os.nice(_NICE)
     signal.signal(signal.SIGTERM, _interrupt)
@@ -85,23 +107,10 @@ def work(
     return 0
 
 
-def _executor(url: str, token: str, ca_cert: str | None) -> Executor:
-    from receiver.executor.task_executor import Executor
-    from receiver.executor.worker_calls import WorkerCalls
-    from receiver.storage.reading.reader_calls import ReaderCalls
-    from receiver.storage.reading.receiver_reads import ReceiverReads
-    from receiver.storage.reading.stored_place import ReceiverAddress
-
-    name = f"{socket.gethostname()[:60]}:{os.getpid()}:{secrets.token_hex(3)}"
-    calls = ReaderCalls(url, token=token, ca_cert=ca_cert, what="--from")
-    reads = ReceiverReads(ReceiverAddress(url, ca_cert), token)
-    return Executor(WorkerCalls(calls, name), reads, wait=time.sleep)
-
-
 def _run(executor: Executor, kinds: list[str], once: bool, every: float) -> None:
     while True:
         try:
-            is_idle = not executor.run_once(kinds)
+            is_idle = executor.run_once(kinds) is None
         except Transient as error:
             if once:
                 raise

@@ -33,7 +33,6 @@ from receiver.compaction.merge_run import LeaseLost, MergeRun
 from receiver.compaction.touched_partitions import TouchedPartitions
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
-from receiver.metadata.state.table_rows import WorkState
 from receiver.metadata.state.tables.retired import PartitionKey
 from receiver.side_process import ProcessDied, missing_decoders
 
@@ -110,6 +109,7 @@ class Compactor:
         is_time: Callable[[], bool],
         memory: int,
         every: float,
+        here: bool = True,
         process: MergesFiles | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -125,6 +125,7 @@ class Compactor:
             is_time: whether anything is merged that nobody asked for.
             memory: bytes that the process may take.
             every: seconds between two looks.
+            here: whether it merges, too, and does not only find what is to be merged.
             process: that merges; one of its own if left out.
             monotonic: seconds.
         """
@@ -134,9 +135,10 @@ class Compactor:
         self._is_busy = is_busy
         self._is_time = is_time
         self._every = every
+        self._here = here
         self._monotonic = monotonic
         self._process: MergesFiles = process or MergeProcess(memory=memory)
-        self._missing = missing_decoders("nothing is merged")
+        self._missing = missing_decoders("nothing is merged") if here else None
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._running = threading.Lock()
@@ -146,7 +148,7 @@ class Compactor:
         self._met: set[PartitionKey] = set()
         self._held_since: float | None = None
         self._begun = False
-        self._run = MergeRun(
+        self.run = MergeRun(
             disks,
             work,
             lambda: self._process,
@@ -154,7 +156,7 @@ class Compactor:
             memory // 3,
             room,
             self._stop.is_set,
-            self._is_held,
+            self.is_held,
         )
 
     @classmethod
@@ -201,6 +203,7 @@ class Compactor:
             is_time=lambda: by_itself and merge.enabled and merge.hours.hold(local_now()),
             memory=merge.memory,
             every=merge.every,
+            here=merge.here or not by_itself,
         )
 
     # -- questions ---------------------------------------------------------------------------
@@ -253,7 +256,7 @@ class Compactor:
                 self._begun = True
             if self._is_time():
                 self.look()
-            while (row := self._take()) is not None:
+            while self._here and (row := self._take()) is not None:
                 made += self._do(row)
             self._process.close()  # it has memory that others can use
             return made
@@ -297,11 +300,9 @@ class Compactor:
         """Whether an operator has cancelled merging it since the last file came."""
         place = records.WorkPlace(there.key.sg, there.key.partition)
         with self._engine.reading() as state:
-            rows = list(state.work_table.rows.values())
+            rows = state.work_table.cancelled()
         return any(
-            row.state is WorkState.CANCELLED and row.changed > there.last
-            for row in rows
-            if row.kind == MERGE and place in row.scope
+            row.kind == MERGE and row.changed > there.last and place in row.scope for row in rows
         )
 
     def compact(self, path: str, partition: str | None = None) -> list[CompactAnswer]:
@@ -361,11 +362,15 @@ class Compactor:
 
     # -- what is done ------------------------------------------------------------------------
 
-    def _take(self) -> WorkRow | None:
-        """What is to be done next, if anything is to be done now."""
+    def may_be_taken(self) -> bool:
+        """Whether the merge that waits first is to be begun now, here or elsewhere."""
         with self._engine.reading() as state:
             first = state.work_table.first_waiting([MERGE])
-        if self._stop.is_set() or first is None or not (_is_forced(first) or self._is_time()):
+        return first is not None and (_is_forced(first) or self._is_time())
+
+    def _take(self) -> WorkRow | None:
+        """What is to be done next, if anything is to be done now."""
+        if self._stop.is_set() or not self.may_be_taken():
             return None
         self._stand_back()
         return None if self._stop.is_set() else self._work.take(_EXECUTOR, [MERGE])
@@ -376,22 +381,50 @@ class Compactor:
         Returns:
             whether a compaction came of it.
         """
-        found = self._first_of(row)
+        found = self.first_of(row)
         if found is None:
             self._end(row, "done", "nothing is to be merged")
             return False
         there, choice = found
-        made = self._merge(row, there, choice)
+        try:
+            self.run.carry_out(row, there, choice)
+        except Exception as error:
+            self.ended(row, there, choice, error)
+            return False
+        self.ended(row, there, choice)
+        return True
+
+    def ended(
+        self,
+        row: WorkRow,
+        there: PartitionFiles,
+        choice: MergeChoice,
+        error: Exception | None = None,
+    ) -> None:
+        """Note what became of a merge, wherever it was made, and add what is to be done then.
+
+        Args:
+            row: the work; where the merge failed it ends here.
+            there: what was chosen from.
+            choice: what was merged.
+            error: why it was not. What is no answer of a merge is raised again.
+        """
+        if error is None:
+            self._known[there.key].problem = ""
+            self._touched.add(there.key)
+        else:
+            self._failed(row, there, choice, error)
         if self._stop.is_set():
-            return made
+            return
         if not _is_forced(row):
             self._follow()  # something may have come
             self._consider(there.key)
-        elif (made or choice.mark in self._known[there.key].refused) and self._first_of(row):
+        elif (error is None or choice.mark in self._known[there.key].refused) and self.first_of(
+            row
+        ):
             self._add_again(row)
-        return made
 
-    def _first_of(self, row: WorkRow) -> tuple[PartitionFiles, MergeChoice] | None:
+    def first_of(self, row: WorkRow) -> tuple[PartitionFiles, MergeChoice] | None:
         """What of the scope of work is to be merged next; None if nothing is."""
         self._follow()
         for key in self._touched.every():
@@ -410,29 +443,26 @@ class Compactor:
         except ConflictError as error:
             log.info("merging does not go on", extra={"error": str(error)})
 
-    def _merge(self, row: WorkRow, there: PartitionFiles, choice: MergeChoice) -> bool:
-        """Make one merge, and say what became of it; whether a compaction did."""
+    def _failed(
+        self, row: WorkRow, there: PartitionFiles, choice: MergeChoice, error: Exception
+    ) -> None:
         key = there.key
-        try:
-            self._run.carry_out(row, there, choice)
-        except LeaseLost as error:
-            log.warning("a merge was overtaken", extra={"work": row.id, "error": str(error)})
-        except (ConflictError, GuardFailed, RefusedCommitError) as error:
-            self._again(row, key, error.message)
-        except (MergeRefused, ProcessDied) as error:
-            if self._stop.is_set():
-                self._end(row, "pending", "the receiver is stopped")
-            elif self._has_changed(choice):  # what was read may have gone under the reader
-                self._again(row, key, str(error))
-            else:
-                self._refuse(row, there, choice, error)
-        except (TsferryError, OSError) as error:  # no room, a disk that is away
-            self._put_off(row, key, str(error))
-        else:
-            self._known[key].problem = ""
-            self._touched.add(key)
-            return True
-        return False
+        match error:
+            case LeaseLost():
+                log.warning("a merge was overtaken", extra={"work": row.id, "error": str(error)})
+            case ConflictError() | GuardFailed() | RefusedCommitError():
+                self._again(row, key, error.message)
+            case MergeRefused() | ProcessDied():
+                if self._stop.is_set():
+                    self._end(row, "pending", "the receiver is stopped")
+                elif self._has_changed(choice):  # what was read may have gone under the reader
+                    self._again(row, key, str(error))
+                else:
+                    self._refuse(row, there, choice, error)
+            case TsferryError() | OSError():  # no room, a disk that is away
+                self._put_off(row, key, str(error))
+            case _:
+                raise error
 
     def _again(self, row: WorkRow, key: PartitionKey, why: str) -> None:
         """Something came between: it is tried once more, as things are now."""
@@ -482,7 +512,7 @@ class Compactor:
 
     # -- others go first ---------------------------------------------------------------------
 
-    def _is_held(self) -> bool:
+    def is_held(self) -> bool:
         """Whether it stands still now, for others."""
         if not self._is_busy():
             self._held_since = None
@@ -494,6 +524,6 @@ class Compactor:
 
     def _stand_back(self) -> None:
         """Wait while others have work that goes first, as long as that is bearable."""
-        while self._is_held():
+        while self.is_held():
             if self._stop.wait(0.2):
                 return

@@ -12,6 +12,7 @@ __all__ = [
     "MergeAsked",
     "MergeDiffersError",
     "MergeOutput",
+    "MergeQuestion",
 ]
 
 
@@ -48,6 +49,18 @@ class MergeAsked(Record, frozen=True):
     name: str
     target_bytes: int
     memory: int = 512 << 20
+
+
+class MergeQuestion(Record, frozen=True):
+    """What an executor elsewhere is asked.
+
+    Attributes:
+        asked: the files, without paths, and without a directory.
+        block: bytes of an output that it sends at once, at most.
+    """
+
+    asked: MergeAsked
+    block: int
 
 
 class MergeOutput(Record, frozen=True):

@@ -42,11 +42,13 @@ class MergeReply(Record, frozen=True):
         answer: None where it failed.
         slug: of the error that it failed by.
         why: in words.
+        died: whether the process that merged ended over it.
     """
 
     answer: MergeAnswer | None
     slug: str = ""
     why: str = ""
+    died: bool = False
 
 
 class MergeProcess:

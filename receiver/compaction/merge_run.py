@@ -21,18 +21,18 @@ from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from common.durable import Tree
     from receiver.compaction.choosing import MergeChoice
-    from receiver.compaction.merge_asked import MergeAnswer
+    from receiver.compaction.merge_asked import MergeAnswer, MergeAsked, MergeOutput
     from receiver.compaction.merge_due import MergeRules, PartitionFiles
     from receiver.compaction.merge_process import MergesFiles
     from receiver.disks import Disks
     from receiver.metadata.state.table_rows import WorkRow
     from receiver.work_queue import WorkQueue
 
-__all__ = ["LeaseLost", "MergeRun"]
+__all__ = ["LeaseLost", "MergeRun", "StagedMerge"]
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +42,44 @@ _SLACK: Final = 64 << 20
 
 class LeaseLost(Exception):
     """The work is somebody else's by now, or was cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedMerge:
+    """A merge that has begun.
+
+    Attributes:
+        row: the work, as taken.
+        there: what the files were chosen from.
+        choice: what is merged.
+        tree: the data directory that the outputs go to.
+        directory: of that, where they are made.
+    """
+
+    row: WorkRow
+    there: PartitionFiles
+    choice: MergeChoice
+    tree: Tree
+    directory: str
+
+    @property
+    def ident(self) -> int:
+        """Of the compaction: the commit in which this attempt began, which is nobody else's."""
+        return self.row.changed
+
+    @property
+    def most_bytes(self) -> int:
+        """That the outputs may take."""
+        return self.choice.size + _SLACK
+
+    def staged(self, number: int) -> str:
+        """Where an output is made; they are numbered from 1."""
+        return f"{self.directory}/{self.name}-{number}.tsfile"
+
+    @property
+    def name(self) -> str:
+        """That the outputs begin with."""
+        return f"merged-{self.ident}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +122,20 @@ class MergeRun:
             ConflictError, GuardFailed: something has come between.
             AwayError: a data directory is away.
         """
+        merge = self.begin(row, there, choice)
+        try:
+            return self.commit(merge, self._merged(merge).outputs)
+        except Exception:
+            self.give_up(merge)
+            raise
+
+    def begin(self, row: WorkRow, there: PartitionFiles, choice: MergeChoice) -> StagedMerge:
+        """See that there is room, and make a place for the outputs; see `carry_out`.
+
+        Raises:
+            NoSpaceError: the disk has no room for it.
+            AwayError: the data directory is away.
+        """
         tree = self.disks.roomiest()
         need, room = choice.size + _SLACK, self.room()
         if room < need:
@@ -91,75 +143,86 @@ class MergeRun:
                 f"merging {len(choice.rows)} files of {'/'.join(there.key)} may take {need} bytes, "
                 f"and {room} may be written"
             )
-        ident = row.changed  # of the commit in which this attempt began: nobody else's
-        directory = stage(tree, there.key, ident)
-        try:
-            return self._merge(row, there, choice, tree, directory)
-        except Exception:
-            try:
-                take_back(tree, ident)
-            except (OSError, TsferryError) as error:  # the next start takes it back
-                log.warning("what a merge left stays", extra={"error": str(error)})
-            raise
+        return StagedMerge(row, there, choice, tree, stage(tree, there.key, row.changed))
 
-    def _merge(
-        self,
-        row: WorkRow,
-        there: PartitionFiles,
-        choice: MergeChoice,
-        tree: Tree,
-        directory: str,
-    ) -> int:
-        ident = row.changed
-        asked = asked_of(
-            there,
-            choice,
+    def asked(self, merge: StagedMerge) -> MergeAsked:
+        """What is to be merged, as who merges is asked."""
+        return asked_of(
+            merge.there,
+            merge.choice,
             self.rules,
-            directory=str(tree.path / directory),
-            name=f"merged-{ident}",
+            directory=str(merge.tree.path / merge.directory),
+            name=merge.name,
             memory=self.memory,
         )
-        lost: list[ConflictError] = []
 
-        def is_over() -> bool:
-            if self.stopped():
-                return True
-            try:
-                self.work.renew(row)
-            except ConflictError as error:
-                lost.append(error)
-            return bool(lost)
+    def commit(self, merge: StagedMerge, outputs: Sequence[MergeOutput]) -> int:
+        """Give the outputs their names, and have readers read them: one commit, which is returned.
 
-        with self.disks.pinned(choice.rows):
-            try:
-                answer = self.process().ask(asked, is_over, self.paused)
-            except Exception as error:
-                if lost:
-                    raise LeaseLost(str(lost[0])) from error
-                raise
-        made = self._outputs(there, ident, answer, str(tree.path))
-        staged = [f"{directory}/{each.path.rpartition('/')[2]}" for each in answer.outputs]
+        Args:
+            merge: of which all outputs are staged, flushed and compared.
+            outputs: in their order.
+
+        Raises:
+            ConflictError, GuardFailed: something has come between, or the work is no more ours.
+            Transient: an output cannot be put in its place.
+        """
+        tree, ident, there = merge.tree, merge.ident, merge.there
+        made = self._outputs(there, ident, outputs, str(tree.path))
+        staged = [merge.staged(number) for number, _ in enumerate(made, 1)]
         names = [output_path(there.key, ident, at) for at, _ in enumerate(made, 1)]
         place(tree, ident, list(zip(staged, names, strict=True)))
-        inputs = [each.physical for each in choice.rows]
+        rows = merge.choice.rows
+        inputs = [each.physical for each in rows]
         op = records.FilesCompacted(ident, there.at, inputs, made)
-        guards = [Guard("file", each.physical, each.changed) for each in choice.rows]
-        commit = self.work.end(row, "done", ops=[op], guards=guards)
+        guards = [Guard("file", each.physical, each.changed) for each in rows]
+        commit = self.work.end(merge.row, "done", ops=[op], guards=guards)
         crash.point("merge.committed")
-        clear_staged(tree, ident)
+        try:
+            clear_staged(tree, ident)
+        except (OSError, TsferryError) as error:  # committed it is; the next start clears it
+            log.warning("what a merge left stays", extra={"error": str(error)})
         log.info(
             "files are merged",
             extra={
                 "partition": "/".join(there.key),
                 "files": len(inputs),
                 "outputs": len(made),
-                "seconds": round(answer.seconds, 1),
+                "executor": merge.row.executor,
             },
         )
         return commit
 
+    def give_up(self, merge: StagedMerge) -> None:
+        """Leave nothing of a merge that is not committed."""
+        try:
+            take_back(merge.tree, merge.ident)
+        except (OSError, TsferryError) as error:  # the next start takes it back
+            log.warning("what a merge left stays", extra={"error": str(error)})
+
+    def _merged(self, merge: StagedMerge) -> MergeAnswer:
+        """Have the process beside the server merge."""
+        lost: list[ConflictError] = []
+
+        def is_over() -> bool:
+            if self.stopped():
+                return True
+            try:
+                self.work.renew(merge.row)
+            except ConflictError as error:
+                lost.append(error)
+            return bool(lost)
+
+        with self.disks.pinned(merge.choice.rows):
+            try:
+                return self.process().ask(self.asked(merge), is_over, self.paused)
+            except Exception as error:
+                if lost:
+                    raise LeaseLost(str(lost[0])) from error
+                raise
+
     def _outputs(
-        self, there: PartitionFiles, ident: int, answer: MergeAnswer, data_dir: str
+        self, there: PartitionFiles, ident: int, outputs: Sequence[MergeOutput], data_dir: str
     ) -> list[records.CompactionOutput]:
         return [
             records.CompactionOutput(
@@ -174,5 +237,5 @@ class MergeRun:
                 points=each.points,
                 data_dir=data_dir,
             )
-            for number, each in enumerate(answer.outputs, 1)
+            for number, each in enumerate(outputs, 1)
         ]

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from receiver.storage.reading.receiver_reads import ReceiverReads
+    from receiver.executor.task_asked import TaskAsked
 
 __all__ = ["WORK_KINDS", "Answerer"]
 
-Answerer = Callable[[bytes, "ReceiverReads"], bytes]
+Answerer = Callable[["TaskAsked"], bytes]
 """Makes the answer of a question (`receiver.remote_work`), reading files of the receiver.
 
 Whatever it raises is the reason for which the task fails; of `Transient`, for which it is given
@@ -18,10 +18,16 @@ back.
 """
 
 
-def _prove(question: bytes, reads: ReceiverReads) -> bytes:
+def _prove(task: TaskAsked) -> bytes:
     from receiver.executor.proving_elsewhere import answer_proofs  # decoders take a second
 
-    return answer_proofs(question, reads)
+    return answer_proofs(task)
 
 
-WORK_KINDS: Final[Mapping[str, Answerer]] = {"prove": _prove}
+def _merge(task: TaskAsked) -> bytes:
+    from receiver.executor.merging_elsewhere import answer_merge
+
+    return answer_merge(task)
+
+
+WORK_KINDS: Final[Mapping[str, Answerer]] = {"merge": _merge, "prove": _prove}

@@ -127,10 +127,15 @@ class TaskTakeRequest(Struct, frozen=True, kw_only=True):
     Attributes:
         executor: a name by which the table knows who does it.
         kinds: that it can do.
+        version: of tsferry that it has: the receiver's own, or it is given none.
+        task: this one, whether or not it is the time for it, for an operator; empty for what is
+            to be done next.
     """
 
     executor: str
     kinds: list[str]
+    version: str
+    task: str = ""
 
 
 class TaskTaken(Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from common import wire
@@ -24,7 +24,15 @@ if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
     from receiver.operator.directories import ReceiverDirectories
 
-__all__ = ["ADDRESS_FILE", "TOKEN_FILE", "NotRunningError", "OperatorClient", "ask", "segment"]
+__all__ = [
+    "ADDRESS_FILE",
+    "TOKEN_FILE",
+    "NotRunningError",
+    "OperatorClient",
+    "ServerAnswer",
+    "ask",
+    "segment",
+]
 
 T = TypeVar("T")
 
@@ -41,6 +49,14 @@ class NotRunningError(UnreachableError):
         super().__init__(
             f"no receiver is running for {config.schema_dir}; start it with: tsferry-receiver serve"
         )
+
+
+class ServerAnswer(NamedTuple):
+    """What a server answered."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
 
 
 class OperatorClient:
@@ -92,18 +108,27 @@ class OperatorClient:
         query: Mapping[str, str | int | None] | None,
         body: wire.Struct | None,
     ) -> bytes:
-        given = {key: str(value) for key, value in (query or {}).items() if value is not None}
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        content = b"" if body is None else wire.encode(body)
+        return self.exchange(method, path, query or {}, headers, content).body
+
+    def exchange(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str | int | None],
+        headers: Mapping[str, str],
+        body: bytes,
+    ) -> ServerAnswer:
+        """Make a call, and have its answer as it came; raises as `ask`."""
+        given = {key: str(value) for key, value in query.items() if value is not None}
         target = f"{path}?{urlencode(given)}" if given else path
-        headers = {"Authorization": f"Bearer {self._token}"}
-        content = None
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-            content = wire.encode(body)
+        sent = {**headers, "Authorization": f"Bearer {self._token}"}
         with self._calling:
             connection = self._connection()
             done = False
             try:
-                connection.request(method, target, content, headers)
+                connection.request(method, target, body or None, sent)
                 answer = connection.getresponse()
                 got = answer.read(_MAX_ANSWER)
                 done = True
@@ -118,7 +143,7 @@ class OperatorClient:
                     connection.close()
         if answer.status >= 300:
             raise _refusal(answer.status, answer.getheader("Content-Type", ""), got)
-        return got
+        return ServerAnswer(answer.status, dict(answer.getheaders()), got)
 
     def _connection(self) -> http.client.HTTPConnection:
         kept, self._kept = self._kept, None

@@ -7,7 +7,7 @@ What is superseded by its word is so because it says so: its token is that of a 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -33,12 +33,13 @@ class RemoteProofs:
         self._asked: deque[PartitionAsked] = deque()
 
     def question(self) -> bytes | None:
-        """The next question, packed; None: all partitions are gone over."""
+        """The next question, packed; None: all partitions are gone over, and the work is done."""
         while not self._asked:
             if self._proofs is not None:
                 self._proofs.close()
                 self._proofs = None
             if not self._left:
+                self._work.queue.end(self._row, "done")
                 return None
             self._proofs = self._work.open(self._row, self._left.popleft())
             self._asked = deque(self._proofs.due.asked)
@@ -61,3 +62,15 @@ class RemoteProofs:
             raise ProtocolError("nothing was asked")
         self._proofs.settle(self._asked[0], answer.proofs)
         self._asked.popleft()
+
+    def put(self, number: int, offset: int, content: memoryview, xxh3: str) -> None:
+        """Refuse it: no file goes with what is said of proofs."""
+        del offset, content, xxh3
+        raise ProtocolError(f"no file {number} goes with an answer of proofs")
+
+    def end(self, end: Literal["failed", "pending"], reason: str) -> None:
+        """Say that it failed, or give it back; raises `ConflictError` as `WorkQueue.end`."""
+        self._work.queue.end(self._row, end, reason=reason)
+
+    def drop(self) -> None:
+        """Nothing came but what is committed."""

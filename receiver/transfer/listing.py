@@ -29,6 +29,7 @@ from common.wire import (
     NotedEntry,
     NotedRecords,
     ObjectEntry,
+    ObjectsAnswer,
     OriginEntry,
     ResourceEntry,
     StoreEntry,
@@ -317,6 +318,29 @@ class Listing:
             fates=[_fate(uuid, path, row) for path, row in zip(paths, rows, strict=True)],
             everywhere=[_end(uuid, row) for row in deleted if row.reason == EndMeaning.EVERYWHERE],
         )
+
+    def objects(self, who: Principal, paths: Sequence[str]) -> ObjectsAnswer:
+        """Which objects of the store files are, for one who reads them there.
+
+        Args:
+            who: asks.
+            paths: physical paths.
+
+        Raises:
+            TooLargeError: there are too many.
+        """
+        who.must_read()
+        if len(paths) > _MOST_FATES:
+            raise TooLargeError(f"a page of {len(paths)} items, at most {_MOST_FATES} are taken")
+        with self._engine.reading() as state:
+            rows = [row for each in paths if (row := state.files.get(each)) is not None]
+            table = state.uploaded_table
+            found = {
+                row.physical: _object(table.rows[row.physical])
+                for row in rows
+                if table.parts(row).file
+            }
+        return ObjectsAnswer(engine=self._engine.uuid, store=self._store, objects=found)
 
     def _times(self) -> list[ClockPiece]:
         pieces = self._engine.times.pieces

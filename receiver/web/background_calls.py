@@ -27,7 +27,7 @@ from receiver.operator.background_views import (
     TaskTaken,
     TaskTakeRequest,
 )
-from receiver.web.call import Call, json_answer
+from receiver.web.call import Call, MediaTypeError, json_answer
 from receiver.web.routes import (
     EMPTY,
     PAGE_AFTER,
@@ -52,6 +52,12 @@ _MINE = (
     Parameter("attempt", "query", {"type": "integer", "minimum": 1}, "As it was taken.", True),
 )
 _ASKED = Parameter("tag", "query", {"type": "string"}, "Of the question.", True)
+_OFFSET = Parameter(
+    "offset", "query", {"type": "integer", "minimum": 0}, "Of the block in the file.", True
+)
+_XXH3 = Parameter(
+    "xxh3", "query", {"type": "string"}, "xxh3-64 of the block, 16 lower-case hex digits.", True
+)
 _TAG = Parameter("Tsferry-Question", "header", {"type": "string"}, "Goes with the answer.", True)
 
 
@@ -138,7 +144,13 @@ def take_background_task(call: Call) -> Response:
     """Take the task that is to be done next."""
     call.who.must_work()
     request = call.body(TaskTakeRequest)
-    row = call.node.remote_work.take(_executor(call, request.executor), request.kinds)
+    task = None
+    if request.task:
+        call.who.must_operate()
+        task = _task(request.task)
+    row = call.node.remote_work.take(
+        _executor(call, request.executor), request.kinds, request.version, task=task
+    )
     if row is None:
         return Response(status=204)
     lease = call.node.remote_work.lease
@@ -178,6 +190,31 @@ def background_question(call: Call) -> Response:
 
 
 @ROUTES.call(
+    "PUT",
+    "/v1/tasks/<task>/outputs/<number>",
+    Role.WORKER,
+    "A block of a file that goes with the answer",
+    EMPTY,
+    media=_BYTES,
+    body=Body.BLOCK,
+    parameters=(*_MINE, _ASKED, _OFFSET, _XXH3),
+)
+def background_output(call: Call) -> Response:
+    """A block of a file."""
+    mine = _mine(call)
+    if call.request.mimetype != _BYTES:
+        raise MediaTypeError(f"expected Content-Type: {_BYTES}")
+    number, offset = call.arguments["number"], call.number("offset", "a number of bytes")
+    if offset is None:
+        raise UsageError("offset: missing; expected where the block begins")
+    if not (number.isascii() and number.isdigit() and len(number) < 10):
+        raise UsageError("the number of a file is some digits")
+    xxh3 = call.query("xxh3") or ""
+    call.node.remote_work.put(*mine, _tag(call), int(number), offset, call.content(), xxh3)
+    return Response(status=204)
+
+
+@ROUTES.call(
     "POST",
     "/v1/tasks/<task>/answer",
     Role.WORKER,
@@ -190,10 +227,7 @@ def background_question(call: Call) -> Response:
 def background_answer(call: Call) -> Response:
     """Answer a question."""
     mine = _mine(call)
-    tag = call.query("tag")
-    if tag is None:
-        raise UsageError("tag: missing; expected that of the question")
-    call.node.remote_work.answer(*mine, tag, bytes(call.content()))
+    call.node.remote_work.answer(*mine, _tag(call), bytes(call.content()))
     return Response(status=204)
 
 
@@ -216,13 +250,24 @@ def end_background_task(call: Call) -> Response:
 def _mine(call: Call) -> tuple[int, int, str]:
     """Task, attempt and executor of a call."""
     call.who.must_work()
-    task = call.arguments["task"]
-    if not _ID.match(task):
-        raise NotFoundError(f"{task[:40]!a} is the id of no background task: that is a number")
+    task = _task(call.arguments["task"])
     attempt = call.number("attempt", "the number of an attempt")
     if attempt is None:
         raise UsageError("attempt: missing; expected the number with which it was taken")
-    return int(task), attempt, _executor(call, call.query("executor") or "")
+    return task, attempt, _executor(call, call.query("executor") or "")
+
+
+def _task(text: str) -> int:
+    if not _ID.match(text):
+        raise NotFoundError(f"{text[:40]!a} is the id of no background task: that is a number")
+    return int(text)
+
+
+def _tag(call: Call) -> str:
+    tag = call.query("tag")
+    if tag is None:
+        raise UsageError("tag: missing; expected that of the question")
+    return tag
 
 
 def _executor(call: Call, name: str) -> str:

@@ -398,6 +398,22 @@ def catalogue_fates(call: Call) -> Response:
 
 @ROUTES.call(
     "POST",
+    f"{wire.BASE}/catalogue/objects",
+    Role.READER,
+    "Which objects of the receiver's store files are, for one who reads them there",
+    AnswerRow(200, wire.ObjectsAnswer),
+    takes=wire.ObjectsRequest,
+    body=Body.LARGE,
+    reads=True,
+)
+def catalogue_objects(call: Call) -> Response:
+    """Which objects of the store files are."""
+    request = call.body(wire.ObjectsRequest)
+    return json_answer(call.answering.listing.objects(call.who, request.paths))
+
+
+@ROUTES.call(
+    "POST",
     f"{wire.BASE}/catalogue/fetch",
     Role.READER,
     "Bring files from the object store into the data directories, for one who reads them there",

@@ -233,6 +233,10 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "receiver.spark": ("common", "receiver.metadata", "receiver.load", "receiver.config",
                        "receiver.principal", "receiver.points", "receiver.disks",
                        "receiver.follower.store_view", "receiver.storage", "receiver.spark"),
+    # What an executor does, on the workers of a cluster.
+    "receiver.spark.backlog": ("common", "receiver.executor", "receiver.spark.verify.session",
+                               "receiver.spark.verify.worker_code",
+                               "receiver.spark.backlog"),
     # Rows become files here, and a load by an operator's calls.
     "receiver.spark.sink": ("common", "receiver.metadata", "receiver.storage", "receiver.writing",
                             "receiver.operator.wire", "receiver.operator.write_wire",

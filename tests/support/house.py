@@ -34,8 +34,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "upkeep", "merged_files", "placing", "deciding", "tail_facts", "schema", "folder",
     ),
     "receiver.spark": (
-        "verify", "report", "source", "sink", "value_types", "option_values", "late_uploads",
-        "catalogue", "standing_in", "finder", "noted_deletions", "work",
+        "backlog", "verify", "report", "source", "sink", "value_types", "option_values",
+        "late_uploads", "catalogue", "standing_in", "finder", "noted_deletions", "work",
     ),
 }  # fmt: skip
 """Package -> its rooms, from the top floor down. A room imports those below it, never one above.

@@ -34,6 +34,7 @@ class WorkTable:
         self.rows: dict[int, WorkRow] = {}
         self._ended: dict[int, None] = {}
         self._failed: dict[int, None] = {}
+        self._cancelled: dict[int, None] = {}
         self._running: dict[int, None] = {}
         self._waiting: dict[str, list[tuple[int, int]]] = {}
         self._holders: dict[records.WorkPlace, int] = {}
@@ -46,6 +47,10 @@ class WorkTable:
     def failed(self) -> list[WorkRow]:
         """What has failed and still stands so, the latest last."""
         return [self.rows[each] for each in self._failed]
+
+    def cancelled(self) -> list[WorkRow]:
+        """What nobody was to do, of the last that ended."""
+        return [self.rows[each] for each in self._cancelled]
 
     def waiting(self, kind: str) -> int:
         """How much of a kind waits."""
@@ -72,15 +77,19 @@ class WorkTable:
             self._drop(before)
         self._ended.pop(row.id, None)
         self._failed.pop(row.id, None)
+        self._cancelled.pop(row.id, None)
         self.rows[row.id] = row
         if row.state in OPEN_WORK:
             self._hold(row)
             return
         ended = self._failed if row.state is WorkState.FAILED else self._ended
         ended[row.id] = None
+        if row.state is WorkState.CANCELLED:
+            self._cancelled[row.id] = None
         while len(ended) > KEPT_WORK:
             gone = next(iter(ended))
             del ended[gone], self.rows[gone]
+            self._cancelled.pop(gone, None)
 
     def _hold(self, row: WorkRow) -> None:
         for place in row.scope:

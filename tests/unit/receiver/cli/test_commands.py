@@ -505,11 +505,35 @@ def _look_after_tasks(command):
     command("tasks", "retry", "12", code=2)
 
 
+@pytest.mark.slow
+def test_a_task_is_run_now_by_the_command(command, either):
+    assert "no background task waits" in command("tasks", "run")
+    task = command("tasks", "add", "merge", "root.sg").strip()
+    assert "no background task waits" in command("tasks", "run", "--kind", "prove")
+    assert command("tasks", "run", task) == f"{task} merge root.sg: done\n"
+    assert json.loads(command("tasks", "list", "--json"))["tasks"][0]["state"] == "done"
+    merged = json.loads(command("status", "--json", code=0 if either == "a server" else 4))
+    assert (merged["merged"]["inputs"], merged["merged"]["outputs"]) == (2, 1)
+    command("tasks", "run", task, code=3)
+    for other in ("12", "x", "9" * 30):
+        command("tasks", "run", other, code=2)
+    for group in ("root.sg", "root.b"):
+        command("tasks", "add", "merge", group)
+    (cancelled,) = json.loads(command("tasks", "list", "--state", "pending", "--limit", "1",
+                                      "--json"))["tasks"]  # fmt: skip
+    command("tasks", "cancel", cancelled["task"])
+    command("tasks", "run", cancelled["task"], code=3)
+    (ran,) = json.loads(command("tasks", "run", "--all", "--json"))["tasks"]
+    assert (ran["scope"], ran["state"], ran["reason"]) == (
+        ["root.b"], "done", "nothing is to be merged",
+    )  # fmt: skip
+
+
 def test_an_executor_says_what_it_lacks(command, monkeypatch):
     monkeypatch.delenv("TSFERRY_WORKER_TOKEN", raising=False)
     here = ("work", "--from", "http://127.0.0.1:1")
     assert "TSFERRY_WORKER_TOKEN" in command(*here, code=2)
-    assert "expected prove" in command(*here, "--token", "t", "--kinds", "prove,odd", code=2)
+    assert "expected merge, prove" in command(*here, "--token", "t", "--kinds", "prove,odd", code=2)
     assert "above 0" in command(*here, "--token", "t", "--every", "0", code=2)
     elsewhere = ("work", "--from", "http://centre.example:1", "--token", "t")
     assert "expected https" in command(*elsewhere, code=2)

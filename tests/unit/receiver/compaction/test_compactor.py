@@ -168,7 +168,7 @@ def test_an_executor_that_slept_longer_than_its_lease_commits_nothing(
 
     process = merge_here(node, MergedHere(sleeps))
     node.compactor._work = queue
-    node.compactor._run = replace(node.compactor._run, work=queue)
+    node.compactor.run = replace(node.compactor.run, work=queue)
     clock.now += 61
     assert node.compactor.run_once() == 0
     assert taken
@@ -227,7 +227,7 @@ def test_without_room_the_inputs_stay_as_they_are(world: World, clock: Clock) ->
     with world.still_node() as node:
         merge_here(node)
         small_files(Site(node), 6)
-        node.compactor._run = replace(node.compactor._run, room=lambda: 1000)
+        node.compactor.run = replace(node.compactor.run, room=lambda: 1000)
         clock.now += 61
         assert node.compactor.run_once() == 0
         assert compactions(node) == []

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from common import __version__
 from common.errors import ConflictError, ProtocolError
 from receiver.metadata.model.records import WorkPlace
 from receiver.metadata.state.table_rows import FileState, WorkRow, WorkState
@@ -212,7 +213,7 @@ def test_virtual_groups_of_a_partition_are_one_place() -> None:
 def test_an_executor_elsewhere_proves_by_questions(node: Node, site: Site) -> None:
     produce(node)
     remote = node.remote_work
-    row = remote.take("x@t", KINDS)
+    row = remote.take("x@t", KINDS, __version__)
     assert row is not None
     question = remote.question(row.id, row.attempt, "x@t")
     assert question is not None
@@ -234,7 +235,7 @@ def test_what_is_said_of_a_task_by_another_or_of_another_attempt_is_refused(
 ) -> None:
     produce(node)
     remote = node.remote_work
-    row = remote.take("x@t", KINDS)
+    row = remote.take("x@t", KINDS, __version__)
     assert row is not None
     question = remote.question(row.id, row.attempt, "x@t")
     assert question is not None
@@ -257,16 +258,16 @@ def test_of_two_executors_the_one_that_slept_is_refused_and_the_other_is_asked_a
     node.work._clock = lambda: now[0]
     produce(node)
     remote = node.remote_work
-    sleeper = remote.take("sleeper@t", KINDS)
+    sleeper = remote.take("sleeper@t", KINDS, __version__)
     assert sleeper is not None
     question = remote.question(sleeper.id, 1, "sleeper@t")
     assert question is not None
     late = answer(node, question.content)
-    assert remote.take("other@t", KINDS) is None
+    assert remote.take("other@t", KINDS, __version__) is None
     now[0] += 2 * node.work.lease
     with pytest.raises(ConflictError):
         remote.answer(sleeper.id, 1, "sleeper@t", question.tag, late)
-    other = remote.take("other@t", KINDS)
+    other = remote.take("other@t", KINDS, __version__)
     assert other is not None
     assert other.attempt == 2
     with pytest.raises(ConflictError):
@@ -280,7 +281,7 @@ def test_of_two_executors_the_one_that_slept_is_refused_and_the_other_is_asked_a
 
 def test_after_a_restart_only_what_is_not_committed_is_asked(node: Node, site: Site) -> None:
     produce(node)
-    row = node.remote_work.take("x@t", KINDS)
+    row = node.remote_work.take("x@t", KINDS, __version__)
     assert row is not None
     question = node.remote_work.question(row.id, 1, "x@t")
     assert question is not None
@@ -316,7 +317,7 @@ def test_an_answer_of_what_was_not_asked_makes_nothing_true(
         tuple(names.get(each, each) for each in proof.rests),
     )
     produce(node)
-    row = node.remote_work.take("x@t", KINDS)
+    row = node.remote_work.take("x@t", KINDS, __version__)
     assert row is not None
     question = node.remote_work.question(row.id, 1, "x@t")
     assert question is not None

@@ -3,6 +3,8 @@
 import msgspec
 import pytest
 
+from common import __version__
+from common.digests import xxh3_64
 from receiver.metadata.model.records import WorkPlace
 from receiver.operator import background_views as views
 from receiver.operator.background_tasks import background_concerns
@@ -71,23 +73,23 @@ def test_tasks_come_in_pages(say, node):
 
 
 def test_only_operators_see_tasks_and_only_workers_do_them(say):
-    take = views.TaskTakeRequest(executor="x", kinds=["prove"])
+    take = views.TaskTakeRequest(executor="x", kinds=["prove"], version=__version__)
     say("GET", "/v1/tasks", expected=403, who="worker")
     say("POST", "/v1/tasks/take", None, take, expected=401, who="nobody")
     say("POST", "/v1/tasks/take", None, take, expected=204, who="worker")
     say("GET", "/v1/status", expected=403, who="worker")
     say("POST", "/v1/sql", None, {"statement": "show tasks"}, expected=403, who="worker")
     for wrong in (
-        views.TaskTakeRequest(executor="x", kinds=["odd"]),
-        views.TaskTakeRequest(executor="x", kinds=[]),
-        views.TaskTakeRequest(executor="x y", kinds=["prove"]),
+        views.TaskTakeRequest(executor="x", kinds=["odd"], version=__version__),
+        views.TaskTakeRequest(executor="x", kinds=[], version=__version__),
+        views.TaskTakeRequest(executor="x y", kinds=["prove"], version=__version__),
     ):
         say("POST", "/v1/tasks/take", None, wrong, expected=400, who="worker")
 
 
 def test_an_executor_takes_renews_and_ends(say, node, tasks):
     node.work.add("prove", b"", [WorkPlace("root.sg", "7")])
-    take = views.TaskTakeRequest(executor="x", kinds=["prove"])
+    take = views.TaskTakeRequest(executor="x", kinds=["prove"], version=__version__)
     taken = say("POST", "/v1/tasks/take", views.TaskTaken, take, who="worker")
     assert (taken.kind, taken.attempt, taken.lease) == ("prove", 1, node.work.lease)
     mine = f"/v1/tasks/{taken.task}/%s?executor=x&attempt=1"
@@ -101,6 +103,50 @@ def test_an_executor_takes_renews_and_ends(say, node, tasks):
     (found,) = tasks()
     assert (found.state, found.reason) == ("failed", "no room")
     assert found.executor.startswith("x@")
+
+
+def test_an_executor_of_another_version_is_refused_by_name(say, client):
+    for version in ("0.0.9", ""):
+        take = views.TaskTakeRequest(executor="x", kinds=["merge"], version=version)
+        say("POST", "/v1/tasks/take", None, take, expected=409, who="worker")
+
+
+def test_only_an_operator_says_which_task_it_takes(say, node):
+    task = str(node.work.add("prove", b"", [WorkPlace("root.sg", "7")]))
+    take = views.TaskTakeRequest(executor="x", kinds=["prove"], version=__version__, task=task)
+    say("POST", "/v1/tasks/take", None, take, expected=403, who="worker")
+    assert say("POST", "/v1/tasks/take", views.TaskTaken, take).task == task
+    say("POST", "/v1/tasks/take", None, take, expected=409)
+    odd = msgspec.structs.replace(take, task="x")
+    say("POST", "/v1/tasks/take", None, odd, expected=404)
+
+
+def test_a_block_that_goes_with_an_answer_is_taken_of_who_has_the_task(client, node, operator, say):
+    worker = {"Authorization": f"Bearer {make_token(node.engine, role='worker').token}"}
+    node.work.add("merge", b"", [WorkPlace("root.sg", "7")])
+    take = views.TaskTakeRequest(executor="x", kinds=["merge"], version=__version__)
+    taken = say("POST", "/v1/tasks/take", views.TaskTaken, take)
+    asked = client.get(f"/v1/tasks/{taken.task}/question?executor=x&attempt=1", headers=operator)
+    assert asked.status_code == 204, "nothing is there to be merged"
+
+    def put(number="1", who=operator, media="application/octet-stream", **query):
+        query = {"executor": "x", "attempt": "1", "tag": "t", "offset": "0",
+                 "xxh3": xxh3_64(b"abc"), **query}  # fmt: skip
+        kept = {name: value for name, value in query.items() if value is not None}
+        return client.put(
+            f"/v1/tasks/{taken.task}/outputs/{number}", query_string=kept, data=b"abc",
+            headers={**who, "Content-Type": media},
+        ).status_code  # fmt: skip
+
+    assert put() == 409, "the task has ended"
+    assert put(who=worker) == 409
+    assert put(who={}) == 401
+    assert put(number="x") == 400
+    assert put(number="1" * 12) == 400
+    assert put(tag=None) == 400
+    assert put(offset=None) == 400
+    assert put(attempt=None) == 400
+    assert put(media="text/plain") == 415
 
 
 def test_status_and_probes_tell_what_waits_runs_is_overdue_and_has_failed(say, node):
