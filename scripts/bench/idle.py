@@ -37,6 +37,7 @@ sys.path.insert(0, str(ROOT))
 
 from common.durable import Tree  # noqa: E402
 from common.names import FilePath  # noqa: E402
+from scripts.bench.as_installed import compile_modules  # noqa: E402
 from sender.kept.list_state import (  # noqa: E402
     ListFacts,
     list_digest,
@@ -228,8 +229,5 @@ def summary(
 
 if __name__ == "__main__":
     os.chdir(ROOT)
-    # As installed: compiled once, not at each start, whatever the shell says.
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    with tempfile.TemporaryDirectory() as compiled:
-        os.environ["PYTHONPYCACHEPREFIX"] = compiled
-        main()
+    compile_modules()
+    main()

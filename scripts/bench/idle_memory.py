@@ -21,6 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from scripts.bench.as_installed import compile_modules  # noqa: E402
 from sender.daemon.control import ask  # noqa: E402
 from tests.support.tsfile_bytes import build  # noqa: E402
 
@@ -32,6 +33,7 @@ def main() -> int:
     arguments.add_argument("--files", type=int, default=10_000)
     arguments.add_argument("--limit", type=float, default=60.0, help="MB")
     given = arguments.parse_args()
+    compile_modules()
     with tempfile.TemporaryDirectory(prefix="tsferry-bench-") as directory:
         resident, peak = measure(Path(directory), given.files)
     print(f"{given.files} files: idle daemon {resident:.1f} MB resident, at its peak {peak:.1f} MB")

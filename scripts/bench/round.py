@@ -20,6 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from scripts.bench.as_installed import compile_modules  # noqa: E402
 from tests.support.tsfile_bytes import build  # noqa: E402
 
 BIN = Path(sys.executable).parent
@@ -46,6 +47,7 @@ def main() -> None:
             build(sample("root.l.d", 0), pad_to=given.large_mib << 20)
         ],
     }
+    compile_modules()
     with tempfile.TemporaryDirectory() as run:
         found = measure(Path(run), rounds)
     if given.json:

@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from scripts.bench.as_installed import compile_modules
+
 BIN = Path(sys.executable).parent
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PATIENCE_S = 600.0
@@ -79,7 +81,8 @@ def wait_until_idle(pid: int) -> None:
 
 @contextmanager
 def serving(command: Sequence[object], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A server that ends with the block."""
+    """A server that ends with the block; the programs of this checkout are ready to start."""
+    compile_modules()
     with open(log, "wb") as out:
         process = subprocess.Popen(
             [str(each) for each in command], stdout=out, stderr=out, stdin=subprocess.DEVNULL

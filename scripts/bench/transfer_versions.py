@@ -22,6 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from scripts.bench.as_installed import compile_modules  # noqa: E402
 from scripts.bench.transfer import WORKS, spread  # noqa: E402
 
 _ONE = """
@@ -54,6 +55,8 @@ def main() -> None:
     options.add_argument("--json", type=Path)
     given = options.parse_args()
     checkouts = [each.resolve() for each in given.checkouts]
+    for each in checkouts:
+        compile_modules(each)
     spent: dict[Path, list[tuple[float, float]]] = {each: [] for each in checkouts}
     with tempfile.TemporaryDirectory(dir=given.at) as base:
         source, place = Path(base) / "source", Path(base) / "place"

@@ -26,3 +26,10 @@ def test_one_command_runs_every_benchmark():
         name for page in PAGES for name in re.findall(r'"(\w+\.py)"', (BENCH / page).read_text())
     }
     assert programs() - run - PARTS == OF_TWO_CHECKOUTS
+
+
+def test_what_starts_programs_starts_them_as_installed():
+    for each in BENCH.glob("*.py"):
+        text = each.read_text()
+        if "tsferry-sender" in text or "tsferry-receiver" in text:
+            assert re.search(r"compile_modules\(|transfer_peers import .*\bserving\b", text), each
