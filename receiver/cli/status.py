@@ -129,6 +129,7 @@ def _merged(view: MergeTotals) -> str:
     if view.compactions:
         text = f"{view.inputs} files are read as {view.outputs}, {size_text(view.output_bytes)}"
         text += f"; the last {commit_time(view.last, view.last_at)}"
+        text += f" ({view.did})" if view.did else ""
     if view.waiting:
         text += f"; {view.waiting} wait"
     if view.problem is not None:

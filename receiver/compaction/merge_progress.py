@@ -25,6 +25,7 @@ class MergeProgress(NamedTuple):
         outputs: files that are read in their place.
         output_bytes: of those.
         last: the commit of the newest, 0 for none.
+        did: what the newest did.
         waiting: work that waits or runs.
         problem: why something is not merged, None if nothing is in the way.
     """
@@ -34,6 +35,7 @@ class MergeProgress(NamedTuple):
     outputs: int = 0
     output_bytes: int = 0
     last: int = 0
+    did: str = ""
     waiting: int = 0
     problem: str | None = None
 
@@ -42,14 +44,16 @@ def merge_progress(engine: Engine) -> MergeProgress:
     """How far it is, as far as an engine knows."""
     with engine.reading() as state:
         rows = list(state.compacted_table.holding())
-        work = state.work_table.rows.values()
-        waiting = sum(row.kind == MERGE and row.state in OPEN_WORK for row in work)
+        work = [row for row in state.work_table.rows.values() if row.kind == MERGE]
+        waiting = sum(row.state in OPEN_WORK for row in work)
+    last = max((row.created for row in rows), default=0)
     return MergeProgress(
         compactions=len(rows),
         inputs=sum(row.count for row in rows),
         outputs=sum(len(row.outputs) for row in rows),
         output_bytes=sum(each.size for row in rows for each in row.outputs),
-        last=max((row.created for row in rows), default=0),
+        last=last,
+        did=next((row.reason for row in work if row.changed == last), ""),
         waiting=waiting,
     )
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from common import crash
 from common.errors import ConflictError, NoSpaceError, TsferryError
+from common.terminal import size_text
 from receiver.compaction.merge_due import asked_of
 from receiver.load.merged_files import clear_staged, output_path, place, stage, take_back
 from receiver.metadata.commit.guards import Guard
@@ -87,7 +88,7 @@ class MergeRun:
     """Carries out merges.
 
     Attributes:
-        disks: the data directories; outputs go to the first.
+        disks: the data directories; outputs go to the roomiest.
         work: the queue that the work is from.
         process: gives what merges.
         rules: say where files are.
@@ -124,7 +125,7 @@ class MergeRun:
         """
         merge = self.begin(row, there, choice)
         try:
-            return self.commit(merge, self._merged(merge).outputs)
+            return self.commit(merge, self._merged(merge))
         except Exception:
             self.give_up(merge)
             raise
@@ -156,19 +157,19 @@ class MergeRun:
             memory=self.memory,
         )
 
-    def commit(self, merge: StagedMerge, outputs: Sequence[MergeOutput]) -> int:
+    def commit(self, merge: StagedMerge, answer: MergeAnswer) -> int:
         """Give the outputs their names, and have readers read them: one commit, which is returned.
 
         Args:
             merge: of which all outputs are staged, flushed and compared.
-            outputs: in their order.
+            answer: what was made.
 
         Raises:
             ConflictError, GuardFailed: something has come between, or the work is no more ours.
             Transient: an output cannot be put in its place.
         """
         tree, ident, there = merge.tree, merge.ident, merge.there
-        made = self._outputs(there, ident, outputs, str(tree.path))
+        made = self._outputs(there, ident, answer.outputs, str(tree.path))
         staged = [merge.staged(number) for number, _ in enumerate(made, 1)]
         names = [output_path(there.key, ident, at) for at, _ in enumerate(made, 1)]
         place(tree, ident, list(zip(staged, names, strict=True)))
@@ -176,7 +177,8 @@ class MergeRun:
         inputs = [each.physical for each in rows]
         op = records.FilesCompacted(ident, there.at, inputs, made)
         guards = [Guard("file", each.physical, each.changed) for each in rows]
-        commit = self.work.end(merge.row, "done", ops=[op], guards=guards)
+        told = _told(answer, inputs)
+        commit = self.work.end(merge.row, "done", reason=told, ops=[op], guards=guards)
         crash.point("merge.committed")
         try:
             clear_staged(tree, ident)
@@ -189,6 +191,11 @@ class MergeRun:
                 "files": len(inputs),
                 "outputs": len(made),
                 "executor": merge.row.executor,
+                "bytes": answer.read_bytes,
+                "output_bytes": sum(each.size for each in made),
+                "points": answer.points,
+                "output_points": sum(each.points for each in made),
+                "seconds": round(answer.seconds, 1),
             },
         )
         return commit
@@ -239,3 +246,13 @@ class MergeRun:
             )
             for number, each in enumerate(outputs, 1)
         ]
+
+
+def _told(answer: MergeAnswer, inputs: Sequence[str]) -> str:
+    """What a merge did."""
+    size = sum(each.size for each in answer.outputs)
+    points = sum(each.points for each in answer.outputs)
+    return (
+        f"{len(inputs)} files, {size_text(answer.read_bytes)}, {answer.points} points, into "
+        f"{len(answer.outputs)}, {size_text(size)}, {points} points; {answer.seconds:.1f} s"
+    )

@@ -179,8 +179,9 @@ class RemoteMerge:
             self._over(ProcessDied(reply.why) if reply.died else MergeRefused(reply.why))
             return
         try:
-            outputs = self._made(merge, reply.answer.outputs)
-            self._merges.compactor.run.commit(merge, outputs)
+            outputs = tuple(self._made(merge, reply.answer.outputs))
+            answer = msgspec.structs.replace(reply.answer, outputs=outputs)
+            self._merges.compactor.run.commit(merge, answer)
         except BusyError:
             raise
         except (OutputRefusedError, DigestError) as error:

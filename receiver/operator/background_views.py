@@ -38,7 +38,7 @@ class BackgroundTaskView(Struct, frozen=True, kw_only=True):
         created_at: when that was.
         changed: commit of its last change.
         changed_at: when that was.
-        reason: why it waits again, failed or was cancelled.
+        reason: why it waits again, failed or was cancelled; or what came of it.
         overdue: whether it runs and nobody was heard of for a lease.
     """
 

@@ -86,6 +86,7 @@ def merge_totals(there: ReceiverDirectories) -> MergeTotals:
         output_bytes=now.output_bytes,
         last=now.last,
         last_at=there.engine.times.seconds(now.last) if now.last else None,
+        did=now.did,
         waiting=now.waiting,
         problem=now.problem,
     )

@@ -397,6 +397,7 @@ class MergeTotals(Struct, frozen=True, kw_only=True):
         output_bytes: of those.
         last: the commit of the newest, 0 for none.
         last_at: when that was, by what is known of the clock.
+        did: what that one did: files, bytes and points before and after, and how long it took.
         waiting: merges that wait or run.
         problem: why something is not merged, None if nothing is in the way.
     """
@@ -408,6 +409,7 @@ class MergeTotals(Struct, frozen=True, kw_only=True):
     output_bytes: int = 0
     last: int = 0
     last_at: float | None = None
+    did: str = ""
     waiting: int = 0
     problem: str | None = None
 
