@@ -118,6 +118,7 @@ class Node(Closing):
             keep_deleted=config.load.keep_deleted,
             is_pressed=load.is_pressed,
             is_full=lambda: load.cache is not None and load.cache.room() == 0,
+            made_room=self.compactor.made_room,
         )
         self.tables = TableUpkeep(engine)
         load.reaper.chores += [self.merged.let_go, self.tables.forget]

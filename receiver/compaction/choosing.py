@@ -8,6 +8,9 @@ cuts, or with one that something else is to happen to first, is left alone.
 What was merged before is merged again only where as much again comes with it: each byte is then
 written at most about log2(all bytes / bytes of the first merge) times, however small the files are
 that come. Late files that overlap what was merged wait until they are half of it, or very many.
+
+No output has points of two time partitions, so that who asks for a time opens few. Files that reach
+over so many that as many outputs would come of them are left alone.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from common.digests import xxh3_128
 from receiver.compaction.file_units import stand_apart, units_of
+from receiver.compaction.time_windows import count_of, time_windows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -44,12 +48,15 @@ class MergeLimits:
         min_files: fewer that readers would be spared are not worth it.
         most_files: of one merge: more than its commit may guard.
         most_bytes: of the inputs of one merge.
+        interval: width of a time partition, in the unit of the data: an output has points of one.
+            0: it may have those of several.
     """
 
     target_bytes: int
     min_files: int = 10
     most_files: int = 10_000
     most_bytes: int = 1 << 40
+    interval: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +231,9 @@ def _is_worth(group: Sequence[FileUnit], limits: MergeLimits, forced: bool) -> b
     pieces = sum(each.pieces for each in group)
     overlapping = sum(each.overlapping for each in group)
     size = sum(each.size for each in group)
-    spared = pieces + overlapping - max(1, -(-size // limits.target_bytes))
+    rows = (row for unit in group for row in unit.rows)
+    windows = time_windows(((row.first, row.last) for row in rows), limits.interval)
+    spared = pieces + overlapping - max(1, count_of(windows), -(-size // limits.target_bytes))
     return spared >= (1 if forced else limits.min_files - 1)
 
 

@@ -28,6 +28,18 @@ class MergeSpan(NamedTuple):
     start: int | None = None
     end: int | None = None
 
+    def goes_on(self, time: int) -> bool:
+        """Whether a time and the one behind it are in it."""
+        return (self.start is None or self.start <= time) and (self.end is None or time < self.end)
+
+    def meets(self, first: int | None, last: int | None) -> bool:
+        """Whether some of it lies between two times; between none (None) nothing does."""
+        if first is None or last is None:
+            return self == MergeSpan()
+        return (self.start is None or self.start <= last) and (
+            self.end is None or first <= self.end
+        )
+
 
 class ChunkRun(NamedTuple):
     """Chunks that have no time in common with those of other runs.

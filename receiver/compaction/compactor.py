@@ -18,9 +18,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self
 
 from common.bandwidth import local_now
+from common.config.shared_rules import PER_MILLISECOND
 from common.errors import ConflictError, TsferryError
 from common.threads import join_begun
 from receiver.compaction.choosing import MergeLimits
+from receiver.compaction.expiring import is_expiring
 from receiver.compaction.merge_due import MergeRules, files_of
 from receiver.compaction.merge_process import MergeProcess, MergeRefused, MergesFiles
 from receiver.compaction.merge_progress import (
@@ -62,6 +64,11 @@ _LONGEST_PAUSE: Final = 30.0
 """For loads to end."""
 _TRY_AGAIN: Final = 600.0
 """Seconds until a partition is looked at again for which there was no room."""
+_AFTER_SHORTAGE: Final = 86_400.0
+"""Seconds for which nothing is merged by itself, after merged files had to make room."""
+_MADE_ROOM: Final = (
+    "merged files had to make room, as space was short: nothing is merged by itself for a day after"
+)
 _MOST_DEATHS: Final = 20
 """Of the process over one partition, until that is left alone."""
 _MOST_OUTPUTS: Final = 64
@@ -147,6 +154,7 @@ class Compactor:
         self._known: dict[PartitionKey, _Known] = {}
         self._met: set[PartitionKey] = set()
         self._held_since: float | None = None
+        self._short_until = 0.0
         self._begun = False
         self.run = MergeRun(
             disks,
@@ -186,12 +194,16 @@ class Compactor:
         """
         merge = config.merge
         target = merge.target_bytes
+        interval = config.partition_interval_ms * PER_MILLISECOND[config.time_unit]
         rules = MergeRules(
-            limits=MergeLimits(target, merge.min_files, most_bytes=target * _MOST_OUTPUTS),
+            limits=MergeLimits(
+                target, merge.min_files, most_bytes=target * _MOST_OUTPUTS, interval=interval
+            ),
             quiet=merge.quiet,
             partition_interval=config.partition_interval_ms,
             trees=disks.standing,
             awaits_proof=awaits_proof,
+            unit=config.time_unit,
         )
         return cls(
             engine,
@@ -211,7 +223,8 @@ class Compactor:
     def progress(self) -> MergeProgress:
         """How far it is."""
         told = (each.problem for each in list(self._known.values()) if each.problem)
-        problem = self._missing or next(told, None)
+        short = _MADE_ROOM if self._monotonic() < self._short_until else None
+        problem = self._missing or next(told, None) or short
         return merge_progress(self._engine)._replace(problem=problem)
 
     # -- the thread --------------------------------------------------------------------------
@@ -254,12 +267,27 @@ class Compactor:
             if not self._begun:  # of a life that was cut off, and nobody else's
                 self._work.give_back(_EXECUTOR)
                 self._begun = True
-            if self._is_time():
+            if self._may_begin():
                 self.look()
             while self._here and (row := self._take()) is not None:
                 made += self._do(row)
             self._process.close()  # it has memory that others can use
             return made
+
+    def made_room(self, key: PartitionKey) -> None:
+        """What was merged had to go, as space was short: for a while nothing is merged by itself.
+
+        Otherwise it would be merged anew as soon as there is room, and go again, round after round.
+
+        Args:
+            key: of the partition that it was of, which is looked at again then.
+        """
+        self._short_until = self._monotonic() + _AFTER_SHORTAGE
+        self._touched.add(key)
+
+    def _may_begin(self) -> bool:
+        """Whether what nobody asked for is merged now."""
+        return self._is_time() and self._monotonic() >= self._short_until
 
     # -- what is due -------------------------------------------------------------------------
 
@@ -283,7 +311,11 @@ class Compactor:
         known.quiet_at = self._rules.quiet_at(key, there.touched)
         if now < known.quiet_at:
             return False
-        is_due = not self._is_cancelled(there) and bool(self._choices(there, forced=False))
+        is_due = (
+            not self._is_cancelled(there)
+            and bool(self._choices(there, forced=False))
+            and not self._is_expiring(there)
+        )
         if not is_due:
             self._touched.drop(key)
         added = is_due and self._add(key, forced=False).work > 0
@@ -295,6 +327,11 @@ class Compactor:
         self._met.add(key)
         self._touched.add(key)
         self._wake.set()
+
+    def _is_expiring(self, there: PartitionFiles) -> bool:
+        rules = self._rules
+        interval = max(1, rules.partition_interval * PER_MILLISECOND[rules.unit])
+        return is_expiring(self._engine, there.rows, rules.unit, interval)
 
     def _is_cancelled(self, there: PartitionFiles) -> bool:
         """Whether an operator has cancelled merging it since the last file came."""
@@ -366,7 +403,7 @@ class Compactor:
         """Whether the merge that waits first is to be begun now, here or elsewhere."""
         with self._engine.reading() as state:
             first = state.work_table.first_waiting([MERGE])
-        return first is not None and (_is_forced(first) or self._is_time())
+        return first is not None and (_is_forced(first) or self._may_begin())
 
     def _take(self) -> WorkRow | None:
         """What is to be done next, if anything is to be done now."""

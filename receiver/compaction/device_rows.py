@@ -81,15 +81,21 @@ class DeviceRows:
         self._deletions = self._chunks.deletions()
         self._memory = memory
 
-    def spans(self, size: int) -> list[MergeSpan]:
-        """Its times in parts of about so many bytes each; one where it has not much more."""
+    def spans(self, size: int, within: MergeSpan | None = None) -> list[MergeSpan]:
+        """Its times in parts of about so many bytes each; one where it has not much more.
+
+        Args:
+            size: bytes.
+            within: only these times.
+        """
+        whole = within or MergeSpan()
         pieces = round(self.device.size / max(1, size))
         if self.device.size <= 1.5 * size or pieces < 2:
-            return [MergeSpan()]
+            return [whole]
         names = [""] if self.device.aligned else self.device.series
         parts = [self._chunks.of(name) for name in names]
         every = Chunks(*(np.concatenate(each) for each in zip(*parts, strict=True)))
-        return spans_between(MergeSpan(), cut_times(every, pieces))
+        return spans_between(whole, [e for e in cut_times(every, pieces) if whole.goes_on(e)])
 
     # -- how it is written ---------------------------------------------------------------------
 

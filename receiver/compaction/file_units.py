@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables.compactions import CompactedRow
 
-__all__ = ["FileUnit", "stand_apart", "units_of"]
+__all__ = ["FileUnit", "met_by_others", "stand_apart", "units_of"]
 
 _WITHOUT_TIME: Final = -(1 << 63)
 _UNSIGNED: Final = (1 << 64) - 1
@@ -128,7 +128,7 @@ def _unit(
 
 
 def _spans_of(rows: Sequence[FileRow]) -> _Spans:
-    """The times of all files, owned by their numbers; all of a partition are of one database."""
+    """The times of all files, owned by their numbers."""
     columns: list[tuple[_Int64s, _Int64s, _Int64s, _Int64s]] = []
     for at, row in enumerate(rows):
         ids, base, offsets = row.devices.parts()
@@ -199,6 +199,22 @@ class _Sets:
         one, other = self.of(one), self.of(other)
         if one != other:
             self._above[max(one, other)] = min(one, other)
+
+
+def met_by_others(rows: Sequence[FileRow], others: Sequence[FileRow]) -> frozenset[str]:
+    """Physical paths of files that overlap others, directly or by files of their own.
+
+    Args:
+        rows: of a partition.
+        others: of other ones.
+    """
+    if not rows or not others:
+        return frozenset()
+    sets = _Sets(len(rows) + len(others))
+    for low, high in _overlapping(_spans_of([*rows, *others])).tolist():
+        sets.join(low, high)
+    met = {sets.of(at) for at in range(len(rows), len(rows) + len(others))}
+    return frozenset(row.physical for at, row in enumerate(rows) if sets.of(at) in met)
 
 
 def stand_apart(group: Sequence[FileUnit]) -> bool:

@@ -40,6 +40,8 @@ class MergeAsked(Record, frozen=True):
         name: they are called `<name>-<number>.tsfile`, from 1 on; such that are there are replaced.
         target_bytes: an output ends about there. Where one device has more, it is cut by time.
         memory: bytes that decoded points and open files take at most, about.
+        interval: width of a time partition, in the unit of the data: no output has points of two.
+            0: none is cut there.
     """
 
     files: tuple[FileAsked, ...]
@@ -49,6 +51,7 @@ class MergeAsked(Record, frozen=True):
     name: str
     target_bytes: int
     memory: int = 512 << 20
+    interval: int = 0
 
 
 class MergeQuestion(Record, frozen=True):

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from receiver.compaction.choosing import MergeChoice, MergeLimits, choose
+from receiver.compaction.file_units import met_by_others
 from receiver.compaction.merge_asked import MergeAsked
 from receiver.disks import place_of
+from receiver.metadata.commit.compaction_rules import times_of_files
+from receiver.metadata.state.ranges import ids_of
 from receiver.metadata.state.table_rows import FileState
 from receiver.metadata.state.transfer_cuts import TransferCuts
 from receiver.superseding.due import file_asked, notes_asked, notes_of
@@ -15,6 +18,7 @@ from receiver.superseding.due import file_asked, notes_asked, notes_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from common.config.shared_rules import TimeUnit
     from common.durable import Tree
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import DeletionsRow, FileRow
@@ -32,6 +36,7 @@ class MergeRules:
         limits: of one merge.
         quiet: seconds since the last file of a partition came or ended.
         partition_interval: width of a partition in milliseconds.
+        unit: of the times of the data.
         trees: gives the data directories that count now.
         awaits_proof: whether a retired file may soon be superseded.
     """
@@ -41,6 +46,7 @@ class MergeRules:
     partition_interval: int
     trees: Callable[[], Sequence[Tree]]
     awaits_proof: Callable[[PartitionKey, FileRow], bool]
+    unit: TimeUnit = "ms"
 
     def quiet_at(self, key: PartitionKey, touched: float) -> float:
         """When a partition is written no more: its time is over, and nothing came for a while.
@@ -67,6 +73,8 @@ class PartitionFiles:
         note_devices: see `notes_of`.
         last: the commit in which the last file came or ended.
         touched: when that was, seconds since the epoch.
+        elsewhere: gives the files of other partitions that have a device and a time of one of
+            these; as of another commit, so that has to be seen to once more.
     """
 
     key: PartitionKey
@@ -78,16 +86,28 @@ class PartitionFiles:
     note_devices: Mapping[str, Sequence[str]]
     last: int
     touched: float
+    elsewhere: Callable[[], Sequence[FileRow]]
 
     def choices(
         self, rules: MergeRules, *, refused: Collection[bytes] = (), forced: bool = False
     ) -> list[MergeChoice]:
-        """What of it to merge now; see `choose`."""
+        """What of it to merge now; see `choose`. What overlaps files elsewhere is left alone."""
+        found = self._choices(rules, self.cut, refused, forced)
+        met = met_by_others(self.rows, self.elsewhere()) if found else frozenset()
+        return self._choices(rules, self.cut | met, refused, forced) if met else found
+
+    def _choices(
+        self,
+        rules: MergeRules,
+        left_alone: frozenset[str],
+        refused: Collection[bytes],
+        forced: bool,
+    ) -> list[MergeChoice]:
         trees = rules.trees()
 
         def may_merge(row: FileRow) -> bool:
             return (
-                row.physical not in self.cut
+                row.physical not in left_alone
                 and not (row.state is FileState.RETIRED and rules.awaits_proof(self.key, row))
                 and place_of(trees, row) is not None
             )
@@ -119,7 +139,14 @@ def files_of(engine: Engine, key: PartitionKey) -> PartitionFiles:
             note_devices=devices,
             last=last,
             touched=state.clock.times.seconds(last),
+            elsewhere=lambda: _elsewhere(engine, key, rows),
         )
+
+
+def _elsewhere(engine: Engine, key: PartitionKey, rows: Sequence[FileRow]) -> list[FileRow]:
+    ids = ids_of(row.devices for row in rows)
+    with engine.reading() as state:
+        return state.file_table.beside(key, ids, *times_of_files(rows))
 
 
 def _came_or_ended(row: FileRow) -> int:
@@ -155,4 +182,5 @@ def asked_of(
         name=name,
         target_bytes=rules.limits.target_bytes,
         memory=memory,
+        interval=rules.limits.interval,
     )

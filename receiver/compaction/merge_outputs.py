@@ -61,6 +61,10 @@ class MergeOutputs(Closing):
         if not whole or self._output.size >= self._asked.target_bytes:
             self._finish()
 
+    def cut(self) -> None:
+        """What follows goes into other outputs: its times are of another time partition."""
+        self._finish()
+
     def end(self) -> tuple[MergeOutput, ...]:
         """Finish the last one; from now on they stay."""
         self._finish()

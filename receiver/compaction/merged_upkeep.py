@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from receiver.disks import Disks
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.tables.compactions import CompactedRow
+    from receiver.metadata.state.tables.retired import PartitionKey
 
 __all__ = ["MergedUpkeep"]
 
@@ -40,6 +41,7 @@ class MergedUpkeep:
         keep_deleted: float,
         is_pressed: Callable[[], bool],
         is_full: Callable[[], bool] = lambda: False,
+        made_room: Callable[[PartitionKey], object] = lambda _: None,
     ) -> None:
         """Prepare.
 
@@ -49,12 +51,14 @@ class MergedUpkeep:
             keep_deleted: seconds.
             is_pressed: whether the disk is so full that outputs have to go.
             is_full: whether loaded files take all that they may; what went is counted later.
+            made_room: is told of which partition one that holds had to go for want of space.
         """
         self._engine = engine
         self._disks = disks
         self._keep_deleted = keep_deleted
         self._is_pressed = is_pressed
         self._is_full = is_full
+        self._made_room = made_room
 
     def recover(self) -> None:
         """Take away what lives that were cut off made, and dissolve what has lost an output.
@@ -94,7 +98,9 @@ class MergedUpkeep:
                 several = [row for row in state.compacted_table.holding() if row.outputs]
             if not several:
                 break
-            self._dissolve(min(several, key=lambda row: row.created), "its room is needed")
+            oldest = min(several, key=lambda row: row.created)
+            self._dissolve(oldest, "its room is needed")
+            self._made_room(oldest.key)
             gone += self._forget(self._due(now, pressed=True))
         return gone
 

@@ -9,22 +9,28 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from common.durable import Tree
+from receiver.compaction.chunk_runs import MergeSpan
 from receiver.compaction.device_rows import DeviceRows
 from receiver.compaction.file_standing import FileStanding
 from receiver.compaction.input_files import InputFiles
-from receiver.compaction.merge_asked import MergeAnswer
+from receiver.compaction.merge_asked import ContradictingFilesError, MergeAnswer
 from receiver.compaction.merge_outputs import MergeOutputs
 from receiver.compaction.survey import survey
+from receiver.compaction.time_windows import count_of, time_windows, windows_one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from receiver.compaction.merge_asked import MergeAsked
+    from receiver.compaction.survey import Survey
 
 __all__ = ["merge_files"]
+
+_MOST_WINDOWS: Final = 20_000
+"""Of one merge: no more than it may have files, each counted twice."""
 
 
 def merge_files(asked: MergeAsked, stopped: Callable[[], bool] = lambda: False) -> MergeAnswer:
@@ -46,11 +52,33 @@ def merge_files(asked: MergeAsked, stopped: Callable[[], bool] = lambda: False) 
         seen = survey(files)
         standing = FileStanding(asked.files)
         with MergeOutputs(tree, asked, seen) as outputs:
-            for device in seen.devices:
-                rows = DeviceRows(files, standing, device, asked.memory // 3)
-                *spans, last = rows.spans(asked.target_bytes)
-                for span in spans:
-                    outputs.add(rows, span, whole=False)
-                outputs.add(rows, last, whole=True)
+            for window in _windows(seen, asked.interval):
+                for device in seen.devices:
+                    if not window.meets(device.first, device.last):
+                        continue
+                    rows = DeviceRows(files, standing, device, asked.memory // 3)
+                    *spans, last = rows.spans(asked.target_bytes, window)
+                    for span in spans:
+                        outputs.add(rows, span, whole=False)
+                    outputs.add(rows, last, whole=True)
+                outputs.cut()
             done = outputs.end()
     return MergeAnswer(done, seen.points, seen.read_bytes, time.monotonic() - began)
+
+
+def _windows(seen: Survey, interval: int) -> list[MergeSpan]:
+    """The time partitions that devices have rows of; one without limits where that is all.
+
+    Raises:
+        ContradictingFilesError: they are too many.
+    """
+    windows = time_windows(((each.first, each.last) for each in seen.devices), interval)
+    count = count_of(windows)
+    if count <= 1:
+        return [MergeSpan()]
+    if count > _MOST_WINDOWS:
+        raise ContradictingFilesError(
+            f"their points may be of {count} time partitions, and none is to be in a file with "
+            f"others: {_MOST_WINDOWS} are cut at most"
+        )
+    return [MergeSpan(*each) for each in windows_one_by_one(windows, interval)]

@@ -47,11 +47,14 @@ class SeenDevice:
         series: by measurement; the time column, whose name is empty, too.
         size: bytes that it takes of the files, about.
         points: of all of them.
+        first: time of its first row; None where no file has any.
+        last: of its last.
         tables: of its chunks, one a file, in their order; None where they are too many to be held.
     """
 
     __slots__ = (
-        "aligned", "files", "is_table", "name", "points", "segments", "series", "size", "tables",
+        "aligned", "files", "first", "is_table", "last", "name", "points", "segments", "series",
+        "size", "tables",
     )  # fmt: skip
 
     def __init__(self, device: Device) -> None:
@@ -60,7 +63,15 @@ class SeenDevice:
         self.files: list[int] = []
         self.series: dict[str, SeenSeries] = {}
         self.size, self.points = 0.0, 0
+        self.first: int | None = None
+        self.last: int | None = None
         self.tables: list[ChunkTable] | None = []
+
+    def meet(self, first: int | None, last: int | None) -> None:
+        """A file has rows of it from one time to another; None for none."""
+        if first is not None and last is not None:
+            self.first = first if self.first is None else min(self.first, first)
+            self.last = last if self.last is None else max(self.last, last)
 
 
 class Survey(NamedTuple):
@@ -121,6 +132,7 @@ class _Found:
             share = (device.point_count + device.rows) / max(1, rows)
             known.size += share * file.bytes.size
             known.points += device.point_count
+            known.meet(device.start, device.end)
         for table in tail.tables:
             self._take_table(file.number, table)
 

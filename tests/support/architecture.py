@@ -200,7 +200,7 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "receiver.compaction": ("common", "receiver.metadata", "receiver.points", "receiver.writing",
                             "receiver.superseding", "receiver.side_process", "receiver.work_queue",
                             "receiver.disks", "receiver.config", "receiver.load.merged_files",
-                            "receiver.compaction"),
+                            "receiver.load.deciding.expiry", "receiver.compaction"),
     "receiver.side_process": ("receiver.side_process",),
     # What others keep of the engine's files is copied, and made of copies again.
     "receiver.storage": ("common", "receiver.disks", "receiver.metadata", "receiver.config",

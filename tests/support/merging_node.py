@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from receiver.compaction.merge_asked import MergeAnswer, MergeAsked
 from receiver.compaction.merging import merge_files
@@ -53,6 +54,14 @@ def merge_here(node: Node, process: MergedHere | None = None) -> MergedHere:
     process = process or MergedHere()
     node.compactor._process = process
     return process
+
+
+def with_interval(node: Node, interval: int) -> None:
+    """Have partitions be of this width, in the unit of the data, for outputs that are cut there."""
+    compactor = node.compactor
+    rules = replace(compactor._rules, limits=replace(compactor._rules.limits, interval=interval))
+    compactor._rules = rules
+    compactor._run = replace(compactor._run, rules=rules)
 
 
 def compactions(node: Node) -> list[CompactedRow]:

@@ -19,18 +19,19 @@ from receiver.metadata.commit.record_checks import (
     parse_path,
     refusal_of,
 )
+from receiver.metadata.state.ranges import ids_of
 from receiver.metadata.state.tables.retired import partition_of
 from receiver.metadata.state.transfer_cuts import TransferCuts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from receiver.metadata.model import records
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables.compactions import CompactedRow
 
-__all__ = ["check_compacted", "check_dissolved", "check_forgotten"]
+__all__ = ["check_compacted", "check_dissolved", "check_forgotten", "times_of_files"]
 
 _MOST_INPUTS = 10_000
 _BEGIN = "merged-"
@@ -85,7 +86,11 @@ def _check_others(state: State, op: records.FilesCompacted, rows: Sequence[FileR
         if moved is not None:
             raise ConflictError(f"devices of {moved.physical} were transferred")
     devices = {name for row in rows for name in row.devices}
-    for other in state.file_table.partition(*partition_of(op.inputs[0])):
+    key = partition_of(op.inputs[0])
+    ids = ids_of(row.devices for row in rows)
+    first, last = times_of_files(rows)
+    elsewhere = state.file_table.beside(key, ids, first, last, since=op.at)
+    for other in (*state.file_table.partition(*key), *elsewhere):
         if other.changed <= op.at or other.physical in inputs:
             continue
         ranges = {name: (first, last) for name, first, last in other.devices.ranges()}
@@ -97,13 +102,19 @@ def _check_others(state: State, op: records.FilesCompacted, rows: Sequence[FileR
             )
 
 
+def times_of_files(rows: Iterable[FileRow]) -> tuple[int, int]:
+    """First and last time of some files; the last is before the first where there is no point."""
+    times = [(row.first, row.last) for row in rows if row.first is not None]
+    first = min((first for first, _ in times), default=0)
+    return first, max((last for _, last in times if last is not None), default=first - 1)
+
+
 def _check_deletions(state: State, op: records.FilesCompacted, rows: Sequence[FileRow]) -> None:
     """Nothing was deleted since that may be of the inputs."""
     sender, sg = rows[0].sender, partition_of(op.inputs[0]).sg
     if state.deletion_table.newest(sender) <= op.at:
         return
-    first = min((row.first for row in rows if row.first is not None), default=0)
-    last = max((row.last for row in rows if row.last is not None), default=-1)
+    first, last = times_of_files(rows)
     for note in state.deletion_table.of_sender(sender):
         if note.changed <= op.at or storage_group_of(note.path) != sg:
             continue

@@ -7,7 +7,9 @@ sender. The commit that does so dissolves the compaction with it, so readers of 
 anything else than the inputs give. Where it would take long to find out, it is dissolved: that
 costs another compaction, and no answer.
 
-What stays beside a compaction that holds stands above all of its inputs, where they overlap.
+What stays beside a compaction that holds stands above all of its inputs, where they overlap. That
+is so for files of other partitions too: a file may have times that are not of the one that it lies
+in, and a device may be of a group that was another one before.
 """
 
 from __future__ import annotations
@@ -105,18 +107,43 @@ def _shown(
 
 def _undeleted(state: State, op: records.FileUndeleted) -> Iterable[tuple[CompactedRow, str]]:
     names = {each.name for each in op.devices}
-    for row in state.compacted_table.of_partition(partition_of(op.physical)):
+    firsts = [each.first for each in op.devices if each.first is not None]
+    lasts = [each.last for each in op.devices if each.last is not None]
+    times = (min(firsts), max(lasts)) if firsts and lasts else (None, None)
+    sender = state.files[op.physical].sender
+    for row in _near(state, op.physical, sender, names, *times):
         if _has_any(row, names):
             yield row, f"{op.physical} is visible again"
+
+
+def _near(
+    state: State,
+    physical: str,
+    sender: str,
+    devices: Iterable[str],
+    first: int | None,
+    last: int | None,
+) -> list[CompactedRow]:
+    """Those of the partition of a file, and of others where they have times of it.
+
+    A device is one sender's, unless it was another one's before.
+    """
+    table, key = state.compacted_table, partition_of(physical)
+    rows = table.of_partition(key)
+    if first is None or last is None:
+        return rows
+    moves = state.owner_table.moves
+    is_moved = bool(moves) and any(each in moves for each in devices)
+    return rows + table.beside(key, None if is_moved else sender, first, last)
 
 
 def _sharing(state: State, physical: str) -> Iterable[CompactedRow]:
     """Those that stand for a file, or have a device of it."""
     table = state.compacted_table
-    rows = table.of_partition(partition_of(physical))
-    file = state.files.get(physical) if rows else None
+    file = state.files.get(physical)
     if file is None:
         return
+    rows = _near(state, physical, file.sender, file.devices, file.first, file.last)
     names: AbstractSet[str] | None = None
     for row in rows:
         if table.stands_for(row, physical):
@@ -135,20 +162,20 @@ def _has_any(row: CompactedRow, names: AbstractSet[str]) -> bool:
 
 
 def _loaded(state: State, op: records.FileLoaded) -> Iterable[tuple[CompactedRow, str]]:
-    table = state.compacted_table
     for note in state.deletion_table.unloaded(op.sender, op.path):
         # What was noted while it was not loaded may reach more, now that its devices are known.
         yield from _reached(state, note, f"deletions of {op.path} are its own")
-    rows = table.of_partition(partition_of(op.physical))
+    devices = (each.name for each in op.devices)
+    rows = _near(state, op.physical, op.sender, devices, op.first, op.last)
     if not rows:
         return
+    names = {each.name for each in op.devices}
     rank = _rank_of(op)
     ranges = {
         each.name: (each.first, each.last)
         for each in op.devices
         if each.first is not None and each.last is not None
     }
-    names = {each.name for each in op.devices}
     for row in rows:
         if op.sender != row.sender and _has_any(row, names):
             yield row, f"{op.path} of another sender has a device of it"

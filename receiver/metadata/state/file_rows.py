@@ -22,6 +22,7 @@ from receiver.metadata.state.table_rows import FileRow
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+    from collections.abc import Set as AbstractSet
 
     from receiver.metadata.state.packing import Packed
     from receiver.metadata.state.ranges import DeviceTable
@@ -133,6 +134,41 @@ class FileRows(Mapping[str, FileRow]):
             wanted = np.array([*sizes], np.uint64)
             fits &= np.isin(view(packed.sizes).view(np.uint64), wanted)
         yield from packed_rows(packed, np.flatnonzero(fits).tolist())
+
+    def meeting(
+        self, ids: AbstractSet[int], first: int, last: int, *, since: int, beside: Collection[str]
+    ) -> Iterator[FileRow]:
+        """Visible files with one of some devices, whose times meet a range, in no order.
+
+        Args:
+            ids: of the devices.
+            first: of the range.
+            last: of it.
+            since: only those that changed behind this commit.
+            beside: directories whose files are left out.
+        """
+        for row in self.young.values():
+            if (
+                row.visible
+                and row.changed > since
+                and row.first is not None
+                and row.last is not None
+                and row.first <= last
+                and first <= row.last
+                and row.physical.rpartition("/")[0] not in beside
+                and not ids.isdisjoint(row.devices.ids)
+            ):
+                yield row
+        packed = self.packed
+        fits = np.frombuffer(self.left, np.uint8) == 0
+        fits &= (view(packed.firsts) <= last) & (view(packed.lasts) >= first)
+        fits &= view(packed.changed).view(np.uint64) > since
+        numbers = np.flatnonzero(fits)
+        sets, places = view(packed.sets)[numbers], view(packed.directories)[numbers]
+        have = [e for e in np.unique(sets).tolist() if not ids.isdisjoint(packed.id_arrays[e])]
+        aside = [at for at, each in enumerate(packed.texts.directories) if each in beside]
+        chosen = np.isin(sets, have) & ~np.isin(places, aside)
+        yield from packed_rows(packed, numbers[chosen].tolist())
 
     # -- what is packed ----------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from receiver.metadata.model.records import DeviceRange
 
-__all__ = ["DeviceTable", "Devices", "PackedDevices", "packed_times"]
+__all__ = ["DeviceTable", "Devices", "PackedDevices", "ids_of", "packed_times"]
 
 _NARROW = (1 << 32) - 1
 _SHARED_FROM = 4
@@ -63,6 +63,11 @@ class Devices:
     def name(self, ident: int) -> str:
         """The name that an id of `parts` stands for; the same in all files of one table."""
         return self._names[ident]
+
+    @property
+    def ids(self) -> array[int]:
+        """Numbers of the names, see `name`; files with the same devices may share it."""
+        return self._ids
 
     def ranges(self) -> Iterator[tuple[str, int, int]]:
         """(name, first, last) of each device that has points; nothing after `without_ranges`."""
@@ -108,6 +113,12 @@ class PackedDevices(Devices):
         offsets[::2] = array(offsets.typecode, flat[:half])
         offsets[1::2] = array(offsets.typecode, [span - before for before in flat[half:]])
         return offsets
+
+
+def ids_of(several: Iterable[Devices]) -> set[int]:
+    """Numbers of all devices of some files; most files share them with others."""
+    arrays = {id(each.ids): each.ids for each in several}
+    return set().union(*arrays.values())
 
 
 def packed_times(devices: Devices, span: int) -> bytes:

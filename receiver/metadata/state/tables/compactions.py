@@ -14,6 +14,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
+import numpy as np
 
 from common.digests import xxh3_128
 from receiver.metadata.model import records
@@ -122,6 +123,7 @@ class CompactedTable:
         self._holding: dict[PartitionKey, dict[int, None]] = {}
         self._of_sender: dict[str, dict[int, None]] = {}
         self._members: dict[int, array[int]] = {}
+        self._reaches: dict[str, _Reaches] = {}
         self._outputs: dict[str, CompactedOutput] = {}
 
     # -- questions ---------------------------------------------------------------------------
@@ -141,6 +143,27 @@ class CompactedTable:
     def of_sender(self, sender: str) -> list[CompactedRow]:
         """Those of files of a sender that hold now."""
         return [self.rows[each] for each in self._of_sender.get(sender, ())]
+
+    def beside(
+        self, key: PartitionKey, sender: str | None, first: int, last: int
+    ) -> list[CompactedRow]:
+        """Those of other partitions that hold now and have outputs with times in a range.
+
+        Args:
+            key: the partition that is left out.
+            sender: whose they are; None for anybody's.
+            first: of the range.
+            last: of it.
+        """
+        senders = [*self._of_sender] if sender is None else [sender]
+        met = [ident for each in senders for ident in self._reach_of(each).met(first, last)]
+        return [self.rows[each] for each in met if self.rows[each].key != key]
+
+    def _reach_of(self, sender: str) -> _Reaches:
+        found = self._reaches.get(sender)
+        if found is None:
+            found = self._reaches[sender] = _Reaches(self.of_sender(sender))
+        return found
 
     def of_input(self, physical: str) -> CompactedRow | None:
         """The one that stands for a file now."""
@@ -175,6 +198,7 @@ class CompactedTable:
             self._members[row.id] = array("Q", sorted(map(_mark, row.inputs)))
             self._holding.setdefault(row.key, {})[row.id] = None
             self._of_sender.setdefault(row.sender, {})[row.id] = None
+            self._reaches.pop(row.sender, None)
 
     def operations(self) -> Appliers:
         """What it does with operations."""
@@ -230,11 +254,32 @@ class CompactedTable:
         del self._members[op.id]
         _take_out(self._holding, row.key, op.id)
         _take_out(self._of_sender, row.sender, op.id)
+        self._reaches.pop(row.sender, None)
         self.rows[op.id] = msgspec.structs.replace(row, dissolved=ts, reason=op.reason, changed=ts)
 
     def _compaction_forgotten(self, op: records.CompactionForgotten, ts: int) -> None:
         for each in self.rows.pop(op.id).outputs:
             del self._outputs[each.physical]
+
+
+class _Reaches:
+    """From when to when the outputs of compactions have points."""
+
+    def __init__(self, rows: Iterable[CompactedRow]) -> None:
+        found = [
+            (row.id, each.first, each.last)
+            for row in rows
+            for each in row.outputs
+            if each.first is not None
+        ]
+        self._ids = np.array([ident for ident, _, _ in found], np.int64)
+        self._firsts = np.array([first for _, first, _ in found], np.int64)
+        self._lasts = np.array([last for _, _, last in found], np.int64)
+
+    def met(self, first: int, last: int) -> list[int]:
+        """Ids of those that meet a range, each once."""
+        found: list[int] = self._ids[(self._firsts <= last) & (self._lasts >= first)].tolist()
+        return list(dict.fromkeys(found))
 
 
 def _take_out(table: dict[T, dict[int, None]], key: T, ident: int) -> None:

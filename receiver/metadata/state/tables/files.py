@@ -26,11 +26,13 @@ from receiver.metadata.state.tables.retired import RetiredIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from collections.abc import Set as AbstractSet
 
     from receiver.metadata.state.packed_files import PackedFiles
     from receiver.metadata.state.packing import Packed
     from receiver.metadata.state.ranges import DeviceTable
     from receiver.metadata.state.tables import Appliers
+    from receiver.metadata.state.tables.retired import PartitionKey
 
 __all__ = ["FileTable", "FileTotals", "FrozenFiles", "GroupKey"]
 
@@ -237,6 +239,24 @@ class FileTable:
     def partition(self, sg: str, vsg: str, partition: int | str) -> list[FileRow]:
         """The visible files of a partition, sequence then unsequence, whoever sent them."""
         return [row for kind in Kind for row in self.group(GroupKey(kind, sg, vsg, str(partition)))]
+
+    def beside(
+        self, key: PartitionKey, ids: AbstractSet[int], first: int, last: int, *, since: int = 0
+    ) -> list[FileRow]:
+        """Visible files of other partitions that have a device and a time of some files.
+
+        Mostly there are none. Where files lie by what a database's directory does not tell, one may
+        have times of several partitions; and a device may have been of another group before.
+
+        Args:
+            key: the partition that is left out.
+            ids: of the devices; see `ids_of`.
+            first: time of those files.
+            last: of them.
+            since: only files that changed behind this commit.
+        """
+        own = {f"{kind}/{'/'.join(key)}" for kind in Kind}
+        return list(self.rows.meeting(ids, first, last, since=since, beside=own))
 
     def totals(self, sender: str | None = None) -> FileTotals:
         """Number and bytes of the visible files of a sender, or of all."""

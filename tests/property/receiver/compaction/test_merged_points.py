@@ -16,7 +16,7 @@ from receiver.compaction.merging import merge_files
 from receiver.points import TsFileReader, many_chunks
 from tests.support import tiers
 from tests.support.encoders.cases import decoded_list
-from tests.support.merge_world import Answer, MergeWorld
+from tests.support.merge_world import EDGES, Answer, MergeWorld
 
 
 def rows_of(answer: MergeAnswer, *, table: bool) -> Answer:
@@ -44,7 +44,7 @@ def rows_of(answer: MergeAnswer, *, table: bool) -> Answer:
     return found
 
 
-def judge(world: MergeWorld, answer: MergeAnswer, target: int) -> None:
+def judge(world: MergeWorld, answer: MergeAnswer) -> None:
     wanted = world.answer()
     assert rows_of(answer, table=world.is_table) == wanted
     points = sum(len(row) for rows in wanted.values() for row in rows.values())
@@ -90,11 +90,15 @@ def merged_by(
     monkeypatch.setattr(many_chunks, "_MOST_POINTS", rng.choice((0, 10, 32_768)))
     monkeypatch.setattr(many_chunks, "_LEAST_READ", rng.choice((20, 256)))
     target = rng.choice((1, 300, 1000, 1 << 20))
+    interval = 0 if EDGES[0] in world.times else rng.choice((0, 0, 1, 7, 25))
     asked = MergeAsked(
         tuple(each.asked for each in world.files), world.notes(), "sg", str(directory), "m", target,
-        rng.choice((1, 3 << 20, 512 << 20)),
+        rng.choice((1, 3 << 20, 512 << 20)), interval,
     )  # fmt: skip
-    judge(world, merge_files(asked), target)
+    answer = merge_files(asked)
+    judge(world, answer)
+    if interval:
+        assert all(each.first // interval == each.last // interval for each in answer.outputs)
 
 
 def run(seed: int, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,12 +12,20 @@ from receiver.metadata.model.ranks import highest
 from receiver.metadata.state.table_rows import FileState
 from receiver.node import Node
 from tests.support import tiers
-from tests.support.merging_node import MergedHere, compactions, given_by, merge_here
+from tests.support.merging_node import (
+    MergedHere,
+    compactions,
+    given_by,
+    merge_here,
+    with_interval,
+)
 from tests.support.node_world import Clock, World
 from tests.support.proving import Site, given, in_this_process
 
 LIVES = 12
 STEPS = 25
+INTERVAL = 20
+"""Width of a partition where times are of several."""
 
 
 def merged_answer(site: Site) -> dict[tuple[str, int], int]:
@@ -45,8 +53,11 @@ def merged_answer(site: Site) -> dict[tuple[str, int], int]:
 class Life:
     """What may happen to an edge and its centre."""
 
-    def __init__(self, chance: random.Random, node: Node, clock: Clock) -> None:
+    def __init__(
+        self, chance: random.Random, node: Node, clock: Clock, partitions: int = 1
+    ) -> None:
         self.chance, self.node, self.clock = chance, node, clock
+        self.partitions = partitions
         self.site = Site(node)
         self.number = 0
         self.merged = 0
@@ -66,7 +77,8 @@ class Life:
         for _ in range(self.chance.randint(1, 6)):
             self.number += 1
             kind = self.chance.choice(("sequence", "sequence", "unsequence"))
-            path = f"{kind}/root.sg/0/0/{self.number}-{self.number}-0-0.tsfile"
+            part = self.chance.randrange(self.partitions)
+            path = f"{kind}/root.sg/0/{part}/{self.number}-{self.number}-0-0.tsfile"
             base = self.number * 3 if kind == "sequence" else self.chance.randint(0, 60)
             series = self.chance.sample(("a", "b"), self.chance.randint(1, 2))
             made[path] = {
@@ -115,14 +127,25 @@ class Life:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(tiers.examples(LIVES)))
 def test_merged_files_change_no_answer_whatever_comes_and_goes(number: int, tmp_path: Path) -> None:
-    chance = random.Random(f"{tiers.seed()}-{number}")
+    lived(random.Random(f"{tiers.seed()}-{number}"), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(tiers.examples(LIVES)))
+def test_nor_where_files_have_times_of_several_partitions(number: int, tmp_path: Path) -> None:
+    lived(random.Random(f"{tiers.seed()}-{number}"), tmp_path, partitions=3)
+
+
+def lived(chance: random.Random, directory: Path, partitions: int = 1) -> None:
     clock = Clock()
     merge = {"enabled": True, "quiet": 60.0, "min_files": 3, "target_bytes": 1 << 16}
     world = World(
-        tmp_path, clock=clock, keep_deleted=100.0, metadata={"history": 1000.0}, merge=merge
+        directory, clock=clock, keep_deleted=100.0, metadata={"history": 1000.0}, merge=merge
     )
     with world.still_node() as node:
-        life = Life(chance, node, clock)
+        if partitions > 1:
+            with_interval(node, INTERVAL)
+        life = Life(chance, node, clock, partitions)
         steps = [life.files, life.files, life.files, life.ends, life.deletion, life.loss,
                  life.proofs, life.merge, life.merge, life.by_hand, life.let_go]  # fmt: skip
         for _ in range(STEPS):
@@ -133,9 +156,14 @@ def test_merged_files_change_no_answer_whatever_comes_and_goes(number: int, tmp_
             life.files()
         life.by_hand()
         assert merged_answer(life.site) == life.site.answer()
-        assert life.merged, "something was merged in this life"
+        assert life.merged or partitions > 1, "something was merged in this life"
         told = node.compactor.progress()
         assert told.problem is None
+        for row in compactions(node) if partitions > 1 else ():
+            for each in row.outputs:
+                assert each.first is not None
+                assert each.last is not None
+                assert each.first // INTERVAL == each.last // INTERVAL
         named = {each.physical for row in compactions(node) for each in row.outputs}
         on_disk = {name for name in world.loaded() if "/merged-" in name}
         assert named <= on_disk

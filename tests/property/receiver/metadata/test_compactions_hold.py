@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from receiver.metadata.query.past_files import files_at
 from receiver.metadata.state.state import State
 from receiver.metadata.state.table_rows import FileRow, FileState
 from receiver.metadata.state.tables.compactions import CompactedRow
-from receiver.metadata.state.tables.retired import PartitionKey
+from receiver.metadata.state.tables.retired import PartitionKey, partition_of
 from receiver.metadata.state.transfer_cuts import TransferCuts
 from tests.support import tiers
 from tests.support.metadata import A, B, digest, load, path, seen
@@ -32,16 +33,16 @@ TIMES = 8
 FOUND = (5035, 5049, 6590)
 """Lives that had other answers: by a circle of ranks; by a deletion file that began anew; in the
 past, where a file was in quarantine, deleted, brought back and deleted."""
-KEY = PartitionKey("root.t", "0", "0")
 Points = dict[tuple[str, int], str]
 """The file that gives a point of a device and time."""
 
 
 class Life:
-    """Random commits over one partition, and the answers that readers got at each."""
+    """Random commits, mostly over one partition, and the answers that readers got at each."""
 
-    def __init__(self, directory: Path, seed: int) -> None:
+    def __init__(self, directory: Path, seed: int, partitions: int = 1) -> None:
         self.chance = random.Random(seed)
+        self.keys = [PartitionKey("root.t", "0", f"{each}") for each in range(partitions)]
         self.engine = Engine.open(directory / "e")
         self.engine.commit([seen(), seen(B, "other")])
         self.points: dict[str, set[tuple[str, int]]] = {}
@@ -52,6 +53,9 @@ class Life:
         self.held = 0
 
     # -- what readers get --------------------------------------------------------------------
+
+    def rows(self, state: State) -> list[FileRow]:
+        return [row for key in self.keys for row in state.file_table.partition(*key)]
 
     def answer(self, state: State, rows: list[FileRow]) -> Points:
         """By the leaves: of each point the file that stands above."""
@@ -89,7 +93,7 @@ class Life:
 
     def check(self) -> None:
         with self.engine.reading() as state:
-            rows = state.file_table.partition(*KEY)
+            rows = self.rows(state)
             held = list(state.compacted_table.holding())
             answer = self.answer(state, rows)
             assert self.by_outputs(state, rows, held) == answer
@@ -121,9 +125,11 @@ class Life:
         self.number += 1
         version = self.number if self.chance.random() < 0.7 else self.chance.randrange(1, 40)
         kind = self.chance.choice(("sequence", "unsequence"))
+        stem = f"{1000 + self.number}-{version}-0-0"
         if self.chance.random() < 0.1:
-            return path(f"copy{self.number}", kind=kind)
-        return path(f"{1000 + self.number}-{version}-0-0", kind=kind)
+            stem = f"copy{self.number}"
+        part = 0 if len(self.keys) == 1 else self.chance.randrange(len(self.keys))
+        return path(stem, kind=kind, part=part)
 
     def load(self) -> list[records.Op]:
         place = self.some_path()
@@ -133,6 +139,8 @@ class Life:
             spans[device] = (first, min(TIMES - 1, first + self.chance.randrange(4)))
         look = self.look if self.chance.random() < 0.8 else self.chance.randrange(90, self.look + 1)
         sender = A if self.chance.random() < 0.85 else B
+        if len(self.keys) > 1 and not self.may_load(sender, spans):
+            return []
         op = load(
             place, self.number, sender=sender, devices=spans, content=place,
             first_look=look, closed_look=look,
@@ -144,6 +152,12 @@ class Life:
             if time in (first, last) or self.chance.random() < 0.6
         }
         return [op]
+
+    def may_load(self, sender: str, devices: Collection[str]) -> bool:
+        """As loads have it: a device has one owner."""
+        with self.engine.reading() as state:
+            owners = [state.owner_table.rows.get(each) for each in devices]
+        return all(each is None or each.sender == sender for each in owners)
 
     def delete_points(self) -> list[records.Op]:
         row = self.one(FileState.LIVE, FileState.RETIRED, FileState.QUARANTINED)
@@ -219,7 +233,7 @@ class Life:
     def supersede(self) -> list[records.Op]:
         """A file that ended and gives nothing rests on those that give its points."""
         with self.engine.reading() as state:
-            rows = state.file_table.partition(*KEY)
+            rows = self.rows(state)
             answer = self.answer(state, rows)
         for row in rows:
             givers = {answer[each] for each in self.points[row.physical] if each in answer}
@@ -232,13 +246,14 @@ class Life:
     def compact(self) -> list[records.Op]:
         """A whole cluster of one sender's, as whoever chooses does."""
         with self.engine.reading() as state:
-            rows = state.file_table.partition(*KEY)
             cuts = TransferCuts(state.owner_table.moves, state.newest)
-            clusters = _clusters(rows)
+            key = self.keys[0] if len(self.keys) == 1 else self.chance.choice(self.keys)
             chosen = [
                 cluster
-                for cluster in clusters
-                if len({row.sender for row in cluster}) == 1 and not any(map(cuts.of, cluster))
+                for cluster in _clusters(self.rows(state))
+                if len({row.sender for row in cluster}) == 1
+                and not any(map(cuts.of, cluster))
+                and all(partition_of(row.physical) == key for row in cluster)
             ]
             if not chosen:
                 return []
@@ -254,7 +269,7 @@ class Life:
         for device, time in found:
             spans[device].append(time)
         output = records.CompactionOutput(
-            f"sequence/root.t/0/0/merged-{ident}-0.tsfile", 1, digest("x"), 4,
+            f"sequence/{'/'.join(key)}/merged-{ident}-0.tsfile", 1, digest("x"), 4,
             [records.DeviceRange(name, min(each), max(each)) for name, each in spans.items()],
             min((time for _, time in found), default=None),
             max((time for _, time in found), default=None), len(spans), len(found),
@@ -305,8 +320,8 @@ def _clusters(rows: list[FileRow]) -> list[list[FileRow]]:
     return clusters
 
 
-def live(directory: Path, seed: int, steps: int = 80) -> Life:
-    life = Life(directory, seed)
+def live(directory: Path, seed: int, steps: int = 80, partitions: int = 1) -> Life:
+    life = Life(directory, seed, partitions)
     with life.engine:
         for _ in range(steps):
             life.step()
@@ -317,6 +332,13 @@ def live(directory: Path, seed: int, steps: int = 80) -> Life:
 @pytest.mark.parametrize("seed", [*range(tiers.examples(20)), *FOUND])
 def test_outputs_answer_as_their_inputs_do_at_every_commit(tmp_path: Path, seed: int) -> None:
     live(tmp_path, seed)
+
+
+@pytest.mark.parametrize("seed", range(tiers.examples(20)))
+def test_so_they_do_where_files_of_other_partitions_have_times_of_theirs(
+    tmp_path: Path, seed: int
+) -> None:
+    live(tmp_path, seed, partitions=2)
 
 
 def test_lives_have_compactions_that_hold_for_long(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from tests.support.merging_node import (
     given_by,
     merge_here,
     small_files,
+    with_interval,
 )
 from tests.support.node_world import Clock, World
 from tests.support.proving import Site
@@ -235,3 +236,152 @@ def test_without_room_the_inputs_stay_as_they_are(world: World, clock: Clock) ->
         node.compactor.compact("root.sg")
         assert node.compactor.run_once() == 0, "nor is it tried over and over"
         assert merged_names(world) == []
+
+
+def test_what_overlaps_files_of_another_partition_is_left_alone(node: Node, clock: Clock) -> None:
+    """All else is read above what is merged; a file that lies elsewhere need not stand there."""
+    site = Site(node)
+    merge_here(node)
+    low = "sequence/root.sg/0/1/1-1-0-0.tsfile"
+    several = {f"sequence/root.sg/0/0/{n}-{n}-0-0.tsfile": {"a": {n * 10: n}} for n in range(2, 9)}
+    site.round({low: {"a": {20: 1, 21: 1}}, **several})
+    clock.now += 61
+    node.compactor.run_once()
+    (row,) = compactions(node)
+    assert site.answer()["a", 20] == 2
+    assert site.row("sequence/root.sg/0/0/2-2-0-0.tsfile").physical not in row.inputs
+    assert row.count == 6
+
+
+def test_a_file_of_another_partition_that_comes_late_and_does_not_stand_above_dissolves(
+    node: Node, clock: Clock
+) -> None:
+    site = Site(node)
+    merge_here(node)
+    small_files(site, 6, begin=10)
+    clock.now += 61
+    assert node.compactor.run_once() == 1
+    site.round({"sequence/root.sg/0/7/99-99-0-0.tsfile": {"a": {110: 5}}})
+    assert len(compactions(node)) == 1, "it stands above"
+    site.round(
+        {"sequence/root.sg/0/8/3-3-0-0.tsfile": {"a": {120: 5}}},
+        open_since={"sequence/root.sg/0/8/3-3-0-0.tsfile": 1},
+    )
+    assert compactions(node) == []
+
+
+def test_what_comes_elsewhere_during_the_merge_wins(node: Node, clock: Clock) -> None:
+    site = Site(node)
+    small_files(site, 6, begin=10)
+
+    def meanwhile() -> None:
+        path = "sequence/root.sg/0/8/3-3-0-0.tsfile"
+        if len(process.asked) == 1:
+            site.round({path: {"a": {150: 5}}}, open_since={path: 1})
+
+    process = merge_here(node, MergedHere(meanwhile))
+    clock.now += 61
+    node.compactor.run_once()
+    assert len(process.asked) == 2
+    (row,) = compactions(node)
+    assert row.count == 5
+
+
+def test_no_output_has_points_of_two_partitions(node: Node, clock: Clock) -> None:
+    site = Site(node)
+    merge_here(node)
+    with_interval(node, 60)
+    small_files(site, 14)
+    clock.now += 61
+    assert node.compactor.run_once() == 1
+    (row,) = compactions(node)
+    assert [(each.first, each.last) for each in row.outputs] == [(10, 54), (60, 114), (120, 144)]
+    assert given_by(node, row) == site.answer()
+
+
+def test_files_of_as_many_partitions_as_there_are_of_them_are_left_alone(
+    node: Node, clock: Clock
+) -> None:
+    site = Site(node)
+    merge_here(node)
+    with_interval(node, 10)
+    small_files(site, 14)
+    clock.now += 61
+    assert node.compactor.run_once() == 0
+
+
+def test_files_that_expire_one_after_another_are_read_alone_and_not_merged_over_and_over(
+    node: Node, world: World, clock: Clock
+) -> None:
+    """The last commit that has all of them in one is that in which the first expires."""
+    site = Site(node)
+    merge_here(node)
+    week, day = 604_800_000, 86_400_000
+    begin = int(clock.now * 1000) // week * week
+    files = {
+        f"sequence/root.sg/0/{begin // week}/{n}-{n}-0-0.tsfile": {"a": {begin + n * day: n}}
+        for n in range(7)
+    }
+    site.round(files)
+    node.engine.commit([records.TtlSet("root.sg", 10 * day)])
+    clock.now = (begin + week) / 1000 + 3700
+    assert node.compactor.run_once() == 1
+    made = 0
+    for _ in range(10 * 24):
+        clock.now += 3600
+        node.load.ttl.run_once()
+        answer = site.answer()
+        rows = compactions(node)
+        assert [given_by(node, row) for row in rows] in ([], [answer])
+        made += node.compactor.run_once()
+        assert node.compactor.progress().problem is None
+    assert made == 0
+    assert answer == {}
+    assert rows == []
+    clock.now += 2000
+    node.engine.collect()
+    node.merged.let_go(clock.now)
+    assert merged_names(world) == []
+
+
+def test_points_past_the_ttl_in_a_file_that_is_not_stay_in_what_is_merged(
+    node: Node, clock: Clock
+) -> None:
+    site = Site(node)
+    merge_here(node)
+    now = int(clock.now * 1000)
+    site.round(
+        {
+            f"sequence/root.sg/0/0/{n}-{n}-0-0.tsfile": {"a": {n: n, now + n * 100_000: n}}
+            for n in range(1, 4)
+        }
+    )
+    node.engine.commit([records.TtlSet("root.sg", 10_000_000)])
+    assert node.load.ttl.run_once() == 0
+    with_interval(node, 0)
+    node.compactor.compact("root.sg")
+    assert node.compactor.run_once() == 1
+    (row,) = compactions(node)
+    assert given_by(node, row) == site.answer()
+    assert ("a", 1) in given_by(node, row)
+
+
+def test_what_had_to_make_room_is_not_merged_again_as_soon_as_there_is_some(
+    node: Node, clock: Clock
+) -> None:
+    """A disk that fills and is freed by turns: merged once a day, not once a turn."""
+    merge_here(node)
+    node.compactor._monotonic = clock
+    small_files(Site(node), 6)
+    clock.now += 61
+    made = node.compactor.run_once()
+    for _ in range(70):  # three days
+        pressed = iter((True, True, False))
+        node.merged._is_pressed = lambda left=pressed: next(left, False)
+        node.merged.let_go(clock.now)
+        clock.now += 3600
+        made += node.compactor.run_once()
+    assert made == 3
+    assert "make room" in (node.compactor.progress().problem or "")
+    node.compactor.compact("root.sg")
+    assert node.compactor.run_once() == 1, "an operator may have it merged all the same"

@@ -10,6 +10,7 @@ from receiver.metadata.model import records
 from receiver.metadata.state.packed_file import whole
 from receiver.metadata.state.packed_files import COLUMNS
 from receiver.metadata.state.table_rows import FileRow, FileState
+from receiver.metadata.state.tables.retired import partition_of
 from tests.support.checkpointing import frozen_sections, pack, thawed
 from tests.support.committing import do, fresh
 from tests.support.file_life import FileLife
@@ -121,7 +122,50 @@ def found(state):
         [each in state.files for each in (*rows, "no")],
         sorted(row.physical for row in state.files.of({A}, held=False)),
         sorted(row.physical for row in state.files.of(registered=False, sizes={101, 102})),
+        beside(state),
     )
+
+
+def beside(state):
+    """Of each file those of other partitions that have a device and a time of it."""
+    visible = [row for row in state.files.values() if row.visible and row.first is not None]
+    found = {}
+    for row in visible:
+        key, ids, since = partition_of(row.physical), {*row.devices.ids}, row.changed - 5
+        told = state.file_table.beside(key, ids, row.first, row.last, since=max(since, 0))
+        found[row.physical] = {each.physical for each in told}
+        assert len(found[row.physical]) == len(told)
+        assert found[row.physical] == {
+            each.physical
+            for each in visible
+            if partition_of(each.physical) != key
+            and each.changed > since
+            and each.first <= row.last
+            and row.first <= each.last
+            and not ids.isdisjoint(each.devices.ids)
+        }
+    return found
+
+
+def test_files_elsewhere_are_found_by_device_and_time_packed_or_not():
+    state = fresh()
+    two = {"root.t.d1": (0, 9), "root.t.d2": (5, 9)}
+    ops = [
+        load(path("1-1-0"), 1, devices=two),
+        load(path("2-2-0", part=1), 2, devices={"root.t.d2": (9, 12)}),
+        load(path("3-3-0", part=1), 3, devices={"root.t.d2": (10, 12)}),
+        load(path("4-4-0", kind="unsequence"), 4, devices=two),
+        load(path("5-5-0", sg="root.u"), 5, devices={"root.t.d1": (-4, 0)}),
+        load(path("6-6-0", part=2), 6, devices={"root.t.d3": (0, 9)}),
+    ]
+    do(state, seen(), *ops)
+    wanted = {ops[1].physical, ops[4].physical}
+    assert beside(state)[ops[0].physical] == wanted
+    pack(state)
+    assert not state.files.young
+    assert beside(state)[ops[0].physical] == wanted
+    do(state, records.FileDeleted(ops[1].physical, "operator"))
+    assert beside(state)[ops[0].physical] == {ops[4].physical}
 
 
 @pytest.mark.parametrize("seed", range(6))
