@@ -155,11 +155,12 @@ class LoadConfig(Struct, frozen=True, kw_only=True):
 
     Attributes:
         keep_deleted: until the bytes of a deleted file leave the disk.
-        sql_paths: directories of this machine that `load` in SQL may read; none, if left out.
+        paths: directories of this machine from which `load` in SQL, and calls with an operator's
+            token, may take files; none, if left out.
     """
 
     keep_deleted: Duration = 3600.0
-    sql_paths: tuple[Path, ...] = ()
+    paths: tuple[Path, ...] = ()
 
 
 class ProofsConfig(Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from common.errors import ForbiddenError
-from receiver.metadata.model.records import OPERATOR, READER, SENDER, WORKER
+from receiver.metadata.model.records import OPERATOR, READER, SENDER, WORKER, WRITER
 
 __all__ = ["Principal"]
 
@@ -15,12 +15,15 @@ class Principal:
     """Whoever is behind a request.
 
     Attributes:
-        role: `sender`, `reader`, `operator` or `worker`.
+        role: `sender`, `reader`, `operator`, `worker` or `writer`.
         sender: the one uuid that a sender token is bound to; None where the receiver wants no
             tokens (loopback) and any uuid may be spoken for.
         scope: device patterns that may be written (`root.siteA.**`); empty: all.
         token_id: id of the token; None without tokens.
         peer: the real address of the other end, without its port.
+        owners: of a writer, uuids of those whose devices it may load, or `*`.
+        may_overwrite: of a writer, whether what it loads may stand above what is there.
+        is_local: whether it has the rights of whoever the server runs as, on this machine.
     """
 
     role: str
@@ -28,6 +31,9 @@ class Principal:
     scope: tuple[str, ...]
     token_id: str | None
     peer: str
+    owners: tuple[str, ...] = ()
+    may_overwrite: bool = True
+    is_local: bool = False
 
     def must_send_for(self, sender: str) -> None:
         """Raise `ForbiddenError` unless this may speak for the sender `sender`."""
@@ -50,6 +56,11 @@ class Principal:
         """Raise `ForbiddenError` unless this may do background tasks."""
         if self.role not in (WORKER, OPERATOR):
             raise ForbiddenError(f"a {self.role} token cannot do background tasks")
+
+    def must_write(self) -> None:
+        """Raise `ForbiddenError` unless this may load rows of jobs."""
+        if self.role not in (WRITER, OPERATOR):
+            raise ForbiddenError(f"a {self.role} token cannot load rows; use a writer's")
 
     def upload_owner(self, sender: str) -> str:
         """To whom an upload belongs: the token that made it; without tokens the sender."""

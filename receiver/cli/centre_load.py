@@ -13,6 +13,7 @@ from common.terminal import printable, size_text
 from receiver.cli.showing import json_option, show, write_json
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, segment
+from receiver.operator.load_owners import named_owners
 from receiver.operator.wire import CentreLoadAnswer, CentreLoadRequest
 
 __all__ = ["load"]
@@ -27,7 +28,13 @@ _HEADERS = ("RESULT", "SIZE", "SOURCE", "REASON")
     "the receiver does not run, or refuses."
 )
 @click.argument("paths", nargs=-1, required=True)
-@click.option("--as", "owner", default="", help="Sender, by uuid or label, whose devices they are.")
+@click.option(
+    "--as",
+    "owners",
+    multiple=True,
+    help="Sender, by uuid or label, whose devices they are. May be repeated; new devices become "
+    "those of the first. *: of whoever has them.",
+)
 @click.option("--sg", help="Storage group of files that do not lie as a database lays them.")
 @click.option("--dry-run", is_flag=True, help="Only say what would become of each file.")
 @click.option(
@@ -35,7 +42,7 @@ _HEADERS = ("RESULT", "SIZE", "SOURCE", "REASON")
     type=click.Choice(("error", "keep", "replace", "skip")),
     default="error",
     show_default=True,
-    help="Where a device has points in the same times already: refuse the load; or load above "
+    help="Where points of it are here already: refuse the load; or load above "
     "them (keep and replace are the same: nothing is deleted), or below them (skip), so that only "
     "what is missing is given.",
 )
@@ -44,7 +51,7 @@ _HEADERS = ("RESULT", "SIZE", "SOURCE", "REASON")
 def load(
     ctx: click.Context,
     paths: tuple[str, ...],
-    owner: str,
+    owners: tuple[str, ...],
     sg: str | None,
     dry_run: bool,
     on_duplicate: str,
@@ -57,11 +64,13 @@ def load(
     """
     invocation: Invocation[ReceiverConfig] = ctx.obj
     server = OperatorClient(invocation.load().value, keep=True)
+    owner, others = named_owners(owners)
     request = CentreLoadRequest(
         task=secrets.token_hex(16),
         paths=[str(Path(each).absolute()) for each in paths],
         storage_group=sg,
         owner=owner,
+        others=others,
         dry_run=dry_run,
         on_duplicate=on_duplicate,
     )

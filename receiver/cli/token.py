@@ -23,12 +23,14 @@ from receiver.operator.wire import TokenRequest, TokensAnswer
 __all__ = ["token"]
 
 _HEADERS = ("ID", "ROLE", "SENDER", "SCOPE", "DELETES", "EXPIRES", "MADE", "NOTE")
+_LIMITS = {records.SENDER: "held", records.WRITER: "no overwriting"}
+"""What a token says that may take nothing out of sight."""
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 @click.group()
 def token() -> None:
-    """Tokens of senders, readers, operators and workers."""
+    """Tokens of senders, writers, readers, operators and workers."""
 
 
 @token.command(
@@ -47,11 +49,23 @@ def token() -> None:
     "--sender", help="uuid that a sender's token is for (tsferry-sender status shows it)."
 )
 @click.option("--scope", multiple=True, help="Devices that it may write. May be repeated.")
+@click.option(
+    "--as",
+    "owners",
+    multiple=True,
+    help="Sender, by uuid or label, whose devices a writer may load; centre: those of the centre, "
+    "as without this; *: all. May be repeated.",
+)
 @click.option("--note", default="", help="For people.")
 @click.option(
     "--no-deletes",
     is_flag=True,
     help="What its sender deletes takes nothing out of sight: it is held for an operator.",
+)
+@click.option(
+    "--no-overwrite",
+    is_flag=True,
+    help="What a writer loads stands below points that are there, or is refused.",
 )
 @click.option("--expires", metavar="DURATION", help="From now, such as 12h or 365d.")
 @json_option
@@ -64,9 +78,15 @@ def create(
     note: str,
     expires: str | None,
     no_deletes: bool,
+    owners: tuple[str, ...],
+    no_overwrite: bool,
     as_json: bool,
 ) -> None:
     """Make a token and show it, this once."""
+    if no_deletes and role == records.WRITER:
+        raise UsageError("a writer deletes nothing: expected --no-overwrite")
+    if no_overwrite and role != records.WRITER:
+        raise UsageError("--no-overwrite is of a writer's token")
     config = invocation.load().value
     lasts = _seconds(expires)
     request = TokenRequest(
@@ -77,7 +97,8 @@ def create(
         # A server of before reads this one alone; the other goes by the receiver's clock.
         expires=None if lasts is None else time.time() + lasts,
         lasts=lasts,
-        allow_deletes=not no_deletes,
+        allow_deletes=not (no_deletes or no_overwrite),
+        owners=list(owners),
     )
     try:
         made = OperatorClient(config).ask("POST", "/v1/tokens", TokenMade, body=request)
@@ -109,9 +130,9 @@ def list_tokens(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
         (
             each.id,
             each.role,
-            each.sender,
+            each.sender or " ".join(each.owners) or None,
             " ".join(each.scope) or None,
-            None if each.allow_deletes else "held",
+            None if each.allow_deletes else _LIMITS.get(each.role),
             moment(each.expires),
             commit_time(each.created, each.created_at),
             each.note or None,

@@ -29,9 +29,9 @@ def why_withdrawn(
         now: seconds since the epoch.
         tokens_required: whether each sender needs a token, even while there never was one.
     """
-    if record.centre is not None:  # an operator of the centre said it
-        return None
     if record.token is None:
+        if record.centre is not None:  # an operator of the centre said it
+            return None
         if tokens_required or records.SENDER in state.token_table.roles:
             return "it came without a token, and by now one is needed"
         return None
@@ -55,9 +55,11 @@ def nothing_taken(
     """The end of a task of which nothing is written.
 
     What was received of it stays for a next task, which comes with a mandate of its own; what it
-    told of deletion files is to be told again.
+    told of deletion files is to be told again. Of an upload, or a load at the centre, that nobody
+    comes back for, nothing stays.
     """
-    result = Result.REFUSED if record.single else Result.MISSING
+    is_over = record.single or record.centre is not None
+    result = Result.REFUSED if is_over else Result.MISSING
     outcomes = [
         records.FileOutcome(each.path, result, reason=reason) for each in record.manifest or ()
     ]

@@ -23,6 +23,7 @@ from common.digests import md5 as new_md5
 from common.errors import (
     BusyError,
     DigestError,
+    ForbiddenError,
     NotFoundError,
     ReadOnlyError,
     Transient,
@@ -31,15 +32,9 @@ from common.errors import (
 )
 from common.names import is_task_id
 from common.wire import Propagate, Result
-from receiver.disks import disk_room, whole_in
-from receiver.load.deciding.centre_loads import whole_or_nothing
-from receiver.load.deciding.change import decide_change
+from receiver.disks import disk_room
 from receiver.load.folder.current_task import CentreMandate, TaskRecord, start_task
-from receiver.load.schema.registering import Registering
-from receiver.metadata.commit.draft import Draft
-from receiver.metadata.model import records
-from receiver.metadata.model.centre_source import CENTRE, centre_uuid
-from receiver.metadata.model.ranks import LOWEST_LOOK
+from receiver.metadata.model.centre_source import centre_uuid
 from receiver.metadata.model.records import FileOutcome
 from receiver.operator.centre_entries import (
     deletion_parts,
@@ -49,7 +44,10 @@ from receiver.operator.centre_entries import (
     told,
 )
 from receiver.operator.centre_files import CentreFile, find_files, looked_at, opened
+from receiver.operator.load_judge import LoadJudge
+from receiver.operator.load_owners import LoadOwners
 from receiver.operator.wire import CentreLoadAnswer
+from receiver.shared_points.compare_process import CompareProcess
 from receiver.transfer.intake import Intake
 from receiver.transfer.look_numbers import latest_look
 
@@ -64,6 +62,7 @@ if TYPE_CHECKING:
     from receiver.load.loader import LoadJob
     from receiver.load.service import LoadService
     from receiver.metadata.engine import Engine
+    from receiver.operator.load_owners import LoadRights
     from receiver.operator.wire import CentreLoadRequest
     from receiver.transfer.intake import VerifiedBytes
 
@@ -93,6 +92,7 @@ class CentreLoads:
         self._engine = engine
         self._load = load
         self._intake = Intake(config, engine, load, clock=clock)
+        self._judge = LoadJudge(config, engine, load, CompareProcess(memory=config.proofs.memory))
         self._clock = clock
         self._stopping = threading.Event()
         self._changed = threading.Condition()
@@ -119,6 +119,7 @@ class CentreLoads:
         request: CentreLoadRequest,
         staged: Sequence[CentreFile] = (),
         *,
+        rights: LoadRights | None = None,
         ended: Callable[[], None] = lambda: None,
     ) -> None:
         """Begin a load, or go on with the one of this id.
@@ -126,6 +127,7 @@ class CentreLoads:
         Args:
             request: what is asked for.
             staged: files that came for it, in place of paths of this machine.
+            rights: of a writer; None of an operator.
             ended: called when it is over, before anybody is told.
 
         Raises:
@@ -142,18 +144,45 @@ class CentreLoads:
                     raise BusyError("another load at the centre is under way", retry_after=5)
             self._known = request.task, None
             self._thread = threading.Thread(
-                target=self._run, args=(request, staged, ended), name="centre-load", daemon=True
+                target=self._run,
+                args=(request, staged, rights, ended),
+                name="centre-load",
+                daemon=True,
             )
             self._thread.start()
 
-    def judged(self, request: CentreLoadRequest) -> str:
-        """The uuid of the sender whose devices a load would bring; empty for the centre's own.
+    def mandate(
+        self, request: CentreLoadRequest, rights: LoadRights | None = None
+    ) -> CentreMandate:
+        """What a load may do.
+
+        Args:
+            request: what is asked for.
+            rights: of a writer; None of an operator.
 
         Raises:
             NotFoundError, UsageError: it asks for what there is not.
+            ForbiddenError: it asks for what that writer may not.
         """
         _check(request)
-        return self._owner(request.owner)
+        may_overlap = request.on_duplicate != "error"
+        is_below = request.on_duplicate == "skip"
+        if rights is not None and not rights.may_overwrite and may_overlap and not is_below:
+            raise ForbiddenError(
+                f"this token may load nothing above points that are there, and on_duplicate is "
+                f"{request.on_duplicate}: expected error or skip"
+            )
+        with self._engine.reading() as state:
+            uuid = self._engine.uuid
+            owners = LoadOwners.of(state, uuid, request.owner, request.others, rights)
+        return CentreMandate(
+            owner=owners.owner,
+            others=list(owners.others),
+            anyone=owners.anyone,
+            own=owners.own,
+            may_overlap=may_overlap,
+            is_below=is_below,
+        )
 
     def is_under_way(self, task: str) -> bool:
         """Whether a load is neither done nor refused."""
@@ -200,11 +229,12 @@ class CentreLoads:
         self,
         request: CentreLoadRequest,
         staged: Sequence[CentreFile],
+        rights: LoadRights | None,
         ended: Callable[[], None],
     ) -> None:
         found: CentreLoadAnswer | Exception
         try:
-            found = self.load(request, staged)
+            found = self.load(request, staged, rights)
         except Exception as error:
             if not isinstance(error, TsferryError | OSError):
                 log.exception("a load at the centre failed", extra={"task": request.task})
@@ -218,13 +248,17 @@ class CentreLoads:
     # -- the load ----------------------------------------------------------------------------
 
     def load(
-        self, request: CentreLoadRequest, staged: Sequence[CentreFile] = ()
+        self,
+        request: CentreLoadRequest,
+        staged: Sequence[CentreFile] = (),
+        rights: LoadRights | None = None,
     ) -> CentreLoadAnswer:
         """Look at files, and load them unless it is a dry run or one is refused.
 
         Args:
             request: what is asked for.
             staged: files that came for it, in place of paths of this machine.
+            rights: of a writer; None of an operator.
 
         Raises:
             NotFoundError: there is nothing to load, or no such sender.
@@ -232,9 +266,8 @@ class CentreLoads:
             UsageError: as the request or the layout has it.
             TsferryError, OSError: it cannot be done now; nothing of it is left.
         """
-        _check(request)
+        mandate = self.mandate(request, rights)
         files = staged or find_files(request.paths, request.storage_group)
-        owner = self._owner(request.owner)
         looked: dict[str, tuple[CentreFile, Candidate]] = {}
         seen: dict[str, str] = {}
         outcomes: dict[str, FileOutcome] = {}
@@ -252,20 +285,22 @@ class CentreLoads:
             else:
                 seen[content] = str(file.source)
                 looked[path] = file, candidate
-        is_below = request.on_duplicate == "skip"
-        may_overlap = request.on_duplicate != "error"
-        mandate = CentreMandate(owner=owner, may_overlap=may_overlap, is_below=is_below)
         record = TaskRecord(
             task=request.task,
             sender=self.source,
             propagate=Propagate.NEVER,
-            scope=[],
+            scope=[] if rights is None else list(rights.scope),
+            token=None if rights is None else rights.token,
             started=self._clock(),
             look=latest_look(self._engine),
             centre=mandate,
             manifest=[],
         )
-        outcomes |= self._decided(record, [each for _, each in looked.values()])
+        record, found = self._judge.outcomes(
+            record, looked, among_new=bool(staged), stopped=self._stopping.is_set
+        )
+        self._go_on()
+        outcomes |= found
         sizes = {path: each.staged.size for path, (_, each) in looked.items()}
         fresh = {path: looked[path] for path in looked if outcomes[path].result is Result.LOADED}
         refused = any(each.result is Result.REFUSED for each in outcomes.values())
@@ -286,61 +321,6 @@ class CentreLoads:
 
     def _interval(self) -> int:
         return self._config.partition_interval_ms * PER_MILLISECOND[self._config.time_unit]
-
-    def _owner(self, name: str) -> str:
-        """The uuid of the sender that a name is of; empty for none, and for the centre itself."""
-        if not name or name in (CENTRE, self.source):
-            return ""
-        with self._engine.reading() as state:
-            found = [row.uuid for row in state.senders.values() if name in (row.uuid, row.label)]
-        if not found:
-            raise NotFoundError(f"no sender has the uuid or label {name[:100]!a}: senders list")
-        if len(found) > 1:
-            raise UsageError(f"{len(found)} senders have the label {name[:100]!a}: say the uuid")
-        return found[0]
-
-    def _first_look(self, record: TaskRecord) -> int:
-        """The look from which on files of a load count: its own, or one below all that is there."""
-        if record.centre is None or not record.centre.is_below:
-            return record.look
-        with self._engine.reading() as state:
-            found = (row.first_look for row in state.files.of({self.source}))
-            lowest = min((each for each in found if 0 < each < LOWEST_LOOK), default=LOWEST_LOOK)
-        return max(1, lowest - 1)
-
-    def _decided(
-        self, record: TaskRecord, candidates: Sequence[Candidate]
-    ) -> dict[str, FileOutcome]:
-        """What would become of files by what is committed now; nothing is changed."""
-        first = self._first_look(record)
-        entries = [entry_of(each, first, record.look) for each in candidates]
-        record = msgspec.structs.replace(record, manifest=entries)
-        engine, ttl = self._engine, self._load.ttl
-        moment, trees = ttl.moment(), self._load.disks.standing()
-        with engine.reading() as state:
-
-            def registering() -> Registering:
-                made = Registering(
-                    Draft(state),
-                    level=engine.options.storage_group_level,
-                    creates=engine.options.auto_create,
-                )
-                if record.sender not in state.senders:
-                    made.play([records.SenderSeen(record.sender, CENTRE, CENTRE)])
-                return made
-
-            change = decide_change(
-                state,
-                record,
-                {},
-                {each.path.text: each for each in candidates},
-                {},
-                registering=registering,
-                stands=lambda row: whole_in(trees, row, state.uploaded_table.parts(row)),
-                expiry=ttl.expiry(state, moment),
-                deletes=self._config.deletes,
-            )
-            return whole_or_nothing(state, record, change).outcomes
 
     # -- copied in, and loaded ---------------------------------------------------------------
 
@@ -375,7 +355,7 @@ class CentreLoads:
         )
         resources = {each.path.text: resource_of_file(file) for file, each in files}
         current.add_plan(planned_as(each, resources[each.path.text]) for _, each in files)
-        first = self._first_look(record)
+        first = self._judge.first_look(record)
         staged: list[VerifiedBytes] = []
         for file, candidate in files:
             self._go_on()

@@ -12,31 +12,43 @@ from __future__ import annotations
 import logging
 import stat
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from common import crash
 from common.config.shared_rules import PER_MILLISECOND
 from common.decoders import from_json
-from common.errors import BusyError, DigestError, GoneError, OffsetError, TsferryError, UsageError
+from common.errors import (
+    BusyError,
+    DigestError,
+    ForbiddenError,
+    GoneError,
+    OffsetError,
+    TsferryError,
+    UsageError,
+)
 from common.names import FilePath, Kind, is_task_id
 from common.wire import check_block
 from receiver.metadata.model.paths import IllegalPathError, device_nodes, format_path
 from receiver.operator.centre_files import CentreFile
+from receiver.operator.load_owners import LoadRights
 from receiver.operator.wire import CentreLoadRequest
 from receiver.operator.write_wire import KnownDevice, WriteOpened, WriteRequest
+from receiver.scope import Scope
 from receiver.transfer.intake import Intake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from receiver.config import ReceiverConfig
+    from receiver.load.folder.current_task import CentreMandate
     from receiver.load.folder.sender_folder import SenderFolder
     from receiver.load.service import LoadService
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
     from receiver.operator.centre_loading import CentreLoads
+    from receiver.operator.wire import CentreLoadAnswer
     from receiver.operator.write_wire import StagedPart
 
 __all__ = ["CentreWrites"]
@@ -48,8 +60,24 @@ _MOST_DEVICES: Final = 10_000
 """That may be asked for at once."""
 
 
+class _OpenWrite(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept of a write as long as it is open.
+
+    Attributes:
+        request: that it was opened by.
+        rights: of the writer that opened it; None of an operator.
+    """
+
+    request: WriteRequest
+    rights: LoadRights | None = None
+
+
 class CentreWrites:
-    """The writes that are open; any thread may call."""
+    """The writes that are open; any thread may call.
+
+    A call says by which rights it is made: those of a writer, or None of an operator. A write is
+    that of the token that opened it, and of operators.
+    """
 
     def __init__(
         self,
@@ -72,19 +100,25 @@ class CentreWrites:
         """Bytes of all open writes; None: they are to be counted first."""
         load.reaper.chores.append(self.expire)
 
-    def open(self, task: str, request: WriteRequest) -> WriteOpened:
+    def open(self, task: str, request: WriteRequest, rights: LoadRights | None) -> WriteOpened:
         """Begin a write; one that is open already goes on.
 
         Raises:
             GoneError: it is over.
             NotFoundError, UsageError: there is no such owner or policy, or the id is none.
+            ForbiddenError: it is for somebody, or does something, that is not for that writer.
         """
-        owner = self._centre.judged(_load_of(task, request))
+        owner = self._centre.mandate(_load_of(task, request), rights).owner
         if self._centre.is_done(task):
             raise GoneError(f"write {task} is over")
         folder = self._load.centre_folder()
-        folder.tree.make_dirs(_place(folder, task))
-        folder.tree.write_atomic(f"{_place(folder, task)}/{_RECORD}", msgspec.json.encode(request))
+        record = f"{_place(folder, task)}/{_RECORD}"
+        if folder.tree.exists(record):
+            self._opened(task, rights)
+        else:
+            folder.tree.make_dirs(_place(folder, task))
+            made = msgspec.json.encode(_OpenWrite(request=request, rights=rights))
+            folder.tree.write_atomic(record, made)
         config = self._config
         return WriteOpened(
             owner=owner or self._centre.source,
@@ -93,21 +127,34 @@ class CentreWrites:
             block=config.limits.max_chunk_bytes,
         )
 
-    def known(self, task: str, devices: Sequence[str]) -> list[KnownDevice]:
-        """What is known of devices.
+    def known(
+        self, task: str, devices: Sequence[str], rights: LoadRights | None
+    ) -> list[KnownDevice]:
+        """What is known of devices, and why rows of them would be refused.
 
         Raises:
             GoneError: the write is over.
             UsageError: too many, or a name is none.
+            ForbiddenError: it is another writer's.
         """
-        self._opened(task)
+        _, made = self._opened(task, rights)
         if len(devices) > _MOST_DEVICES:
             raise UsageError(f"{len(devices)} devices, at most {_MOST_DEVICES} at once")
+        mandate = self._centre.mandate(_load_of(task, made.request), made.rights)
+        scope = Scope(() if made.rights is None else made.rights.scope)
         with self._engine.reading() as state:
-            return [_known(state, each) for each in devices]
+            look = _Look(state, self._centre.source, mandate, scope, made.rights)
+            return [look.at(each) for each in devices]
 
     def put(
-        self, task: str, attempt: str, number: int, offset: int, content: memoryview, xxh3: str
+        self,
+        task: str,
+        attempt: str,
+        number: int,
+        offset: int,
+        content: memoryview,
+        xxh3: str,
+        rights: LoadRights | None,
     ) -> None:
         """Write a block of a file; the same once more changes nothing.
 
@@ -118,16 +165,20 @@ class CentreWrites:
             offset: of the block in the file.
             content: its bytes.
             xxh3: of them, as they were sent.
+            rights: of a writer.
 
         Raises:
             GoneError: the write is over.
+            ForbiddenError: it is another writer's.
             OffsetError: bytes before these are missing.
             DigestError: they are not what was sent.
             NoSpaceError, TooLargeError: there is no room.
         """
         if not is_task_id(attempt):
             raise UsageError(f"{attempt[:60]!a} is no id of an attempt (32 hex digits)")
-        folder = self._opened(task)
+        folder, _ = self._opened(task, rights)
+        if self._centre.has_begun(task):  # what is judged stays as it is
+            raise GoneError(f"write {task} is being committed, or over")
         rel = _part(folder, task, attempt, number)
         check_block(content, xxh3, rel)
         end = offset + len(content)
@@ -138,7 +189,7 @@ class CentreWrites:
         except FileExistsError:
             file = folder.tree.open_write(rel)  # the answer to its first block was lost
         except FileNotFoundError as error:
-            self._opened(task)
+            self._opened(task, rights)
             raise OffsetError(f"nothing of {rel} is here, and byte {offset} came") from error
         with file:
             found = folder.tree.stat(rel)
@@ -149,10 +200,11 @@ class CentreWrites:
             file.begin_sync()
         self._count(max(0, end - size))
 
-    def commit(self, task: str, parts: Sequence[StagedPart]) -> None:
+    def commit(self, task: str, parts: Sequence[StagedPart], rights: LoadRights | None) -> None:
         """Begin to load the files of a write; asked for once more, it goes on.
 
         Raises:
+            ForbiddenError: it is another writer's.
             GoneError: the write is over otherwise, or a file is not there.
             BusyError: another load is under way.
             DigestError: a file has not all of its bytes.
@@ -160,27 +212,35 @@ class CentreWrites:
         with self._beginning:
             if self._centre.is_done(task) or self._centre.has_begun(task):
                 return
-            folder = self._opened(task)
-            record = from_json(folder.tree.read(f"{_place(folder, task)}/{_RECORD}"), WriteRequest)
+            folder, made = self._opened(task, rights)
             if not parts:
                 raise UsageError("a write without files is dropped, and not committed")
             files = [_file(folder, task, each) for each in sorted(parts, key=_order)]
-            load = _load_of(task, record)
-            self._centre.begin(load, files, ended=lambda: self._remove(folder, task))
+            load = _load_of(task, made.request)
+            self._centre.begin(
+                load, files, rights=made.rights, ended=lambda: self._remove(folder, task)
+            )
 
-    def drop(self, task: str) -> None:
+    def answer(self, task: str, wait: float) -> CentreLoadAnswer:
+        """What became of the load of a write; see `CentreLoads.answer`."""
+        return self._centre.answer(task, wait)
+
+    def drop(self, task: str, rights: LoadRights | None) -> None:
         """End a write with nothing; one that is over stays as it is.
 
         Raises:
             BusyError: it is being committed.
+            ForbiddenError: it is another writer's.
         """
         if not is_task_id(task):
             raise UsageError(f"{task[:60]!a} is no id of a write (32 hex digits)")
         if self._centre.is_under_way(task):
             raise BusyError(f"write {task} is being committed", retry_after=1)
-        folder = self._load.folders.find(self._centre.source)
-        if folder is not None:
-            self._remove(folder, task)
+        try:
+            folder, _ = self._opened(task, rights)
+        except GoneError:
+            return
+        self._remove(folder, task)
 
     def expire(self, now: float) -> None:
         """Drop the writes that nobody goes on with."""
@@ -198,13 +258,20 @@ class CentreWrites:
 
     # -- on the disk -------------------------------------------------------------------------
 
-    def _opened(self, task: str) -> SenderFolder:
+    def _opened(self, task: str, rights: LoadRights | None) -> tuple[SenderFolder, _OpenWrite]:
         if not is_task_id(task):
             raise UsageError(f"{task[:60]!a} is no id of a write (32 hex digits)")
         folder = self._load.folders.find(self._centre.source)
-        if folder is None or not folder.tree.exists(f"{_place(folder, task)}/{_RECORD}"):
-            raise GoneError(f"write {task} is not open here: it is over, or was dropped")
-        return folder
+        if folder is None:
+            raise _not_open(task)
+        try:
+            content = folder.tree.read(f"{_place(folder, task)}/{_RECORD}")
+        except FileNotFoundError:
+            raise _not_open(task) from None
+        made = from_json(content, _OpenWrite)
+        if rights is not None and (made.rights is None or made.rights.token != rights.token):
+            raise ForbiddenError(f"write {task} is not of this token")
+        return folder, made
 
     def _remove(self, folder: SenderFolder, task: str) -> None:
         """Remove all of a write, its record first: from then on nothing more comes."""
@@ -237,9 +304,17 @@ class CentreWrites:
                 self._held += size
 
 
+def _not_open(task: str) -> GoneError:
+    return GoneError(f"write {task} is not open here: it is over, or was dropped")
+
+
 def _load_of(task: str, request: WriteRequest) -> CentreLoadRequest:
     return CentreLoadRequest(
-        task=task, paths=[], owner=request.owner, on_duplicate=request.on_duplicate
+        task=task,
+        paths=[],
+        owner=request.owner,
+        others=request.others,
+        on_duplicate=request.on_duplicate,
     )
 
 
@@ -275,25 +350,54 @@ def _file(folder: SenderFolder, task: str, part: StagedPart) -> CentreFile:
     return CentreFile(folder.tree.path / rel, path, staged=rel, md5=part.md5)
 
 
-def _known(state: State, device: str) -> KnownDevice:
-    try:
-        nodes = device_nodes(device)
-    except IllegalPathError as error:
-        raise UsageError(error.message) from error
-    group = state.schema.groups.of(nodes)
-    row = state.schema.devices.find(nodes)
-    owner = state.owners.get(device)
-    sender = None if owner is None else state.senders.get(owner.sender)
-    return KnownDevice(
-        group=None if group is None or device.startswith("/") else format_path(group),
-        owner="" if owner is None else owner.sender,
-        label="" if sender is None else sender.label,
-        aligned=None if row is None else row.aligned,
-        types={} if row is None else _types(state, nodes, state.schema.devices.series_names(nodes)),
-    )
+class _Look(NamedTuple):
+    """What a write is told of devices.
+
+    Attributes:
+        state: committed.
+        centre: uuid of the centre as a source.
+        mandate: of the write.
+        scope: of its token.
+        rights: of its writer; None of an operator.
+    """
+
+    state: State
+    centre: str
+    mandate: CentreMandate
+    scope: Scope
+    rights: LoadRights | None
+
+    def at(self, device: str) -> KnownDevice:
+        """A device; nothing but why, of one whose rows would be refused."""
+        try:
+            nodes = device_nodes(device)
+        except IllegalPathError as error:
+            raise UsageError(error.message) from error
+        if not self.scope.covers(device):
+            return KnownDevice(refused="outside of the token's scope")
+        state = self.state
+        owner = state.owners.get(device)
+        if owner is not None and not self.mandate.takes(owner.sender, self.centre):
+            return KnownDevice(refused=self._whose(owner.sender))
+        group = state.schema.groups.of(nodes)
+        row = state.schema.devices.find(nodes)
+        return KnownDevice(
+            group=None if group is None or device.startswith("/") else format_path(group),
+            owner="" if owner is None else owner.sender,
+            aligned=None if row is None else row.aligned,
+            types={} if row is None else _types(state, nodes),
+        )
+
+    def _whose(self, owner: str) -> str:
+        if self.rights is not None:  # who has a writer's token is not told whose devices there are
+            return "the device belongs to another sender"
+        sender = self.state.senders.get(owner)
+        label = "" if sender is None else sender.label
+        named = f"{label} ({owner})" if label else owner
+        return f"the device belongs to {named}: expected option as = '{owner}', or rows without it"
 
 
-def _types(state: State, device: tuple[str, ...], names: Iterable[str]) -> dict[str, int]:
-    series = state.schema.series
+def _types(state: State, device: tuple[str, ...]) -> dict[str, int]:
+    series, names = state.schema.series, state.schema.devices.series_names(device)
     rows = {name: series.find((*device, name), alias=False) for name in names}
     return {name: series.type_of(row) for name, row in rows.items() if row >= 0}

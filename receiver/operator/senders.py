@@ -136,7 +136,11 @@ def remove_sender(there: RunningReceiver, who: Principal, sender: str) -> Sender
     engine = there.engine
     with engine.reading() as state:
         row = _known(state.senders.get(sender), sender)
-        tokens = [each.id for each in state.tokens.values() if each.sender == sender]
+        tokens = [
+            each.id
+            for each in state.tokens.values()
+            if each.sender == sender or each.owners == (sender,)
+        ]
     if not epochs.is_removed(row):  # first: from here on no call of it is taken
         made = records.EpochSet(sender, epochs.remove(row), None, None, confirmed=True)
         engine.commit([made], [Guard("sender", sender, row.changed)])

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from common.errors import ForbiddenError, UsageError
+from receiver.operator.load_owners import named_owners
+from receiver.operator.loaded_paths import allowed_path
 from receiver.operator.wire import CentreLoadRequest
 
 if TYPE_CHECKING:
@@ -54,11 +55,13 @@ def load_by_sql(
         TsferryError: as `CentreLoads.load`; nothing is loaded.
     """
     task = secrets.token_hex(16)
+    owner, others = named_owners(statement.owners)
     request = CentreLoadRequest(
         task=task,
-        paths=[_allowed(each, allowed) for each in statement.paths],
+        paths=[allowed_path(each, allowed) for each in statement.paths],
         storage_group=statement.group,
-        owner=statement.owner,
+        owner=owner,
+        others=others,
         on_duplicate=statement.on_duplicate,
     )
     operator.centre.begin(request)
@@ -74,24 +77,3 @@ def load_by_sql(
     ]
     message = ", ".join(f"{n} {result}" for result, n in sorted(counts.items()))
     return LoadedBySql(_COLUMNS, rows, message)
-
-
-def _allowed(text: str, allowed: Sequence[Path]) -> str:
-    """A path with no link in it, if it may be read; whether there is anything is not said before.
-
-    Raises:
-        ForbiddenError: it may not be.
-        UsageError: it is none.
-    """
-    try:
-        if not Path(text).is_absolute():
-            raise UsageError(f"{text!a}: expected an absolute path of the receiver's machine")
-        path = Path(text).resolve()
-    except (OSError, RuntimeError, ValueError) as error:
-        raise UsageError(f"{text!a}: no path: {error}") from error
-    if not any(path.is_relative_to(each.resolve()) for each in allowed):
-        raise ForbiddenError(
-            f"{text}: not below a directory of load.sql_paths in the receiver's configuration, "
-            "which says what `load` in SQL may read"
-        )
-    return str(path)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from common.errors import NotFoundError, UsageError
 from common.names import is_sender_uuid
 from receiver.metadata.model import records
+from receiver.metadata.model.centre_source import centre_uuid
+from receiver.operator.load_owners import uuid_of
 from receiver.operator.views import TokenMade, TokenView
 from receiver.scope import Scope
 
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
 
 __all__ = ["hash_token", "list_tokens", "make_token", "require_tokens", "revoke_token"]
+
+
+_WRITING = (records.SENDER, records.WRITER)
 
 
 def hash_token(token: str) -> str:
@@ -35,25 +40,40 @@ def make_token(
     expires: float | None = None,
     lasts: float | None = None,
     allow_deletes: bool = True,
+    owners: Iterable[str] = (),
 ) -> TokenMade:
     """Commit a new token; it expires at a time, or so many seconds from now.
 
+    Args:
+        engine: that knows it.
+        role: what it is for.
+        sender: uuid that a sender's token is for.
+        scope: patterns of devices that a sender or a writer may write; none: all.
+        note: for people.
+        expires: seconds since the epoch.
+        lasts: seconds from now; goes before `expires`.
+        allow_deletes: see `records.TokenPut`.
+        owners: of a writer, those whose devices it may load: uuids or labels, `centre`, or `*` for
+            all; none: the centre.
+
     Raises:
         UsageError: role, sender and scope do not fit together.
+        NotFoundError: there is no such sender.
     """
     patterns = list(scope)
     known = next((each for each in records.TOKEN_ROLES if each == role), None)
     if known is None:
-        raise UsageError(f"role {role[:40]!a}: expected sender, reader, operator or worker")
+        raise UsageError(f"role {role[:40]!a}: expected sender, reader, operator, worker or writer")
     if (role == records.SENDER) is not (sender is not None):
         raise UsageError("a sender token, and no other, is bound to a sender's uuid")
     if sender is not None and not is_sender_uuid(sender):
         raise UsageError(f"{sender[:60]!a} is no sender uuid (32 lower-case hex digits)")
-    if patterns and role != records.SENDER:
-        raise UsageError("only a sender token has a scope")
-    if not allow_deletes and role != records.SENDER:
-        raise UsageError("only a sender token can forbid deletes")
+    if patterns and role not in _WRITING:
+        raise UsageError("only the token of a sender or a writer has a scope")
+    if not allow_deletes and role not in _WRITING:
+        raise UsageError("only a sender token can forbid deletes, and a writer's to overwrite")
     Scope(patterns)
+    loads_for = _loads_for(engine, role, list(owners))
     if lasts is not None:
         expires = engine.clock() + lasts
     token_id = secrets.token_hex(4)
@@ -67,6 +87,7 @@ def make_token(
         note=note,
         expires=expires,
         allow_deletes=allow_deletes,
+        owners=loads_for,
     )
     engine.commit([made])
     return TokenMade(
@@ -78,7 +99,23 @@ def make_token(
         note=note,
         expires=expires,
         allow_deletes=allow_deletes,
+        owners=loads_for,
     )
+
+
+def _loads_for(engine: Engine, role: str, names: list[str]) -> list[str]:
+    """The uuids of those whose devices a writer may load; a label that changes later is no key."""
+    if role != records.WRITER:
+        if names:
+            raise UsageError("only a writer's token says whose devices it may load")
+        return []
+    centre = centre_uuid(engine.uuid)
+    with engine.reading() as state:
+        found = [
+            each if each == records.ANYONE else uuid_of(state, centre, each)
+            for each in names or [centre]
+        ]
+    return list(dict.fromkeys(found))
 
 
 def require_tokens(engine: Engine) -> None:
@@ -93,6 +130,7 @@ def require_tokens(engine: Engine) -> None:
             scope=[],
             note="never handed out",
             expires=None,
+            owners=[records.ANYONE] if role == records.WRITER else [],
         )
         engine.commit([made, records.TokenRevoke(lost)])
 
@@ -111,6 +149,7 @@ def list_tokens(engine: Engine) -> list[TokenView]:
             note=row.note,
             expires=row.expires,
             allow_deletes=row.allow_deletes,
+            owners=list(row.owners),
             created=row.created,
             created_at=seconds(row.created),
         )

@@ -592,6 +592,7 @@ class TokenView(Struct, frozen=True, kw_only=True):
     note: str = ""
     expires: float | None = None
     allow_deletes: bool = True
+    owners: list[str] = msgspec.field(default_factory=list)
     created: int = 0
     created_at: float | None = None
 
@@ -607,6 +608,7 @@ class TokenMade(Struct, frozen=True, kw_only=True):
     note: str = ""
     expires: float | None = None
     allow_deletes: bool = True
+    owners: list[str] = msgspec.field(default_factory=list)
 
 
 class SchemaView(Struct, frozen=True, kw_only=True):

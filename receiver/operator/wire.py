@@ -48,9 +48,11 @@ class CentreLoadRequest(Struct, frozen=True, kw_only=True):
         task: an id of 32 hex digits, made by who asks, under which the answer is asked for.
         paths: absolute, of directories or files.
         storage_group: of files that do not lie as a database lays them.
-        owner: uuid or label of the sender whose devices they are; empty: the centre's own.
+        owner: uuid or label of the sender whose devices they are, and whose new ones become; empty:
+            the centre's own.
+        others: of further senders whose devices may be among them; `*`: of all.
         dry_run: only say what would become of each file.
-        on_duplicate: `error`: refuse the load where a device has points in the same times already;
+        on_duplicate: `error`: refuse the load where a point of it is here already;
             `keep`, `replace`: load above them; `skip`: below, so that what is missing counts.
     """
 
@@ -58,6 +60,7 @@ class CentreLoadRequest(Struct, frozen=True, kw_only=True):
     paths: list[str]
     storage_group: str | None = None
     owner: str = ""
+    others: list[str] = msgspec.field(default_factory=list)
     dry_run: bool = False
     on_duplicate: str = "error"
 
@@ -290,13 +293,16 @@ class TokenRequest(Struct, frozen=True, kw_only=True):
     """`POST /v1/tokens`.
 
     Attributes:
-        role: `sender`, `reader` or `operator`.
+        role: `sender`, `reader`, `operator`, `worker` or `writer`.
         sender: uuid that a sender's token is for.
         scope: patterns of devices that it may write, such as `root.siteA.**`; empty: all.
+        owners: of a writer, whose devices it may load: uuids or labels, `centre`, or `*` for all;
+            empty: those of the centre.
         note: for people.
         expires: seconds since the epoch.
         lasts: seconds from now, by the receiver's clock; goes before `expires`.
-        allow_deletes: whether what its sender deletes may take anything out of sight.
+        allow_deletes: whether what its sender deletes may take anything out of sight; of a writer,
+            whether what it loads may stand above points that are there.
     """
 
     role: str
@@ -306,6 +312,7 @@ class TokenRequest(Struct, frozen=True, kw_only=True):
     expires: float | None = None
     lasts: float | None = None
     allow_deletes: bool = True
+    owners: list[str] = msgspec.field(default_factory=list)
 
 
 class ClockAnswer(Struct, frozen=True, kw_only=True):

@@ -25,11 +25,13 @@ class WriteRequest(Struct, frozen=True, kw_only=True):
     """`PUT /v1/writes/<task>`: begin a write; its id is made by who asks.
 
     Attributes:
-        owner: uuid or label of the sender whose devices they are; empty: the centre's own.
-        on_duplicate: as of `CentreLoadRequest`.
+        owner: as of `CentreLoadRequest`.
+        others: the same.
+        on_duplicate: the same.
     """
 
     owner: str = ""
+    others: list[str] = msgspec.field(default_factory=list)
     on_duplicate: str = "error"
 
 
@@ -37,7 +39,7 @@ class WriteOpened(Struct, frozen=True, kw_only=True):
     """What files of a write have to be.
 
     Attributes:
-        owner: uuid that its devices may be of.
+        owner: uuid of whoever gets devices that nobody owns.
         interval: width of a partition, in the unit of the timestamps; a file is of one.
         time_unit: of the timestamps.
         block: bytes of a file that come at once, at most.
@@ -60,15 +62,15 @@ class KnownDevice(Struct, frozen=True, kw_only=True):
 
     Attributes:
         group: storage group that a device of the tree model lies in; None of one in none.
-        owner: uuid of its owner; empty for none.
-        label: of the owner.
+        owner: uuid of its owner; empty for none, and where it is not told.
+        refused: why rows of it would be, None if they would not.
         aligned: whether its series share their times; None without series.
         types: of its series, by name: codes of TSDataType.
     """
 
     group: str | None = None
     owner: str = ""
-    label: str = ""
+    refused: str | None = None
     aligned: bool | None = None
     types: dict[str, int] = msgspec.field(default_factory=dict)
 

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from common import wire
 from common.config import is_loopback
 from common.errors import ForbiddenError, UnauthorizedError
-from receiver.metadata.model.records import OPERATOR, READER, SENDER, WORKER
+from receiver.metadata.model.records import OPERATOR, READER, SENDER, WORKER, WRITER
 from receiver.operator.tokens import hash_token
 from receiver.principal import Principal
 from receiver.web.routes import Role
@@ -41,6 +41,7 @@ _ROLES = {
     Role.SENDER: (SENDER,),
     Role.READER: (READER, OPERATOR, WORKER),
     Role.WORKER: (WORKER, OPERATOR),
+    Role.WRITER: (WRITER, OPERATOR),
     Role.SQL: (READER, OPERATOR),
     Role.OPERATOR: (OPERATOR,),
 }
@@ -83,7 +84,7 @@ class Access:
             ForbiddenError: the address, the host, the origin or the role is not allowed.
             UnauthorizedError: a token is missing, unknown or expired.
         """
-        operating = route is not None and route.role in (Role.OPERATOR, Role.SQL)
+        operating = route is not None and route.role in (Role.OPERATOR, Role.SQL, Role.WRITER)
         if head.peer not in self._config.listen.allow and not (
             operating and head.from_this_machine
         ):
@@ -131,7 +132,7 @@ class Access:
             raise UnauthorizedError("expected the header Authorization: Bearer <token>")
         digest = hash_token(token.strip())
         if self._local_operator and hmac.compare_digest(digest, self._local_operator):
-            return Principal(OPERATOR, None, (), LOCAL_OPERATOR, head.peer)
+            return Principal(OPERATOR, None, (), LOCAL_OPERATOR, head.peer, is_local=True)
         with self._engine.reading() as state:
             row = state.token_table.by_hash(digest)
         return self._of_row(row, digest, head.peer)
@@ -141,7 +142,15 @@ class Access:
             raise UnauthorizedError("the token is not known here, or was revoked")
         if row.expires is not None and row.expires <= self._clock():
             raise UnauthorizedError(f"the token {row.id} has expired")
-        return Principal(row.role, row.sender, tuple(row.scope), row.id, peer)
+        return Principal(
+            row.role,
+            row.sender,
+            tuple(row.scope),
+            row.id,
+            peer,
+            owners=row.owners,
+            may_overwrite=row.allow_deletes,
+        )
 
     def _without_token(self, head: RequestHead, role: Role) -> Principal:
         name = _TOKENLESS.get(role)

@@ -14,6 +14,7 @@ from common import wire
 from common.errors import ForbiddenError, ProtocolError, TsferryError, UsageError
 from common.names import is_sender_uuid, is_task_id
 from receiver.node import Node
+from receiver.operator.load_owners import rights_of
 from receiver.web.server.body_decompression import EncodingError
 from receiver.web.server.whole_body import WholeBody
 
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
     from receiver.metadata.engine import Engine
     from receiver.metadata.query.cursors import Cursors
+    from receiver.operator.centre_writes import CentreWrites
     from receiver.operator.directories import ReceiverDirectories, RunningReceiver
+    from receiver.operator.load_owners import LoadRights
     from receiver.operator.loaded_content import LoadedContent
     from receiver.operator.views import FollowView, LogFilesView
     from receiver.principal import Principal
@@ -169,6 +172,26 @@ class Call:
         """
         self.who.must_operate()
         return self.node.operator
+
+    @property
+    def rights(self) -> LoadRights | None:
+        """What whoever asks may load; None of an operator.
+
+        Raises:
+            ForbiddenError: nothing.
+        """
+        return rights_of(self.who)
+
+    @property
+    def writes(self) -> CentreWrites:
+        """The writes of jobs.
+
+        Raises:
+            ForbiddenError: whoever asks is no writer.
+            NotTheWriterError: this is a node that follows one.
+        """
+        self.who.must_write()
+        return self.node.operator.writes
 
     @property
     def sender(self) -> str:

@@ -87,7 +87,7 @@ def _operation(row: Route) -> dict[str, Any]:
     if row.role is not Role.PUBLIC:
         # Without tokens a receiver lets those in who come from its own machine.
         operation["security"] = [{_SCHEME: []}]
-        if row.role not in (Role.OPERATOR, Role.SQL, Role.WORKER):
+        if row.role not in (Role.OPERATOR, Role.SQL, Role.WORKER, Role.WRITER):
             operation["security"].append({})
     return operation
 

@@ -12,6 +12,7 @@ from receiver.metadata.sql.executing import moment
 from receiver.operator import views, wire
 from receiver.operator.deletes import allow_held_deletes, drop_held_deletes, list_held_deletes
 from receiver.operator.files import FILE_STATES, delete_files, list_files, undelete_files
+from receiver.operator.loaded_paths import allowed_path
 from receiver.operator.lost import acknowledge_lost, list_lost
 from receiver.operator.owners import adopt_sender, list_owners, set_owner
 from receiver.operator.quarantine import drop_quarantined, list_quarantine, retry_quarantined
@@ -228,6 +229,10 @@ def fetch(call: Call) -> Response:
 def load_at_the_centre(call: Call) -> Response:
     """Load TsFiles of this machine."""
     request = call.body(wire.CentreLoadRequest)
+    if not call.who.is_local:
+        allowed = call.site.config.load.paths
+        paths = [allowed_path(each, allowed) for each in request.paths]
+        request = replace(request, paths=paths)
     call.operator.centre.begin(request)
     return json_answer(call.operator.centre.answer(request.task, _LOAD_WAIT))
 

@@ -46,6 +46,7 @@ class Role(Enum):
     SENDER = "a sender's token"
     READER = "a reader's, a worker's or an operator's token"
     WORKER = "a worker's or an operator's token"
+    WRITER = "a writer's or an operator's token"
     SQL = "an operator's token, or a reader's to show and count"
     OPERATOR = "an operator's token"
 

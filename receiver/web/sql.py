@@ -106,7 +106,7 @@ def _loaded(call: Call, statement: LoadFiles, *, in_txn: bool) -> Response:
     """What became of files; of a load that takes longer, how to ask."""
     if in_txn:
         raise UsageError("a load is a commit of its own: expected behind commit or rollback")
-    done = load_by_sql(call.operator, statement, call.site.config.load.sql_paths)
+    done = load_by_sql(call.operator, statement, call.site.config.load.paths)
     page = AnswerPage(done.rows, None)
     return _answer(call, done.columns, done.message, call.answering.engine.newest_commit, page)
 

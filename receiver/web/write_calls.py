@@ -33,21 +33,21 @@ _XXH3 = Parameter(
 @ROUTES.call(
     "PUT",
     _WRITE,
-    Role.OPERATOR,
+    Role.WRITER,
     "Begin a write: rows of a job that become one load at the centre",
     AnswerRow(200, WriteOpened),
     takes=WriteRequest,
 )
 def open_write(call: Call) -> Response:
     """Begin a write."""
-    opened = call.operator.writes.open(call.arguments["task"], call.body(WriteRequest))
+    opened = call.writes.open(call.arguments["task"], call.body(WriteRequest), call.rights)
     return json_answer(opened)
 
 
 @ROUTES.call(
     "POST",
     f"{_WRITE}/devices",
-    Role.OPERATOR,
+    Role.WRITER,
     "What is known of devices: storage group, owner, types of series",
     AnswerRow(200, KnownDevicesAnswer),
     takes=KnownDevicesRequest,
@@ -56,14 +56,14 @@ def open_write(call: Call) -> Response:
 def known_devices(call: Call) -> Response:
     """What is known of devices."""
     request = call.body(KnownDevicesRequest)
-    found = call.operator.writes.known(call.arguments["task"], request.devices)
+    found = call.writes.known(call.arguments["task"], request.devices, call.rights)
     return json_answer(KnownDevicesAnswer(devices=found))
 
 
 @ROUTES.call(
     "PUT",
     f"{_WRITE}/parts/<attempt>/<number>",
-    Role.OPERATOR,
+    Role.WRITER,
     "A block of a file of a write",
     EMPTY,
     media=_BYTES,
@@ -74,20 +74,21 @@ def write_block(call: Call) -> Response:
     """A block of a file."""
     if call.request.mimetype != _BYTES:
         raise MediaTypeError(f"expected Content-Type: {_BYTES}")
-    operator, arguments = call.operator, call.arguments
+    arguments = call.arguments
     offset = call.number("offset", "a number of bytes")
     if offset is None:
         raise UsageError("offset: missing; expected where the block begins")
     number = arguments["number"]
     if not (number.isascii() and number.isdigit() and len(number) < 10):
         raise UsageError("the number of a file is some digits")
-    operator.writes.put(
+    call.writes.put(
         arguments["task"],
         arguments["attempt"],
         int(number),
         offset,
         call.content(),
         call.query("xxh3") or "",
+        call.rights,
     )
     return Response(status=204)
 
@@ -95,7 +96,7 @@ def write_block(call: Call) -> Response:
 @ROUTES.call(
     "POST",
     f"{_WRITE}/commit",
-    Role.OPERATOR,
+    Role.WRITER,
     "Load the files of a write, all in one commit or none; then ask `GET /v1/loads/<task>`",
     AnswerRow(200, CentreLoadAnswer),
     takes=WriteCommit,
@@ -103,13 +104,13 @@ def write_block(call: Call) -> Response:
 )
 def commit_write(call: Call) -> Response:
     """Load the files of a write."""
-    task, operator = call.arguments["task"], call.operator
-    operator.writes.commit(task, call.body(WriteCommit).parts)
-    return json_answer(operator.centre.answer(task, _LOAD_WAIT))
+    task = call.arguments["task"]
+    call.writes.commit(task, call.body(WriteCommit).parts, call.rights)
+    return json_answer(call.writes.answer(task, _LOAD_WAIT))
 
 
-@ROUTES.call("DELETE", _WRITE, Role.OPERATOR, "End a write with nothing", EMPTY)
+@ROUTES.call("DELETE", _WRITE, Role.WRITER, "End a write with nothing", EMPTY)
 def drop_write(call: Call) -> Response:
     """End a write with nothing."""
-    call.operator.writes.drop(call.arguments["task"])
+    call.writes.drop(call.arguments["task"], call.rights)
     return Response(status=204)

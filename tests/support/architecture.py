@@ -202,6 +202,8 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
                             "receiver.disks", "receiver.config", "receiver.load.merged_files",
                             "receiver.load.deciding.expiry", "receiver.compaction"),
     "receiver.side_process": ("receiver.side_process",),
+    "receiver.shared_points": ("common", "receiver.points", "receiver.superseding.given_times",
+                           "receiver.side_process", "receiver.shared_points"),
     # What others keep of the engine's files is copied, and made of copies again.
     "receiver.storage": ("common", "receiver.disks", "receiver.metadata", "receiver.config",
                          "receiver.storage"),
@@ -214,6 +216,7 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "receiver.operator": ("common", "receiver.metadata", "receiver.load", "receiver.transfer",
                           "receiver.superseding", "receiver.storage", "receiver.operator",
                           "receiver.config", "receiver.compaction", "receiver.work_queue",
+                          "receiver.shared_points",
                           "receiver.principal", "receiver.scope", "receiver.open_engine",
                           "receiver.disks"),
     # What records of deletion files hide is counted; the points stay with who reads them.
@@ -240,7 +243,7 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Rows become files here, and a load by an operator's calls.
     "receiver.spark.sink": ("common", "receiver.metadata", "receiver.storage", "receiver.writing",
                             "receiver.operator.wire", "receiver.operator.write_wire",
-                            "receiver.spark"),
+                            "receiver.operator.load_owners", "receiver.spark"),
     # Verdicts go the way of the commands: to the server that runs, in its operators' words.
     "receiver.spark.verify.delivery": ("common", "receiver.load", "receiver.config",
                                        "receiver.open_engine", "receiver.operator.client",
@@ -258,6 +261,7 @@ _THIRD_PARTY: dict[str, frozenset[str]] = {
     "receiver.web": _LIGHT | _WEB,
     "receiver.superseding": _LIGHT | {"numpy", "pyarrow"},
     "receiver.compaction": _LIGHT | {"numpy", "pyarrow"},
+    "receiver.shared_points": _LIGHT | {"numpy", "pyarrow"},
     "receiver.storage": _LIGHT | {"botocore", "obstore"},
     "receiver.storage.tree": _LIGHT | {"pyarrow"},
     "receiver.points": frozenset({"lz4", "llvmlite", "numba", "numpy", "pyarrow", "xxhash"}),

@@ -130,8 +130,8 @@ def _set_ttl(statement: sql.SetTtl) -> str:
 
 def _load_files(statement: sql.LoadFiles) -> str:
     text = "load " + ", ".join(map(quote_text, statement.paths))
-    if statement.owner:
-        text += f" as {quote_text(statement.owner)}"
+    if statement.owners:
+        text += " as " + ", ".join(map(quote_text, statement.owners))
     if statement.group is not None:
         text += f" into {quote_text(statement.group)}"
     return f"{text} on duplicate {statement.on_duplicate}"

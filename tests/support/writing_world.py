@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from receiver.node import Node
+from receiver.operator.load_owners import named_owners
 from receiver.operator.wire import CentreLoadAnswer
 from receiver.operator.write_wire import KnownDevice, StagedPart, WriteRequest
 from receiver.spark.sink.sink_options import parse_sink_options
@@ -32,14 +33,14 @@ class NodeCalls:
 
     def known(self, devices: Sequence[str]) -> list[KnownDevice]:
         self.asked += devices
-        return self._writes.known(self.task, devices)
+        return self._writes.known(self.task, devices, None)
 
     def put(self, attempt: str, number: int, offset: int, content: bytes) -> None:
         from common.digests import xxh3_64
 
         self.largest = max(self.largest, len(content))
         view = memoryview(content)
-        self._writes.put(self.task, attempt, number, offset, view, xxh3_64(content))
+        self._writes.put(self.task, attempt, number, offset, view, xxh3_64(content), None)
 
     def close(self) -> None:
         pass
@@ -54,8 +55,9 @@ class Write:
         found = [SinkColumn(each.name, each.type, dict(each.metadata)) for each in columns]
         fields, tags = planned_columns(options, found)
         self.task = secrets.token_hex(16)
-        request = WriteRequest(owner=options.owner, on_duplicate=options.on_duplicate)
-        opened = node.operator.writes.open(self.task, request)
+        owner, others = named_owners(options.owners)
+        request = WriteRequest(owner=owner, others=others, on_duplicate=options.on_duplicate)
+        opened = node.operator.writes.open(self.task, request, None)
         self.calls = NodeCalls(node, self.task)
         self.plan = WritePlan(
             options, self.task, fields, tags, opened.owner, opened.interval, opened.block
@@ -67,7 +69,7 @@ class Write:
 
     def commit(self, parts: Sequence[StagedPart]) -> CentreLoadAnswer:
         """All of the load."""
-        self.node.operator.writes.commit(self.task, parts)
+        self.node.operator.writes.commit(self.task, parts, None)
         while not (answer := self.node.operator.centre.answer(self.task, 5.0)).done:
             pass
         return answer

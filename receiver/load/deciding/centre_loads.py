@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
 
-__all__ = ["content_of_anyone", "whole_or_nothing"]
+__all__ = ["FileOverlap", "content_of_anyone", "overlaps", "whole_or_nothing"]
 
 _GOOD = frozenset({Result.LOADED, Result.ALREADY, Result.EXPIRED})
 _STANDING = (FileState.LIVE, FileState.RETIRED, FileState.SUPERSEDED)
@@ -71,8 +71,9 @@ def whole_or_nothing(
     if mandate is None:
         return change
     bad = {path: each for path, each in change.outcomes.items() if each.result not in _GOOD}
-    for found in _overlaps(state, (each.candidate for each in change.loads), between):
-        if found.is_apart or not mandate.may_overlap:
+    compared = frozenset(mandate.compared)
+    for found in overlaps(state, (each.candidate for each in change.loads), between):
+        if found.physical not in compared and (found.is_apart or not mandate.may_overlap):
             bad.setdefault(found.path, found.outcome)
     change.guards += _owners(state, change)
     if not bad:
@@ -95,24 +96,56 @@ def whole_or_nothing(
     return Change(ops=[done], guards=guards, outcomes=outcomes)
 
 
-class _Overlap(NamedTuple):
-    """A file that overlaps a visible one.
+class FileOverlap(NamedTuple):
+    """A file that is to be loaded, and a visible one, with a device in the same times.
 
     Attributes:
-        path: of it.
-        outcome: that it has where that may not be.
+        path: of the one.
+        physical: of the other.
+        device: that both have.
+        begin: first time of the other.
+        end: last time of it.
+        first: first time of the one.
+        last: last time of it.
         is_apart: whether the two lie where no reader merges them.
     """
 
     path: str
-    outcome: FileOutcome
+    physical: str
+    device: str
+    begin: int
+    end: int
+    first: int
+    last: int
     is_apart: bool
 
+    @property
+    def way_out(self) -> str:
+        """What can be done about it."""
+        if self.is_apart:
+            return f"it lies in another storage group or partition than {self.path} would"
+        return "to load it above: --on-duplicate keep"
 
-def _overlaps(
-    state: State, candidates: Iterable[Candidate], between: Callable[[], None]
-) -> Iterator[_Overlap]:
-    """Of files that are to be loaded, those with a device and a time of a visible one."""
+    @property
+    def outcome(self) -> FileOutcome:
+        """What becomes of the one where that may not be."""
+        reason = (
+            f"{self.device} has points from {self.begin} to {self.end} in {self.physical}, and "
+            f"from {self.first} to {self.last} here; {self.way_out}"
+        )
+        return records.FileOutcome(self.path, Result.CONFLICT, device=self.device, reason=reason)
+
+
+def overlaps(
+    state: State, candidates: Iterable[Candidate], between: Callable[[], None] = lambda: None
+) -> Iterator[FileOverlap]:
+    """Of files that are to be loaded, those with a device in times that a visible one has it in.
+
+    Args:
+        state: committed.
+        candidates: files that are to be loaded.
+        between: called between two files, where nothing is under way.
+    """
     spans: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
     groups: set[str] = set()
     for each in candidates:
@@ -131,22 +164,12 @@ def _overlaps(
 
 def _overlaps_with(
     row: FileRow, spans: dict[str, list[tuple[int, int, str]]]
-) -> Iterator[_Overlap]:
+) -> Iterator[FileOverlap]:
     for device, begin, end in row.devices.ranges():
         for first, last, path in spans.get(device, ()):
             if begin <= last and first <= end:
                 is_apart = _place(row.parsed) != _place(FilePath.parse(path))
-                way_out = (
-                    f"it lies in another storage group or partition than {path} would"
-                    if is_apart
-                    else "to load it above: --on-duplicate keep"
-                )
-                reason = (
-                    f"{device} has points from {begin} to {end} in {row.physical}, and from "
-                    f"{first} to {last} here; {way_out}"
-                )
-                found = records.FileOutcome(path, Result.CONFLICT, device=device, reason=reason)
-                yield _Overlap(path, found, is_apart)
+                yield FileOverlap(path, row.physical, device, begin, end, first, last, is_apart)
 
 
 def _place(path: FilePath) -> tuple[str, int]:

@@ -223,7 +223,7 @@ class _Decision:
             may_delete=token is None or token.allow_deletes,
             scope=self.scope,
         )
-        self.behalf = "" if record.centre is None else record.centre.owner
+        self.mandate = record.centre
         self._owners_guarded: set[str] = set()
         self._rows_guarded: set[str] = set()
         self.mirrors = False
@@ -454,7 +454,7 @@ class _Decision:
             return FileOutcome(path.text, Result.REFUSED, device=outside, reason=reason)
         for name in names:
             owner = self.state.owners.get(name)
-            if owner is not None and owner.sender not in (self.record.sender, self.behalf):
+            if owner is not None and not self._takes(owner.sender):
                 way_out = self._way_out(owner.sender, candidate)
                 return FileOutcome(
                     path.text,
@@ -465,9 +465,17 @@ class _Decision:
                 )
         return None
 
+    def _takes(self, owner: str) -> bool:
+        """Whether devices of an owner may be in files of this task."""
+        if self.mandate is not None:
+            return self.mandate.takes(owner, self.record.sender)
+        return owner == self.record.sender
+
     def _way_out(self, owner: str, candidate: Candidate) -> str | None:
         """What somebody can do whose file has a device of another one."""
-        if self.record.centre is not None:
+        if self.mandate is not None and self.record.token is not None:
+            return None  # whoever has a writer's token is not told whose devices there are
+        if self.mandate is not None:
             return _say_whose(self.state, owner)
         return somebody_elses(
             self.state,
@@ -522,7 +530,7 @@ class _Decision:
         resource = candidate.resource
         entry = self.manifest[candidate.path.text]
         first, closed = entry.first_look, entry.closed_look
-        mandate = self.record.centre
+        mandate = self.mandate
         if first and not (mandate is not None and mandate.is_below):
             # What a device's new owner lists stands above all that the old one listed.
             devices = (each.name for each in candidate.facts.devices)
@@ -552,8 +560,15 @@ class _Decision:
             first_look=first,
             closed_look=closed,
             origin=origin_of(entry.origin),
-            owner=self.behalf,
+            owner="" if mandate is None else mandate.owner,
+            others=() if mandate is None else self._further_owners(candidate, mandate.owner),
         )
+
+    def _further_owners(self, candidate: Candidate, owner: str) -> list[str]:
+        """Those of devices of a file of a load at the centre, beside one and the centre itself."""
+        rows = (self.state.owners.get(each.name) for each in candidate.facts.devices)
+        found = {row.sender for row in rows if row is not None}
+        return sorted(found - {owner, self.record.sender})
 
     def _end_of_copy(self, path: str, loaded: records.FileLoaded) -> Iterator[records.Op]:
         """What the sender has no more, and sent from a link: it ends with the commit it comes by.

@@ -69,14 +69,34 @@ class CentreMandate(msgspec.Struct, frozen=True, kw_only=True):
     """What a load at the centre may do. It is taken whole, or nothing of it is.
 
     Attributes:
-        owner: uuid of the sender whose devices it brings; empty: the centre's own.
+        owner: uuid of the sender whose devices it brings, and whose new ones become; empty: the
+            centre.
+        others: uuids of further senders whose devices it brings.
+        anyone: whether it brings devices of whichever sender.
+        own: whether those of the centre may be among them.
         may_overlap: whether there may be points of the same devices and times already.
         is_below: whether its files stand below all that was there, by first looks that are none.
+        compared: physical names of files in the same times that have no point in common with it.
     """
 
     owner: str = ""
+    others: list[str] = []
+    anyone: bool = False
+    own: bool = True
     may_overlap: bool = False
     is_below: bool = False
+    compared: list[str] = []
+
+    def takes(self, owner: str, centre: str) -> bool:
+        """Whether it may bring devices of an owner.
+
+        Args:
+            owner: uuid of it.
+            centre: uuid that the centre has as a source.
+        """
+        if owner == centre:
+            return self.own
+        return self.anyone or owner == self.owner or owner in self.others
 
 
 class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):

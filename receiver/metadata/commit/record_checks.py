@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
+import re
 from typing import TYPE_CHECKING
 
 from common.digests import is_md5
 from common.errors import NameRefusedError
 from common.names import FilePath, is_sender_uuid
+from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from receiver.metadata.model import records
-
 SIGNED_64 = range(-(1 << 63), 1 << 63)
+_HEX64 = re.compile(r"[0-9a-f]{64}\Z")
 
 
 def check_names(op: records.FileLoaded) -> None:
@@ -34,6 +36,26 @@ def check_content(op: records.FileLoaded) -> None:
     if not is_range(op.first, op.last):
         raise refusal_of(op, f"{op.path}: {op.first} to {op.last} is no range of time")
     check_devices(op, op.path, op.devices, (op.first, op.last))
+
+
+def check_token(op: records.TokenPut) -> None:
+    """Refuse a token of no role, and one that says what its role has not."""
+    if op.role not in records.TOKEN_ROLES:
+        raise refusal_of(op, f"{op.role!a} is no role")
+    if (op.role == records.SENDER) is not (op.sender is not None):
+        raise refusal_of(op, "a sender's token, and no other, is bound to a sender")
+    if op.role not in (records.SENDER, records.WRITER) and not op.allow_deletes:
+        raise refusal_of(op, "a sender's or a writer's token, and no other, can forbid deletes")
+    if (op.role == records.WRITER) is not bool(op.owners):
+        raise refusal_of(op, "a writer's token, and no other, says whose devices it may load")
+    named = [each for each in op.owners if each != records.ANYONE]
+    for each in named if op.sender is None else [op.sender]:
+        if not is_sender_uuid(each):
+            raise refusal_of(op, f"{each!a} is no sender uuid")
+    if op.expires is not None and not math.isfinite(op.expires):
+        raise refusal_of(op, f"{op.expires} is no time to expire at")
+    if not _HEX64.match(op.hash):
+        raise refusal_of(op, "the hash is not 64 hex digits")
 
 
 def check_devices(

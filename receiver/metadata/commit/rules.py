@@ -6,7 +6,6 @@ load): `draft` plays the operations on them.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -29,6 +28,7 @@ from receiver.metadata.commit.record_checks import (
     check_devices,
     check_names,
     check_origin,
+    check_token,
     is_range,
     parse_path,
     refusal_of,
@@ -70,7 +70,6 @@ __all__ = ["Rules", "check_txn"]
 T = TypeVar("T")
 
 _HEX32 = re.compile(r"[0-9a-f]{32}\Z")
-_HEX64 = re.compile(r"[0-9a-f]{64}\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,18 +245,7 @@ class Rules:
         self._put(("sender", op.sender), True)
 
     def _token_put(self, op: records.TokenPut) -> None:
-        if op.role not in records.TOKEN_ROLES:
-            raise refusal_of(op, f"{op.role!a} is no role")
-        if (op.role == records.SENDER) is not (op.sender is not None):
-            raise refusal_of(op, "a sender's token, and no other, is bound to a sender")
-        if op.role != records.SENDER and not op.allow_deletes:
-            raise refusal_of(op, "a sender's token, and no other, can forbid deletes")
-        if op.sender is not None and not is_sender_uuid(op.sender):
-            raise refusal_of(op, f"{op.sender!a} is no sender uuid")
-        if op.expires is not None and not math.isfinite(op.expires):
-            raise refusal_of(op, f"{op.expires} is no time to expire at")
-        if not _HEX64.match(op.hash):
-            raise refusal_of(op, "the hash is not 64 hex digits")
+        check_token(op)
         if not op.id or self._token_hash(op.id) is not None:
             raise refusal_of(op, f"a token {op.id!a} is there already")
         if self._token_of_hash(op.hash) is not None:
@@ -296,7 +284,7 @@ class Rules:
             owner = self._owner(device.name)
             if owner is None:
                 self._put(("owner", device.name), op.owner or op.sender)
-            elif owner not in (op.sender, op.owner):
+            elif owner not in (op.sender, op.owner, *op.others):
                 raise ConflictError(
                     f"{op.path}: the device {device.name} belongs to another sender",
                     extra={"device": device.name, "path": op.path, "owner": owner},

@@ -321,7 +321,7 @@ class Reader:
         return sql.LoadFiles(paths, **_parts([each for each in children if isinstance(each, Part)]))
 
     def load_as(self, children: list[Word]) -> Part:
-        return Part("owner", _text(children[0]), children[0])
+        return Part("owners", tuple(map(_text, children)), children[0])
 
     def load_into(self, children: list[Word]) -> Part:
         return Part("group", _text(children[0]), children[0])

@@ -131,17 +131,17 @@ class AlterTimeseries:
 
 @dataclass(frozen=True, slots=True)
 class LoadFiles:
-    """`load '<path>', ... [as <sender>] [into '<storage group>'] [on duplicate <policy>]`.
+    """`load '<path>', ... [as <sender>, ...] [into '<storage group>'] [on duplicate <policy>]`.
 
     Attributes:
         paths: of the receiver's machine.
-        owner: sender whose devices they are; empty: the centre's own.
+        owners: senders whose devices they are; none: the centre's own.
         group: storage group of files that do not lie as a database lays them.
         on_duplicate: what becomes of points that are there already.
     """
 
     paths: tuple[str, ...]
-    owner: str = ""
+    owners: tuple[str, ...] = ()
     group: str | None = None
     on_duplicate: str = "error"
 

@@ -130,6 +130,7 @@ class TokenRow(_Row, frozen=True, kw_only=True):
     note: str
     expires: float | None
     allow_deletes: bool = True
+    owners: tuple[str, ...] = ()
 
 
 class SchemaPositionRow(_Row, frozen=True, kw_only=True):

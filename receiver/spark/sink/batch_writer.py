@@ -103,7 +103,7 @@ def planned_writer(given: Mapping[str, str], schema: StructType) -> TsFileBatchW
     plan = WritePlan(options, secrets.token_hex(16), fields, tags)
     calls = WriteCalls(options, plan.task, os.environ)
     try:
-        opened = calls.open(options.owner, options.on_duplicate)
+        opened = calls.open(options.owners, options.on_duplicate)
     finally:
         calls.close()
     return TsFileBatchWriter(

@@ -1,4 +1,7 @@
-"""Constraints of a site's own, by entry point: what rows have to pass before they are written.
+"""What rows have to pass before they are written: constraints of ours, and a site's own.
+
+Ours are `finite` (no value is NaN or infinite) and `tagged` (no tag is NULL). Those of a site are
+found by entry point, and may have these names, too:
 
     [project.entry-points."tsferry.constraints"]
     plausible = "my_site.rules:plausible"
@@ -14,12 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from common.errors import UsageError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["BrokenConstraintError", "Constraint", "constraints_of"]
 
@@ -35,17 +38,43 @@ class BrokenConstraintError(UsageError):
     slug = "constraint"
 
 
-def constraints_of(names: Iterable[str]) -> Constraint:
+def _finite(rows: pa.RecordBatch) -> None:
+    for name, column in zip(rows.schema.names, rows.columns, strict=True):
+        if pa.types.is_floating(column.type):
+            wrong = pc.sum(pc.invert(pc.is_finite(column))).as_py()
+            if wrong:
+                raise ValueError(f"column {name}: NaN or infinite in {wrong} rows")
+
+
+def _tagged(tags: Iterable[str]) -> Constraint:
+    def check(rows: pa.RecordBatch) -> None:
+        for name in tags:
+            wrong = rows.column(name).null_count
+            if wrong:
+                raise ValueError(f"tag {name}: NULL in {wrong} rows")
+
+    return check
+
+
+def constraints_of(names: Iterable[str], tags: Iterable[str] = ()) -> Constraint:
     """All of these as one.
+
+    Args:
+        names: of them.
+        tags: columns of the rows that are tags.
 
     Raises:
         UsageError: one is not installed here.
     """
+    ours: dict[str, Constraint] = {"finite": _finite, "tagged": _tagged(tuple(tags))}
     found: dict[str, Constraint] = {}
     for name in names:
         entry = next(iter(entry_points(group=GROUP, name=name)), None)
+        if entry is None and name in ours:
+            found[name] = ours[name]
+            continue
         if entry is None:
-            there = ", ".join(sorted(entry_points(group=GROUP).names)) or "none"
+            there = ", ".join(sorted({*ours, *entry_points(group=GROUP).names}))
             raise UsageError(
                 f"option constraints: {name!r} is not installed here (entry points of {GROUP}: "
                 f"{there})"

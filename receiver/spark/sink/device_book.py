@@ -41,7 +41,7 @@ class SinkDevice:
         name: as the catalogue has it.
         segments: as a file of version 4 has it.
         is_table: whether it is of a table.
-        group: number of its storage group, or database.
+        group: number of its storage group, or database, and owner.
         aligned: whether its series share their times.
         known: what the receiver knows.
     """
@@ -75,11 +75,11 @@ class SinkDevice:
 
 
 class DeviceBook:
-    """Numbers devices and storage groups.
+    """Numbers devices, and the storage groups of each owner: a file has those of one.
 
     Attributes:
         devices: by number.
-        groups: names of storage groups and databases, by number.
+        groups: names of storage groups and databases, by number; one of several owners has several.
     """
 
     def __init__(self, plan: WritePlan, calls: WriteCalls) -> None:
@@ -88,7 +88,7 @@ class DeviceBook:
         self.groups: list[str] = []
         self._plan, self._calls = plan, calls
         self._by_key: dict[str | tuple[str | None, ...], int] = {}
-        self._group_numbers: dict[str, int] = {}
+        self._group_numbers: dict[tuple[str, str], int] = {}
 
     def of_names(self, names: pa.Array) -> npt.NDArray[np.int32]:
         """The devices of a column of names.
@@ -158,11 +158,8 @@ class DeviceBook:
             return
         found = self._calls.known([name for _, name, _, _ in parsed])
         for (key, name, segments, is_table), known in zip(parsed, found, strict=True):
-            if known.owner not in ("", self._plan.owner):
-                raise ConflictError(
-                    f"device {name} is {known.label or known.owner}'s: expected option as = "
-                    f"'{known.owner}', or rows without it"
-                )
+            if known.refused is not None:
+                raise ConflictError(f"device {name}: {known.refused}; nothing is written")
             group = self._group(name, known, is_table=is_table)
             aligned = is_table or bool(
                 self._plan.options.aligned if known.aligned is None else known.aligned
@@ -175,7 +172,8 @@ class DeviceBook:
             group = split_database(name)[0] or ""
         else:
             group = self._plan.options.group or known.group or format_path(device_nodes(name)[:2])
-        number = self._group_numbers.setdefault(group, len(self.groups))
+        owned = group, known.owner or self._plan.owner
+        number = self._group_numbers.setdefault(owned, len(self.groups))
         if number == len(self.groups):
             self.groups.append(group)
         return number

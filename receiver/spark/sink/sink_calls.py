@@ -1,4 +1,4 @@
-"""Calls of a write to its receiver: by an operator's token, of each process's own environment."""
+"""Calls of a write to its receiver: by a token of each process's own environment."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from common import wire
 from common.digests import md5 as new_md5
 from common.digests import xxh3_64
 from common.errors import TsferryError, UsageError
+from receiver.operator.load_owners import named_owners
 from receiver.operator.wire import CentreLoadAnswer
 from receiver.operator.write_wire import (
     KnownDevice,
@@ -26,12 +27,12 @@ from receiver.storage.reading.reader_calls import ReaderCalls
 if TYPE_CHECKING:
     from receiver.spark.sink.sink_options import SinkOptions
 
-__all__ = ["SentPart", "WriteCalls", "operator_token"]
+__all__ = ["SentPart", "WriteCalls", "writer_token"]
 
 T = TypeVar("T")
 
-_TOKEN: Final = "TSFERRY_OPERATOR_TOKEN"  # noqa: S105  # names of variables, not what is in them
-_TOKEN_PATH: Final = "TSFERRY_OPERATOR_TOKEN_FILE"  # noqa: S105
+_TOKEN: Final = "TSFERRY_WRITER_TOKEN"  # noqa: S105  # names of variables, not what is in them
+_TOKEN_PATH: Final = "TSFERRY_WRITER_TOKEN_FILE"  # noqa: S105
 _PATIENCE: Final = 60.0
 """Seconds for which a receiver that cannot now is asked again."""
 _COMMIT_PATIENCE: Final = 900.0
@@ -41,7 +42,7 @@ _DEVICES: Final = 1000
 _JSON: Final = "application/json"
 
 
-def operator_token(environ: Mapping[str, str], file: str | None) -> str | None:
+def writer_token(environ: Mapping[str, str], file: str | None) -> str | None:
     """The token of this process; None if neither its environment nor an option says one.
 
     Args:
@@ -86,10 +87,10 @@ class WriteCalls:
         Raises:
             UsageError: there is no token, or it would travel where others can read it.
         """
-        token = operator_token(environ, options.token_file)
+        token = writer_token(environ, options.token_file)
         if token is None:
             raise UsageError(
-                f"option receiver = {options.receiver!r}: a write needs an operator's token: "
+                f"option receiver = {options.receiver!r}: a write needs a writer's token: "
                 f"{_TOKEN} or {_TOKEN_PATH} in the environment of driver and workers, or option "
                 "tokenFile"
             )
@@ -99,13 +100,14 @@ class WriteCalls:
         )
         self._sleep, self._monotonic = sleep, monotonic
 
-    def open(self, owner: str, on_duplicate: str) -> WriteOpened:
+    def open(self, owners: Sequence[str], on_duplicate: str) -> WriteOpened:
         """Begin the write.
 
         Raises:
             TsferryError: as the receiver refused it.
         """
-        body = WriteRequest(owner=owner, on_duplicate=on_duplicate)
+        owner, others = named_owners(owners)
+        body = WriteRequest(owner=owner, others=others, on_duplicate=on_duplicate)
         return self._ask("PUT", "", WriteOpened, body)
 
     def known(self, devices: Sequence[str]) -> list[KnownDevice]:

@@ -29,9 +29,10 @@ class SinkOptions:
 
     Attributes:
         receiver: its URL.
-        token_file: file with an operator's token, on the driver and on each worker.
+        token_file: file with the token of a writer or an operator, on the driver and each worker.
         ca_cert: PEM file that the server is checked against.
-        owner: of ``as``: uuid or label of the sender whose devices they are; empty: the centre's.
+        owners: of ``as``: uuids or labels of the senders whose devices they are, of which the first
+            gets those that nobody owns; none: as the token says, or the centre.
         on_duplicate: what becomes of points that are there already.
         form: of the rows.
         table: that rows of the wide form are of, perhaps behind its database.
@@ -47,7 +48,7 @@ class SinkOptions:
     receiver: str
     token_file: str | None = None
     ca_cert: str | None = None
-    owner: str = ""
+    owners: tuple[str, ...] = ()
     on_duplicate: Literal["error", "keep", "replace", "skip"] = "error"
     form: Literal["long", "wide"] = "wide"
     table: str | None = None
@@ -82,7 +83,7 @@ _KNOWN: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "receiver": ("receiver", receiver_url),
     "tokenFile": ("token_file", name_text),
     "caCert": ("ca_cert", name_text),
-    "as": ("owner", name_text),
+    "as": ("owners", names),
     "onDuplicate": ("on_duplicate", one_of("error", "keep", "replace", "skip")),
     "form": ("form", one_of("long", "wide")),
     "table": ("table", name_text),
@@ -97,7 +98,7 @@ _KNOWN: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
 _BY_LOWER: Final = {name.lower(): name for name in _KNOWN}
 _REFUSED: Final = {
     "path": "rows go to a receiver, not into a directory: expected option receiver, and save()",
-    "token": "who sees the plan of a query would read it: expected TSFERRY_OPERATOR_TOKEN in the "
+    "token": "who sees the plan of a query would read it: expected TSFERRY_WRITER_TOKEN in the "
     "environment of driver and workers, or option tokenFile",
     "catalog": "expected option receiver, the URL of the server that writes",
 }

@@ -55,7 +55,7 @@ def write_rows(
 def _write(
     plan: WritePlan, batches: Iterable[pa.RecordBatch], calls: WriteCalls, scratch: Path
 ) -> list[StagedPart]:
-    check = constraints_of(plan.options.constraints)
+    check = constraints_of(plan.options.constraints, plan.tags)
     book = DeviceBook(plan, calls)
     rows = incoming_of(plan, book)
 

@@ -25,6 +25,18 @@ _DEFAULTS: Final = {
     "date": DataType.DATE,
 }
 """Type of a new series by that of its column in Spark."""
+_CASTS: Final = {
+    "decimal": "cast({} as double), or as string",
+    "tinyint": "cast({} as int)",
+    "smallint": "cast({} as int)",
+    "timestamp": "unix_millis({}), in the unit of the receiver",
+    "timestamp_ntz": "unix_millis(to_timestamp_ltz({})), in the unit of the receiver",
+    "array": "to_json({})",
+    "map": "to_json({})",
+    "struct": "to_json({})",
+    "variant": "to_json({})",
+}
+"""What to write in place of a column of a type that no file has."""
 _LONG: Final = ("measurement", "data_type")
 
 
@@ -61,7 +73,7 @@ class WritePlan:
         task: its id at the receiver.
         fields: measurements of the wide form.
         tags: names of the tags of its table.
-        owner: uuid that its devices may be of.
+        owner: uuid of whoever gets devices that nobody owns.
         interval: width of a partition.
         block: bytes that the receiver takes at once, at most.
         version: of tsferry, where it was made.
@@ -111,9 +123,12 @@ def planned_columns(
 def _field(column: SinkColumn) -> SinkField:
     default = _DEFAULTS.get(column.type)
     if default is None:
+        kind = column.type.partition("(")[0]
+        cast = _CASTS.get(kind)
+        instead = f"; expected {cast.format(column.name)}" if cast else ""
         raise UsageError(
-            f"column {column.name} is {column.type}, which no TsFile has; expected one of "
-            f"{', '.join(_DEFAULTS)}"
+            f"column {column.name} is {column.type}, which no TsFile has (but "
+            f"{', '.join(_DEFAULTS)}){instead}"
         )
     said = column.metadata.get(TYPE_KEY, "")
     code = DataType[said] if said in DataType.__members__ else default

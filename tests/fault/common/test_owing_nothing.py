@@ -150,12 +150,12 @@ node.close()
 # what a job writes
 node = World(root / "written").still_node()
 writes, task = node.operator.writes, "6" * 32
-writes.open(task, WriteRequest())
+writes.open(task, WriteRequest(), None)
 for attempt in ("7" * 32, "8" * 32):
-    writes.put(task, attempt, 0, 0, memoryview(tsfile()), xxh3_64(tsfile()))
+    writes.put(task, attempt, 0, 0, memoryview(tsfile()), xxh3_64(tsfile()), None)
 parts = {"attempt": attempt, "number": 0, "group": "root.sg", "partition": 0}
 found = {"size": len(tsfile()), "md5": md5(tsfile()).hexdigest()}
-writes.commit(task, [StagedPart(**parts, **found)])
+writes.commit(task, [StagedPart(**parts, **found)], None)
 while not (answer := node.operator.centre.answer(task, 5.0)).done:
     pass
 assert [each.result for each in answer.files] == ["loaded"]

@@ -58,12 +58,12 @@ TABLE: dict[Any, Any] = {
 
 @pytest.fixture(scope="module")
 def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Centre, str, Path]]:
-    """One that runs: it, its URL, and a file with an operator's token."""
+    """One that runs: it, its URL, and a file with a writer's token."""
     root = tmp_path_factory.mktemp("receiver")
     with centre(root) as made:
         url = made.start()
-        token = root / "operator.token"
-        token.write_text(made.call("token", "create", "--role", "operator")["token"])
+        token = root / "writer.token"
+        token.write_text(made.call("token", "create", "--role", "writer")["token"])
         yield made, url, token
 
 
@@ -99,7 +99,7 @@ def test_what_is_read_and_written_is_read_again_in_both_models_with_all_types(
     for said, meant in (
         ("/srv/tsfiles", str(data / "tree.tsfile")),
         ("http://127.0.0.1:8765", options["receiver"]),
-        ("/etc/tsferry/operator.token", options["tokenFile"]),
+        ("/etc/tsferry/writer.token", options["tokenFile"]),
     ):
         assert said in example
         example = example.replace(said, meant)
@@ -156,8 +156,8 @@ def test_rows_that_contradict_what_is_there_are_refused_by_name_with_nothing_vis
 ) -> None:
     made, _, _ = receiver
 
-    def write(*selected: str) -> None:
-        frame = spark.range(0, 8, 1, 1).selectExpr(*selected)
+    def write(*selected: str, tasks: int = 1) -> None:
+        frame = spark.range(0, 8, 1, tasks).selectExpr(*selected)
         frame.write.format("tsfile").mode("append").options(**options).save()
 
     write("id as time", "concat('root.typed.d', id % 2) as device", "id as s1")
@@ -167,6 +167,8 @@ def test_rows_that_contradict_what_is_there_are_refused_by_name_with_nothing_vis
         write("id + 100 as time", "if(id = 7, 'root.typed.d1', 'root.typed.e') as device", double)
     with pytest.raises(Exception, match=r"nothing of this write is loaded: .*root\.typed\.d1"):
         write("id + 7 as time", "if(id = 0, 'root.typed.d1', 'root.typed.e') as device", "id as s1")
+    with pytest.raises(Exception, match=r"device root\.typed\.e, series s1: time 0 is in .* here"):
+        write("id % 4 as time", "'root.typed.e' as device", "id as s1", tasks=2)
     assert made.call("files", "--limit", "1000") == before
     assert staged(made) == []
 

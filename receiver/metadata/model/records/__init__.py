@@ -87,11 +87,13 @@ from receiver.metadata.model.records.schema_records import (
     TtlSet,
 )
 from receiver.metadata.model.records.sender_records import (
+    ANYONE,
     OPERATOR,
     READER,
     SENDER,
     TOKEN_ROLES,
     WORKER,
+    WRITER,
     ClockCorrected,
     EngineMade,
     EpochSet,
@@ -120,11 +122,13 @@ from receiver.metadata.model.records.work_records import (
 )
 
 __all__ = [
+    "ANYONE",
     "OPERATOR",
     "READER",
     "SENDER",
     "TOKEN_ROLES",
     "WORKER",
+    "WRITER",
     "AliasSet",
     "ClockCorrected",
     "Commit",

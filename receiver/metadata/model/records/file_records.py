@@ -27,6 +27,7 @@ class FileLoaded(Record, frozen=True, tag=7):
         origin: of a file that was forwarded.
         owner: whose its devices are, where that is another one than `sender`: of a load at the
             centre in the name of an edge. Empty, and from earlier versions: they are `sender`'s.
+        others: who else owns devices of it: of a load at the centre in the name of several.
     """
 
     sender: str
@@ -49,6 +50,7 @@ class FileLoaded(Record, frozen=True, tag=7):
     closed_look: int = 0
     origin: FileOrigin | None = None
     owner: str = ""
+    others: Sequence[str] = ()
 
 
 class FileDeleted(Record, frozen=True, tag=8):

@@ -12,9 +12,12 @@ SENDER: Final = "sender"
 READER: Final = "reader"
 OPERATOR: Final = "operator"
 WORKER: Final = "worker"
-TokenRole = Literal["sender", "reader", "operator", "worker"]
-TOKEN_ROLES: tuple[TokenRole, ...] = (SENDER, READER, OPERATOR, WORKER)
+WRITER: Final = "writer"
+TokenRole = Literal["sender", "reader", "operator", "worker", "writer"]
+TOKEN_ROLES: tuple[TokenRole, ...] = (SENDER, READER, OPERATOR, WORKER, WRITER)
 """What a token may be for."""
+ANYONE: Final = "*"
+"""In place of a uuid: whoever owns a device."""
 
 
 class EngineMade(Record, frozen=True, tag=1):
@@ -56,7 +59,9 @@ class EpochSet(Record, frozen=True, tag=3):
 class TokenPut(Record, frozen=True, tag=4):
     """A new token; `hash` is the SHA-256 of the token, `expires` None for never.
 
-    `allow_deletes`: whether what its sender deletes may take anything out of sight.
+    `allow_deletes`: whether what its sender deletes may take anything out of sight; of a writer,
+    whether what it loads may stand above points that are there. `owners`: of a writer, uuids of
+    those whose devices it may load, the centre's own among them, or `*` for all.
     """
 
     id: str
@@ -67,6 +72,7 @@ class TokenPut(Record, frozen=True, tag=4):
     note: str
     expires: float | None
     allow_deletes: bool = True
+    owners: Sequence[str] = ()
 
 
 class TokenRevoke(Record, frozen=True, tag=5):

@@ -133,6 +133,7 @@ class TokenTable:
                 note=op.note,
                 expires=op.expires,
                 allow_deletes=op.allow_deletes,
+                owners=tuple(op.owners),
                 created=ts,
                 changed=ts,
             )

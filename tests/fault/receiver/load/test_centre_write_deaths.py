@@ -44,14 +44,14 @@ def fresh(root: Path) -> World:
     world = World(root / "world")
     with world.node() as node:
         writes = node.operator.writes
-        writes.open(TASK, WriteRequest())
+        writes.open(TASK, WriteRequest(), None)
         for at, content in enumerate([*CONTENTS, b"of an attempt that failed"]):
-            writes.put(TASK, ATTEMPT, at, 0, memoryview(content), xxh3_64(content))
+            writes.put(TASK, ATTEMPT, at, 0, memoryview(content), xxh3_64(content), None)
     return world
 
 
 def commit(node: Node) -> set[str]:
-    node.operator.writes.commit(TASK, parts())
+    node.operator.writes.commit(TASK, parts(), None)
     while not (answer := node.operator.centre.answer(TASK, 5.0)).done:
         pass
     return {each.result for each in answer.files}

@@ -267,6 +267,24 @@ def test_a_token_can_forbid_deletes(either, command, config):
         assert not state.tokens[made["id"]].allow_deletes
 
 
+def test_a_writers_token_says_for_whom_it_loads(either, command, config):
+    made = json.loads(
+        command("token", "create", "--role", "writer", "--as", A, "--as", "centre",
+                "--scope", "root.sg.**", "--no-overwrite", "--json")
+    )  # fmt: skip
+    assert made["owners"][0] == A
+    assert (len(made["owners"]), made["scope"], made["allow_deletes"]) == (2, ["root.sg.**"], False)
+    (shown,) = [each for each in command("token", "list").splitlines() if made["id"] in each]
+    assert "no overwriting" in shown
+    assert A in shown
+    assert "no sender" in command("token", "create", "--role", "writer", "--as", "x", code=2)
+    assert "--no-overwrite" in command(
+        "token", "create", "--role", "writer", "--no-deletes", code=2
+    )
+    command("token", "create", "--sender", A, "--no-overwrite", code=2)
+    command("token", "create", "--role", "reader", "--as", A, code=2)
+
+
 def test_owners_and_senders_are_changed_by_the_server(running, command):
     assert "free" in command("owners", "release", "root.sg.d1")
     command("owners", "release", "root.sg.d1", code=2)
@@ -454,7 +472,7 @@ def test_init_begins_anew_where_the_engine_is_lost_and_lets_nobody_in(
     shutil.rmtree(tmp_path / "schema")
     assert "marked" in command("init", "--adopt")
     with Node.open(config) as node, node.engine.reading() as state:
-        assert state.token_table.roles == {"sender", "reader", "operator", "worker"}
+        assert state.token_table.roles == {"sender", "reader", "operator", "worker", "writer"}
         assert not state.tokens
         assert node.problem() is None
 

@@ -21,7 +21,7 @@ from receiver.metadata.model.centre_source import centre_uuid
 from receiver.metadata.model.ranks import stands_above
 from receiver.metadata.model.timestamps import COUNTER_BITS
 from receiver.node import Node
-from receiver.operator import centre_loading
+from receiver.operator import centre_loading, load_judge
 from receiver.operator.files import list_files
 from receiver.operator.owners import set_owner
 from receiver.operator.tokens import make_token
@@ -38,6 +38,7 @@ from tests.support.node_world import (
     sender,
     tsfile,
 )
+from tests.support.tsfile_bytes import build
 from tests.support.writing_world import config_of, rows_of
 
 DELETION = f"DELETION,root.sg.d1.*,{2**63 - 1},2,3\n".encode()
@@ -162,6 +163,65 @@ def test_a_third_senders_device_is_refused_in_the_name_of_another(
     assert said(load(node, old, owner=A), old) == {path_of(1): "refused"}
 
 
+def two_owners(node: Node, tmp_path: Path) -> Path:
+    """Files with devices of A and of B, one of them with both, and with new ones."""
+    Edge(node).round({path_of(1): tsfile("root.sg.a")})
+    Edge(node, B).round({path_of(2): tsfile("root.sg.b")})
+    return lay(
+        tmp_path / "old",
+        {
+            path_of(1): several("root.sg.a", "root.sg.b", "root.sg.new"),
+            path_of(2): tsfile("root.sg.newer"),
+        },
+    )
+
+
+def several(*devices: str) -> bytes:
+    """A file of several devices, as another instance has them in one."""
+    return build({each: {"s1": [(100, 1), (101, 2)]} for each in devices})
+
+
+@pytest.mark.parametrize("named", [(A, [B]), (A, ["*"]), ("", ["*"]), (B, [A, "centre"])])
+def test_devices_of_several_owners_come_in_one_load_and_stay_theirs(
+    node: Node, tmp_path: Path, named: tuple[str, list[str]]
+) -> None:
+    owner, others = named
+    old = two_owners(node, tmp_path)
+    for more in ({}, {"owner": A}, {"owner": B}, {"owner": B, "others": ["centre"]}):
+        assert set(said(load(node, old, **more), old).values()) == {"refused"}  # type: ignore[arg-type]
+    assert len(list_files(node.operator).files) == 2
+    answer = load(node, old, owner=owner, others=others)
+    assert set(said(answer, old).values()) == {"loaded"}
+    rows = [each for each in list_files(node.operator).files if each.sender not in (A, B)]
+    assert len({each.created for each in rows}) == 1
+    first = owner or centre_uuid(node.engine.uuid)
+    with node.engine.reading() as state:
+        assert {name: row.sender for name, row in state.owners.items()} == {
+            "root.sg.a": A, "root.sg.b": B, "root.sg.new": first, "root.sg.newer": first,
+        }  # fmt: skip
+    assert fsck_of(node).found == []
+
+
+def test_what_becomes_another_owners_meanwhile_refuses_the_load(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a third one that was not named, between the decision and the commit."""
+    third = "c" * 32
+    old = two_owners(node, tmp_path)
+    Edge(node, third).round({path_of(3): tsfile("root.sg.c")})
+    copied = centre_loading.CentreLoads._copied
+
+    def overtaken(*given: object) -> object:
+        done = copied(*given)  # type: ignore[arg-type]
+        set_owner(node.engine, OPERATOR, "root.sg.b", third)
+        return done
+
+    monkeypatch.setattr(centre_loading.CentreLoads, "_copied", overtaken)
+    assert set(said(load(node, old, owner=A, others=[B]), old).values()) == {"refused"}
+    monkeypatch.undo()
+    assert set(said(load(node, old, owner=A, others=[third]), old).values()) == {"loaded"}
+
+
 def test_what_overlaps_refuses_the_whole_load_whatever_directory_it_lies_in(
     node: Node, tmp_path: Path
 ) -> None:
@@ -174,8 +234,7 @@ def test_what_overlaps_refuses_the_whole_load_whatever_directory_it_lies_in(
     (named,) = [each for each in refused.files if each.device is not None]
     assert named.device == "root.sg.d1"
     assert named.source.endswith(place)
-    assert "from 1 to 5" in (named.reason or "")
-    assert "from 5 to 9" in (named.reason or "")
+    assert "series s1: time 5 is in sequence/root.sg/0/0/" in (named.reason or "")
     assert tables(node) == before
 
 
@@ -453,4 +512,4 @@ def test_a_load_is_asked_for_by_its_id_and_one_is_under_way_at_a_time(
 
 
 def test_a_load_is_decided_by_the_function_that_decides_for_senders() -> None:
-    assert centre_loading.decide_change is decide_change
+    assert load_judge.decide_change is decide_change

@@ -13,6 +13,7 @@ from common.digests import md5, xxh3_64
 from common.errors import (
     BusyError,
     DigestError,
+    ForbiddenError,
     GoneError,
     NoSpaceError,
     NotFoundError,
@@ -22,9 +23,11 @@ from common.errors import (
 from receiver.node import Node
 from receiver.operator import centre_loading
 from receiver.operator.files import list_files
+from receiver.operator.load_owners import LoadRights
+from receiver.operator.tokens import make_token, revoke_token
 from receiver.operator.wire import CentreLoadAnswer
-from receiver.operator.write_wire import StagedPart, WriteRequest
-from tests.support.node_world import A, Edge, World, fsck_of, path_of, tsfile
+from receiver.operator.write_wire import KnownDevice, StagedPart, WriteRequest
+from tests.support.node_world import A, B, Edge, World, fsck_of, path_of, tsfile
 
 TASK = "5" * 32
 
@@ -34,7 +37,7 @@ def put(node: Node, content: bytes, attempt: str | None = None, number: int = 0)
     writes = node.operator.writes
     for begin in range(0, len(content), 1000):
         block = content[begin : begin + 1000]
-        writes.put(TASK, attempt, number, begin, memoryview(block), xxh3_64(block))
+        writes.put(TASK, attempt, number, begin, memoryview(block), xxh3_64(block), None)
     return part_of(content, attempt, number)
 
 
@@ -50,11 +53,11 @@ def part_of(content: bytes, attempt: str, number: int = 0) -> StagedPart:
 
 
 def opened(node: Node, **given: str) -> None:
-    node.operator.writes.open(TASK, WriteRequest(**given))
+    node.operator.writes.open(TASK, WriteRequest(**given), None)
 
 
 def commit(node: Node, *parts: StagedPart) -> CentreLoadAnswer:
-    node.operator.writes.commit(TASK, parts)
+    node.operator.writes.commit(TASK, parts, None)
     while not (answer := node.operator.centre.answer(TASK, 5.0)).done:
         pass
     return answer
@@ -89,15 +92,15 @@ def test_a_commit_loads_what_it_names_and_what_other_attempts_sent_goes(
 def test_an_end_leaves_nothing_and_what_comes_later_is_refused(node: Node) -> None:
     opened(node)
     part = put(node, tsfile())
-    node.operator.writes.drop(TASK)
-    node.operator.writes.drop(TASK)
+    node.operator.writes.drop(TASK, None)
+    node.operator.writes.drop(TASK, None)
     assert left(node) == []
     with pytest.raises(GoneError):
         put(node, tsfile())
     with pytest.raises(GoneError):
-        node.operator.writes.commit(TASK, [part])
+        node.operator.writes.commit(TASK, [part], None)
     with pytest.raises(GoneError):
-        node.operator.writes.known(TASK, ["root.sg.d1"])
+        node.operator.writes.known(TASK, ["root.sg.d1"], None)
     assert list_files(node.operator).files == []
 
 
@@ -142,10 +145,10 @@ def test_a_commit_that_is_said_again_is_one_load_in_another_process_too(world: W
 def commit_of_another_load(node: Node) -> None:
     task = "6" * 32
     writes = node.operator.writes
-    writes.open(task, WriteRequest())
+    writes.open(task, WriteRequest(), None)
     content = tsfile("root.sg.d7")
-    writes.put(task, "7" * 32, 0, 0, memoryview(content), xxh3_64(content))
-    writes.commit(task, [part_of(content, "7" * 32)])
+    writes.put(task, "7" * 32, 0, 0, memoryview(content), xxh3_64(content), None)
+    writes.commit(task, [part_of(content, "7" * 32)], None)
     while not node.operator.centre.answer(task, 5.0).done:
         pass
 
@@ -194,11 +197,11 @@ def test_blocks_may_come_twice_and_none_may_be_missing(node: Node) -> None:
     block = memoryview(content)
     writes = node.operator.writes
     with pytest.raises(OffsetError):
-        writes.put(TASK, attempt, 0, len(content) + 1, block, xxh3_64(block))
+        writes.put(TASK, attempt, 0, len(content) + 1, block, xxh3_64(block), None)
     with pytest.raises(OffsetError):
-        writes.put(TASK, attempt, 1, 10, block, xxh3_64(block))
+        writes.put(TASK, attempt, 1, 10, block, xxh3_64(block), None)
     with pytest.raises(DigestError):
-        writes.put(TASK, attempt, 1, 0, block, "0" * 16)
+        writes.put(TASK, attempt, 1, 0, block, "0" * 16, None)
     assert {each.result for each in commit(node, part_of(content, attempt)).files} == {"loaded"}
 
 
@@ -208,9 +211,9 @@ def test_a_file_that_is_not_what_was_sent_loads_nothing(node: Node) -> None:
     good = put(node, tsfile("root.sg.d2"))
     bad = put(node, content)
     with pytest.raises(DigestError, match="bytes came of"):
-        node.operator.writes.commit(TASK, [good, part_of(content + b"x", bad.attempt)])
+        node.operator.writes.commit(TASK, [good, part_of(content + b"x", bad.attempt)], None)
     with pytest.raises(GoneError, match="is not here"):
-        node.operator.writes.commit(TASK, [good, part_of(content, "a" * 32)])
+        node.operator.writes.commit(TASK, [good, part_of(content, "a" * 32)], None)
     folder = node.load.centre_folder()
     (place,) = [each for each in left(node) if bad.attempt in each]
     with (Path(folder.tree.path) / place).open("r+b") as file:
@@ -222,6 +225,46 @@ def test_a_file_that_is_not_what_was_sent_loads_nothing(node: Node) -> None:
     assert left(node) == []
 
 
+def test_nothing_comes_to_a_write_that_is_being_judged(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(node)
+    content = tsfile()
+    part = put(node, content)
+    judged, refused = centre_loading.looked_at, []
+
+    def overtaken(*given: object, **more: object) -> object:
+        try:
+            put(node, tsfile(salt=1), part.attempt)
+        except GoneError as error:
+            refused.append(error)
+        return judged(*given, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(centre_loading, "looked_at", overtaken)
+    assert {each.result for each in commit(node, part).files} == {"loaded"}
+    assert len(refused) == 1
+
+
+def test_two_writes_of_the_same_points_are_one_or_the_policy_says_which(
+    node: Node, world: World
+) -> None:
+    second = "6" * 32
+    writes = node.operator.writes
+    for task, policy in ((TASK, "error"), (second, "error"), ("8" * 32, "skip")):
+        writes.open(task, WriteRequest(on_duplicate=policy), None)
+        content = tsfile(salt=int(task[0]))
+        writes.put(task, "7" * 32, 0, 0, memoryview(content), xxh3_64(content), None)
+    said = {}
+    for task in (second, TASK, "8" * 32):
+        writes.commit(task, [part_of(tsfile(salt=int(task[0])), "7" * 32)], None)
+        while not (answer := writes.answer(task, 5.0)).done:
+            pass
+        said[task[0]] = [each.result for each in answer.files]
+    assert said == {"6": ["loaded"], "5": ["refused"], "8": ["loaded"]}
+    assert sorted(world.loaded().values()) == sorted([tsfile(salt=6), tsfile(salt=8)])
+    assert left(node) == []
+
+
 def test_one_load_at_a_time_and_the_next_is_told_to_come_again(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,10 +272,10 @@ def test_one_load_at_a_time_and_the_next_is_told_to_come_again(
     part = put(node, tsfile())
     monkeypatch.setattr(node.operator.centre, "_known", ("1" * 32, None))
     with pytest.raises(BusyError):
-        node.operator.writes.commit(TASK, [part])
+        node.operator.writes.commit(TASK, [part], None)
     monkeypatch.setattr(node.operator.centre, "_known", (TASK, None))
     with pytest.raises(BusyError):
-        node.operator.writes.drop(TASK)
+        node.operator.writes.drop(TASK, None)
     monkeypatch.setattr(node.operator.centre, "_known", (TASK, BusyError("not over")))
     assert {each.result for each in commit(node, part).files} == {"loaded"}
 
@@ -243,12 +286,12 @@ def test_a_write_says_what_is_wrong_before_its_first_row(node: Node) -> None:
     with pytest.raises(UsageError, match="on_duplicate"):
         opened(node, on_duplicate="perhaps")
     with pytest.raises(UsageError, match="no id"):
-        node.operator.writes.open("../x", WriteRequest())
+        node.operator.writes.open("../x", WriteRequest(), None)
     opened(node)
     with pytest.raises(UsageError, match="no id of an attempt"):
-        node.operator.writes.put(TASK, "../x", 0, 0, memoryview(b"x"), xxh3_64(b"x"))
+        node.operator.writes.put(TASK, "../x", 0, 0, memoryview(b"x"), xxh3_64(b"x"), None)
     with pytest.raises(UsageError, match="without files"):
-        node.operator.writes.commit(TASK, [])
+        node.operator.writes.commit(TASK, [], None)
 
 
 def test_open_writes_count_as_what_waits_to_be_loaded(tmp_path: Path) -> None:
@@ -259,20 +302,143 @@ def test_open_writes_count_as_what_waits_to_be_loaded(tmp_path: Path) -> None:
         put(node, content)
         with pytest.raises(NoSpaceError):
             put(node, content + content)
-        node.operator.writes.drop(TASK)
+        node.operator.writes.drop(TASK, None)
         opened(node)
         put(node, content)
 
 
 def test_what_is_known_of_devices_is_told(node: Node) -> None:
     Edge(node).round({path_of(1): tsfile()})
-    opened(node)
-    known, other = node.operator.writes.known(TASK, ["root.sg.d1", "/db/plant:x"])
+    opened(node, owner=A)
+    known, other = node.operator.writes.known(TASK, ["root.sg.d1", "/db/plant:x"], None)
     assert (known.group, known.owner, known.aligned) == ("root.sg", A, False)
     assert known.types == {"s1": 2}
     assert (other.group, other.owner, other.aligned, other.types) == (None, "", None, {})
+    node.operator.writes.drop(TASK, None)
+    opened(node)
+    (foreign,) = node.operator.writes.known(TASK, ["root.sg.d1"], None)
+    assert "expected option as = " in (foreign.refused or "")
     with pytest.raises(UsageError):
-        node.operator.writes.known(TASK, ["/db/plant"])
+        node.operator.writes.known(TASK, ["/db/plant"], None)
     with pytest.raises(UsageError, match="at most"):
-        node.operator.writes.known(TASK, ["x"] * 10_001)
+        node.operator.writes.known(TASK, ["x"] * 10_001, None)
     assert os.listdir(node.load.centre_folder().tree.path)
+
+
+def writer(node: Node, **given: object) -> LoadRights:
+    made = make_token(node.engine, "writer", **given)  # type: ignore[arg-type]
+    with node.engine.reading() as state:
+        row = state.tokens[made.id]
+    return LoadRights(row.id, row.owners, row.scope, row.allow_deletes)
+
+
+def write(node: Node, content: bytes, rights: LoadRights, task: str = TASK, **given: object) -> str:
+    """What becomes of a write of one file."""
+    writes = node.operator.writes
+    writes.open(task, WriteRequest(**given), rights)  # type: ignore[arg-type]
+    writes.put(task, "7" * 32, 0, 0, memoryview(content), xxh3_64(content), rights)
+    writes.commit(task, [part_of(content, "7" * 32)], rights)
+    while not (answer := writes.answer(task, 5.0)).done:
+        pass
+    (file,) = answer.files
+    return file.result if file.reason is None else f"{file.result}: {file.reason}"
+
+
+def test_a_writer_loads_for_those_it_is_bound_to_and_nobody_else(node: Node) -> None:
+    Edge(node).round({path_of(1): tsfile("root.sg.a")})
+    Edge(node, B).round({path_of(2): tsfile("root.sg.b")})
+    rights = writer(node, owners=[A])
+    assert write(node, tsfile("root.sg.a", first=50), rights, "1" * 32) == "loaded"
+    assert write(node, tsfile("root.sg.new"), rights, "2" * 32) == "loaded"
+    with node.engine.reading() as state:
+        assert state.owners["root.sg.new"].sender == A
+    assert write(node, tsfile("root.sg.c"), writer(node), "3" * 32) == "loaded"
+    before = node.engine.newest_commit
+    for at, device in enumerate(("root.sg.b", "root.sg.c")):  # another's, and the centre's own
+        said = write(node, tsfile(device, first=50), rights, str(4 + at) * 32)
+        assert said == "refused: the device belongs to another sender"
+    for given in ({"owner": B}, {"owner": "centre"}, {"others": [B]}, {"owner": "nobody"}):
+        with pytest.raises(ForbiddenError, match="may not load as"):
+            write(node, tsfile("root.sg.b", first=50), rights, **given)
+    said = write(node, tsfile("root.sg.b", first=50), rights, "6" * 32, others=["*"])
+    assert said == "refused: the device belongs to another sender"
+    anyone = writer(node, owners=["*"])
+    assert write(node, tsfile("root.sg.b", first=50), anyone, "8" * 32, others=["*"]) == "loaded"
+    with node.engine.reading() as state:
+        loaded = [row for row in state.files.values() if row.created > before]
+        assert len(loaded) == 1
+
+
+def test_a_writer_is_told_of_no_device_that_it_may_not_load(node: Node) -> None:
+    Edge(node).round({path_of(1): tsfile("root.sg.a"), path_of(3): tsfile("root.out.a")})
+    Edge(node, B).round({path_of(2): tsfile("root.sg.b")})
+    rights = writer(node, owners=[A], scope=["root.sg.**"])
+    node.operator.writes.open(TASK, WriteRequest(), rights)
+    names = ["root.sg.a", "root.sg.b", "root.out.a"]
+    mine, other, outside = node.operator.writes.known(TASK, names, rights)
+    assert (mine.owner, mine.types, mine.refused) == (A, {"s1": 2}, None)
+    assert other == KnownDevice(refused="the device belongs to another sender")
+    assert outside == KnownDevice(refused="outside of the token's scope")
+    said = node.operator.writes.known(TASK, ["root.sg.b"], None)
+    assert said == [other], "an operator who looks is told no more than the write may"
+
+
+def test_rows_outside_of_a_writers_scope_are_refused_by_the_receiver_too(node: Node) -> None:
+    rights = writer(node, scope=["root.sg.**"])
+    assert write(node, tsfile("root.sg.a"), rights, "1" * 32) == "loaded"
+    said = write(node, tsfile("root.out.a"), rights, "2" * 32)
+    assert said == "refused: outside of the token's scope"
+    assert len(list_files(node.operator).files) == 1
+
+
+@pytest.mark.parametrize("policy", ["keep", "replace"])
+def test_a_writer_that_may_not_overwrite_loads_beside_and_below_alone(
+    node: Node, policy: str
+) -> None:
+    rights = writer(node, allow_deletes=False)
+    assert write(node, tsfile(), rights, "1" * 32) == "loaded"
+    with pytest.raises(ForbiddenError, match="above points that are there"):
+        write(node, tsfile(salt=1), rights, "2" * 32, on_duplicate=policy)
+    assert write(node, tsfile(salt=1), rights, "3" * 32, on_duplicate="skip") == "loaded"
+    assert write(node, tsfile(salt=2), writer(node), "4" * 32, on_duplicate=policy) == "loaded"
+
+
+def test_a_write_is_of_the_token_that_opened_it_and_of_operators(node: Node) -> None:
+    mine, other = writer(node), writer(node)
+    writes, content = node.operator.writes, tsfile()
+    writes.open(TASK, WriteRequest(), mine)
+    writes.put(TASK, "7" * 32, 0, 0, memoryview(content), xxh3_64(content), mine)
+    for call in (
+        lambda: writes.open(TASK, WriteRequest(), other),
+        lambda: writes.known(TASK, ["root.sg.d1"], other),
+        lambda: writes.put(TASK, "8" * 32, 0, 0, memoryview(b"x"), xxh3_64(b"x"), other),
+        lambda: writes.commit(TASK, [part_of(content, "7" * 32)], other),
+        lambda: writes.drop(TASK, other),
+    ):
+        with pytest.raises(ForbiddenError, match="not of this token"):
+            call()
+    assert len(left(node)) == 2
+    writes.open(TASK, WriteRequest(), mine)
+    writes.drop(TASK, None)
+    opened(node)
+    with pytest.raises(ForbiddenError):
+        writes.put(TASK, "7" * 32, 0, 0, memoryview(content), xxh3_64(content), mine)
+
+
+def test_a_token_that_is_revoked_before_the_commit_loads_nothing(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rights = writer(node)
+    copied = centre_loading.CentreLoads._copied
+
+    def revoked(*given: object) -> object:
+        done = copied(*given)  # type: ignore[arg-type]
+        revoke_token(node.engine, rights.token)
+        return done
+
+    monkeypatch.setattr(centre_loading.CentreLoads, "_copied", revoked)
+    assert "was revoked" in write(node, tsfile(), rights)
+    assert list_files(node.operator).files == []
+    assert left(node) == []
+    folder = node.load.centre_folder()
+    assert (folder.task, folder.staged.all()) == (None, [])

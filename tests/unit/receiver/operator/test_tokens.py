@@ -3,12 +3,11 @@ from __future__ import annotations
 import pytest
 
 from common.errors import NotFoundError, TsferryError
+from receiver.metadata.model.centre_source import centre_uuid
 from receiver.node import Node
+from receiver.operator.senders import remove_sender
 from receiver.operator.tokens import hash_token, list_tokens, make_token, revoke_token
-from tests.support.node_world import (
-    A,
-    World,
-)
+from tests.support.node_world import OPERATOR, A, Edge, World, path_of, tsfile
 
 
 def test_a_token_is_shown_once_and_kept_as_a_hash(node: Node, world: World) -> None:
@@ -36,6 +35,11 @@ def test_a_token_is_shown_once_and_kept_as_a_hash(node: Node, world: World) -> N
         {"role": "sender", "sender": "../x"},
         {"role": "reader", "scope": ["root.**"]},
         {"role": "sender", "sender": A, "scope": ["root..x"]},
+        {"role": "sender", "sender": A, "owners": [A]},
+        {"role": "reader", "owners": ["*"]},
+        {"role": "reader", "allow_deletes": False},
+        {"role": "writer", "sender": A},
+        {"role": "writer", "owners": ["nobody"]},
     ],
 )
 def test_a_token_that_makes_no_sense_is_refused(node: Node, more: dict[str, object]) -> None:
@@ -47,3 +51,29 @@ def test_a_token_that_makes_no_sense_is_refused(node: Node, more: dict[str, obje
 def test_a_token_that_is_none_is_not_found(node: Node) -> None:
     with pytest.raises(NotFoundError):
         revoke_token(node.engine, "x")
+
+
+def test_a_writers_token_is_bound_to_uuids_whatever_they_are_called_later(node: Node) -> None:
+    centre = centre_uuid(node.engine.uuid)
+    Edge(node).round({path_of(1): tsfile()})
+    made = make_token(
+        node.engine, "writer", owners=[A, "centre", A], scope=["root.sg.**"], allow_deletes=False
+    )
+    assert (made.owners, made.scope, made.allow_deletes) == ([A, centre], ["root.sg.**"], False)
+    assert make_token(node.engine, "writer").owners == [centre]
+    assert make_token(node.engine, "writer", owners=["*"]).owners == ["*"]
+    first, *_ = list_tokens(node.engine)
+    assert (first.owners, first.allow_deletes) == ([A, centre], False)
+
+
+def test_tokens_of_writers_are_there_after_a_restart_and_go_with_their_sender(world: World) -> None:
+    with world.node() as node:
+        Edge(node).round({path_of(1): tsfile()})
+        alone = make_token(node.engine, "writer", owners=[A])
+        other = make_token(node.engine, "writer", owners=[A, "centre"], scope=["root.**"])
+        node.engine.checkpoint()
+    with world.node() as node:
+        rows = {each.id: (each.owners, each.scope) for each in list_tokens(node.engine)}
+        assert rows == {each.id: (each.owners, each.scope) for each in (alone, other)}
+        remove_sender(node.operator, OPERATOR, A)
+        assert [each.id for each in list_tokens(node.engine)] == [other.id]

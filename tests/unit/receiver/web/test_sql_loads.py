@@ -13,9 +13,11 @@ from receiver.metadata.sql.executing import execute
 from receiver.operator import sql_loads
 from receiver.operator.files import list_files
 from receiver.operator.tokens import make_token
+from receiver.operator.wire import CentreLoadRequest
 from receiver.web.app import close, create_app, site_of
 from receiver.web.sql_wire import SqlAnswer, SqlRequest
-from tests.support.node_world import path_of, tsfile
+from tests.support.node_world import A, B, Edge, path_of, tsfile
+from tests.support.tsfile_bytes import build
 
 JSON = {"Content-Type": "application/json"}
 
@@ -31,7 +33,7 @@ def shared(tmp_path: Path) -> Path:
 @pytest.fixture
 def app(world, clock, shared):
     config = world.config
-    load = msgspec.structs.replace(config.load, sql_paths=(shared,))
+    load = msgspec.structs.replace(config.load, paths=(shared,))
     app = create_app(msgspec.structs.replace(config, load=load), clock=clock)
     yield app
     close(app)
@@ -77,12 +79,50 @@ def test_nothing_else_is_read_not_by_links_and_not_by_dots(run, shared, tmp_path
         shared / ".." / "secret",
         Path("/etc/passwd"),
     ):
-        assert "load.sql_paths" in run(f"load '{path}'", 403)
+        assert "load.paths" in run(f"load '{path}'", 403)
     assert "absolute" in run("load 'shared'", 400)
     assert "no such file" in run(f"load '{shared}/nowhere'", 404)
     run(f"load '{shared}', '{tmp_path}'", 403)
     assert list_files(node.operator).files == []
     assert run(f"load '{shared}'").message == "1 loaded"
+
+
+def test_a_call_with_a_token_is_bound_to_the_same_directories_and_this_machine_is_not(
+    client, operator, node, shared, tmp_path
+):
+    place = tmp_path / "secret" / path_of(2)
+    place.parent.mkdir(parents=True)
+    place.write_bytes(tsfile("root.secret.d"))
+    (shared / "link").symlink_to(tmp_path / "secret")
+    made = {"Authorization": f"Bearer {make_token(node.engine, 'operator').token}"}
+
+    def load(path, headers, number):
+        request = CentreLoadRequest(task=str(number) * 32, paths=[str(path)])
+        body = msgspec.json.encode(request)
+        answer = client.post("/v1/loads", data=body, headers=headers | JSON)
+        return answer.status_code, answer.get_data(as_text=True)
+
+    for at, path in enumerate(
+        (tmp_path / "secret", shared / "link", shared / ".." / "secret", "/x")
+    ):
+        status, text = load(path, made, at)
+        assert (status, "load.paths" in text) == (403, True)
+    assert list_files(node.operator).files == []
+    assert load(shared, made, 5)[0] == 200
+    node.operator.centre.answer("5" * 32, 10.0)
+    assert load(tmp_path / "secret", operator, 6)[0] == 200
+    node.operator.centre.answer("6" * 32, 10.0)
+    assert len(list_files(node.operator).files) == 2
+
+
+def test_devices_of_several_senders_are_loaded_by_a_statement(run, shared, node):
+    Edge(node).round({path_of(4): tsfile("root.sg.a")})
+    Edge(node, B).round({path_of(5): tsfile("root.sg.b")})
+    (shared / path_of(1)).write_bytes(
+        build({f"root.sg.{each}": {"s1": [(99, 1)]} for each in "ab"})
+    )
+    assert run(f"load '{shared}' as '{A}'").message == "1 refused"
+    assert run(f"load '{shared}' as '{A}', '{B}'").message == "1 loaded"
 
 
 def test_by_default_nothing_may_be_read(world, clock, shared):

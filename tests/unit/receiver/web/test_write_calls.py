@@ -1,9 +1,12 @@
-"""The calls of a write over HTTP: in operators' hands alone, and described."""
+"""The calls of a write over HTTP: in writers' and operators' hands alone, and described."""
+
+import re
 
 import msgspec
 import pytest
 
 from common.digests import md5, xxh3_64
+from receiver.operator.tokens import make_token
 from receiver.operator.wire import CentreLoadAnswer
 from receiver.operator.write_wire import (
     KnownDevicesAnswer,
@@ -13,6 +16,8 @@ from receiver.operator.write_wire import (
     WriteOpened,
     WriteRequest,
 )
+from receiver.web.app import site_of
+from receiver.web.routes import Role
 from tests.support.node_world import tsfile
 
 JSON = {"Content-Type": "application/json"}
@@ -79,7 +84,35 @@ def test_blocks_say_where_they_belong_and_what_they_are(ask, put):
     assert put(b"x", f"offset=7&{good}") == 409
 
 
-def test_nobody_but_an_operator_writes(client, operator):
+def test_a_writers_token_writes_and_does_nothing_else(client, app):
+    site = site_of(app)
+    engine = site.node.engine
+    headers = {"Authorization": f"Bearer {make_token(engine, 'writer').token}"}
+    body = msgspec.json.encode(WriteRequest())
+    assert client.put(WRITE, data=body, headers=headers | JSON).status_code == 200
+    content = tsfile()
+    query = f"offset=0&xxh3={xxh3_64(content)}"
+    assert client.put(f"{PART}?{query}", data=content, headers=headers | BYTES).status_code == 204
+    before, refused = engine.newest_commit, set()
+    for route in site.routes:
+        path = re.sub("<(?:path:)?[a-z]+>", "a" * 32, route.path)
+        answer = client.open(path, method=route.method, headers=headers)
+        if route.role not in (Role.PUBLIC, Role.WRITER):
+            assert answer.status_code == 403, (route.method, path, answer.status_code)
+            refused.add(route.role)
+    assert refused == {Role.SENDER, Role.READER, Role.WORKER, Role.SQL, Role.OPERATOR}
+    assert engine.newest_commit == before
+
+
+@pytest.mark.parametrize("role", ["reader", "worker", "sender"])
+def test_other_roles_write_nothing(client, node, role):
+    token = make_token(node.engine, role, sender="a" * 32 if role == "sender" else None).token
+    body = msgspec.json.encode(WriteRequest())
+    headers = JSON | {"Authorization": f"Bearer {token}"}
+    assert client.put(WRITE, data=body, headers=headers).status_code == 403
+
+
+def test_nobody_without_a_token_writes(client, operator):
     body = msgspec.json.encode(WriteRequest())
     for method, path in (
         ("PUT", WRITE),

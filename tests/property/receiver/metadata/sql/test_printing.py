@@ -100,7 +100,7 @@ STATEMENTS = st.one_of(
         st.lists(
             st.text(st.characters(codec="utf-8"), min_size=1, max_size=12), min_size=1, max_size=3
         ).map(tuple),
-        ANY,
+        st.lists(ANY, max_size=3).map(tuple),
         st.one_of(st.none(), ANY),
         st.sampled_from(("error", "keep", "replace", "skip")),
     ),

@@ -186,3 +186,21 @@ def test_an_expired_file_frees_its_path_as_any_deleted_one(state):
     assert state.file_table.held(A, P) is None
     assert state.file_table.deleted() == [state.files[PHYS]]
     assert state.file_table.wanted(A) == []
+
+
+def test_a_file_has_devices_of_those_alone_that_it_names(state):
+    third = "c" * 32
+    do(state, seen(third))
+    for sender, device in ((A, "root.sg.a"), (B, "root.sg.b"), (third, "root.sg.c")):
+        do(state, records.OwnerSet(device, sender, "test"))
+    every = dict.fromkeys(("root.sg.a", "root.sg.b", "root.sg.c"), (1, 2))
+    some = dict.fromkeys(("root.sg.a", "root.sg.b", "root.sg.new"), (1, 2))
+    mine = path("7-7-0")
+    refuse(state, ConflictError, "root.sg.c", load(mine, devices=every, owner=B))
+    refuse(state, ConflictError, "root.sg.b", load(mine, devices=some))
+    refuse(state, ConflictError, "root.sg.c", load(mine, devices=every, others=[B]))
+    do(state, load(mine, devices=some, owner=B, others=[third]))
+    assert state.owners["root.sg.new"].sender == B
+    do(state, load(path("8-8-0"), 2, devices=every, owner=B, others=[third]))
+    owners = [state.owners[f"root.sg.{name}"].sender for name in "abc"]
+    assert owners == [A, B, third]

@@ -146,7 +146,7 @@ def test_aligned_series_are_created_together():
         ("load '/a/b'", sql.LoadFiles(("/a/b",))),
         (
             "LOAD '/a', \"/b c\" on duplicate KEEP as plant into 'root.sg';",
-            sql.LoadFiles(("/a", "/b c"), "plant", "root.sg", "keep"),
+            sql.LoadFiles(("/a", "/b c"), ("plant",), "root.sg", "keep"),
         ),
     ],
 )

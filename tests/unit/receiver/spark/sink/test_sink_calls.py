@@ -11,7 +11,7 @@ from common.errors import BusyError, ConflictError, UnreachableError, UsageError
 from receiver.node import Node
 from receiver.operator.tokens import make_token
 from receiver.operator.write_wire import WriteOpened
-from receiver.spark.sink.sink_calls import WriteCalls, operator_token
+from receiver.spark.sink.sink_calls import WriteCalls, writer_token
 from receiver.spark.sink.sink_options import SinkOptions, parse_sink_options
 from receiver.storage.reading.reader_calls import CallAnswer, ReaderCalls
 from receiver.web.app import close, create_app, site_of
@@ -25,18 +25,18 @@ TASK = "3" * 32
 def test_the_token_is_of_the_environment_or_of_a_file_that_is_named(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("of the file\n")
-    by_name = {"TSFERRY_OPERATOR_TOKEN_FILE": str(file)}
-    assert operator_token({"TSFERRY_OPERATOR_TOKEN": " t "} | by_name, None) == "t"
-    assert operator_token(by_name, None) == "of the file"
-    assert operator_token({"TSFERRY_OPERATOR_TOKEN": "t"}, str(file)) == "of the file"
-    assert operator_token({}, None) is None
+    by_name = {"TSFERRY_WRITER_TOKEN_FILE": str(file)}
+    assert writer_token({"TSFERRY_WRITER_TOKEN": " t "} | by_name, None) == "t"
+    assert writer_token(by_name, None) == "of the file"
+    assert writer_token({"TSFERRY_WRITER_TOKEN": "t"}, str(file)) == "of the file"
+    assert writer_token({}, None) is None
     with pytest.raises(UsageError, match="readable file with a token"):
-        operator_token({}, str(tmp_path / "none"))
-    with pytest.raises(UsageError, match="needs an operator's token"):
+        writer_token({}, str(tmp_path / "none"))
+    with pytest.raises(UsageError, match="needs a writer's token"):
         WriteCalls(OPTIONS, TASK, {})
     away = SinkOptions(receiver="http://centre.example:1")
     with pytest.raises(UsageError, match="expected https"):
-        WriteCalls(away, TASK, {"TSFERRY_OPERATOR_TOKEN": "t"})
+        WriteCalls(away, TASK, {"TSFERRY_WRITER_TOKEN": "t"})
 
 
 class Clock:
@@ -61,7 +61,7 @@ def calls_that(*answers: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> 
         return CallAnswer(200, {}, found)
 
     monkeypatch.setattr(ReaderCalls, "ask", ask)
-    environ = {"TSFERRY_OPERATOR_TOKEN": "t"}
+    environ = {"TSFERRY_WRITER_TOKEN": "t"}
     return WriteCalls(OPTIONS, TASK, environ, sleep=clock.sleep, monotonic=clock)
 
 
@@ -72,7 +72,7 @@ def test_a_receiver_that_cannot_now_is_asked_again_for_a_while(
     answer = b'{"owner": "a", "interval": 1, "time_unit": "ms", "block": 4096}'
     busy, away = BusyError("another", retry_after=3), UnreachableError("nobody")
     calls = calls_that(busy, away, answer, clock=clock, monkeypatch=monkeypatch)
-    assert isinstance(calls.open("", "error"), WriteOpened)
+    assert isinstance(calls.open((), "error"), WriteOpened)
     assert clock.now == 3.5
     calls = calls_that(away, clock=clock, monkeypatch=monkeypatch)
     with pytest.raises(UnreachableError):
@@ -98,8 +98,8 @@ def test_the_calls_are_those_of_the_receiver(world: World) -> None:
     token = make_token(node.engine, "operator").token
     with running(app, gate=site_of(app).gate) as server:
         options = SinkOptions(receiver=f"http://127.0.0.1:{server.addresses[0][1]}")
-        calls = WriteCalls(options, TASK, {"TSFERRY_OPERATOR_TOKEN": token})
-        opened = calls.open("", "error")
+        calls = WriteCalls(options, TASK, {"TSFERRY_WRITER_TOKEN": token})
+        opened = calls.open((), "error")
         assert opened.time_unit == "ms"
         assert [each.types for each in calls.known(["root.sg.d1"] * 1001)] == [{}] * 1001
         part = SentPart(calls, "4" * 32, 0, 100)

@@ -16,7 +16,7 @@ from receiver.node import Node
 from receiver.spark.sink import constraints, task_rows
 from receiver.spark.sink.sorted_rows import Sorter
 from receiver.spark.source.result_columns import ResultColumn
-from tests.support.node_world import A, Edge, path_of, tsfile
+from tests.support.node_world import A, B, Edge, path_of, tsfile
 from tests.support.writing_world import Write, as_set, batch_of, config_of, rows_of
 
 WEEK = 604_800_000
@@ -114,6 +114,34 @@ def test_rows_are_cut_by_storage_group_and_partition(node: Node) -> None:
         assert len({each.created for each in state.files.values()}) == 1
 
 
+def test_rows_are_cut_by_owner_too_and_all_of_them_are_one_commit(node: Node) -> None:
+    Edge(node).round({path_of(1): tsfile("root.sg.a")})
+    Edge(node, B).round({path_of(2): tsfile("root.sg.b")})
+    rows: Rows = [
+        {"time": 100, "device": f"root.sg.{name}", "s1": 1} for name in ("a", "b", "new", "b2")
+    ]
+    for given in ({}, {"as": A}, {"as": f"{B}, centre"}):
+        with pytest.raises(ConflictError, match="belongs to"):
+            Write(node, columns(WIDE), **given).run([batch_of(rows, WIDE)])
+    write = Write(node, columns(WIDE), **{"as": f"{A}, {B}"})
+    parts = write.run([batch_of(rows, WIDE)])
+    assert [(each.group, each.partition) for each in parts] == [("root.sg", 0)] * 2
+    assert {each.result for each in write.commit(parts).files} == {"loaded"}
+    with node.engine.reading() as state:
+        made = [row for row in state.files.values() if row.sender not in (A, B)]
+        assert [sorted(row.devices) for row in made] == [
+            ["root.sg.a", "root.sg.b2", "root.sg.new"],
+            ["root.sg.b"],
+        ]
+        assert len({row.created for row in made}) == 1
+        owners = {name: row.sender for name, row in state.owners.items()}
+    assert owners == {
+        f"root.sg.{name}": B if name == "b" else A for name in ("a", "b", "new", "b2")
+    }
+    everybody = Write(node, columns(WIDE), **{"as": "*", "onDuplicate": "skip"})
+    assert len(everybody.run([batch_of(rows, WIDE)])) == 2
+
+
 def test_a_device_that_is_known_keeps_its_storage_group_its_form_and_its_types(
     node: Node, read: Any
 ) -> None:
@@ -170,7 +198,7 @@ def test_rows_that_contradict_are_refused_by_name_and_nothing_is_sent_of_them(
 def test_another_senders_device_is_refused_before_anything_is_sent(node: Node) -> None:
     Edge(node).round({path_of(1): tsfile()})
     write = Write(node, columns(WIDE))
-    with pytest.raises(ConflictError, match=f"root.sg.d1 is .*: expected option as = '{A}'"):
+    with pytest.raises(ConflictError, match=f"device root.sg.d1: .*: expected option as = '{A}'"):
         write.run([batch_of([{"time": 100, "device": "root.sg.d1", "s1": 1}], WIDE)])
     assert write.calls.largest == 0
 
@@ -213,5 +241,28 @@ def test_constraints_of_a_site_are_found_by_entry_point_and_refuse_rows(
     with pytest.raises(UsageError, match="constraint positive: s1 below zero"):
         write.run([good, batch_of([{"time": 2, "device": "root.sg.d", "s1": -1}], WIDE)])
     other = Write(node, columns(WIDE), constraints="unheard")
-    with pytest.raises(UsageError, match=r"'unheard' is not installed here .*: positive\)"):
+    with pytest.raises(
+        UsageError, match=r"'unheard' is not installed here .*: finite, positive, tagged\)"
+    ):
         other.run([good])
+
+
+def test_values_that_are_no_numbers_and_rows_without_a_tag_are_refused_where_that_is_asked_for(
+    node: Node,
+) -> None:
+    types = {"time": "bigint", "plant": "string", "v": "double", "f": "float"}
+    given = {"table": "/db/t", "tagColumns": "plant"}
+    good = {"time": 1, "plant": "p", "v": 1.5, "f": None}
+    for wrong, said in (
+        ({"v": float("nan")}, "finite: column v: NaN or infinite in 1 rows"),
+        ({"f": float("-inf")}, "finite: column f: NaN or infinite in 1 rows"),
+        ({"plant": None}, "tagged: tag plant: NULL in 1 rows"),
+    ):
+        batch = batch_of([good, {**good, "time": 2, **wrong}], types)
+        write = Write(node, columns(types), constraints="finite, tagged", **given)
+        with pytest.raises(UsageError, match=said):
+            write.run([batch])
+        assert Write(node, columns(types), **given).run([batch])
+    assert Write(node, columns(types), constraints="finite, tagged", **given).run(
+        [batch_of([good], types)]
+    )

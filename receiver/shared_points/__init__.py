@@ -1,0 +1,1 @@
+"""Which points files have in common: looked for by a process beside the server, which may die."""
