@@ -69,7 +69,8 @@ def node(tmp_path: Path, bucket: Path) -> Iterator[Node]:
         store = open_store(bucket.as_uri())
         with Tree(node.config.schema_dir) as home:
             owner = own_incarnation(store, home, node.engine.uuid)
-            uploader = Uploader(node.engine, store, owner, home, lambda: [node.load.disks.roomiest()])
+            trees = [node.load.disks.roomiest()]
+            uploader = Uploader(node.engine, store, owner, home, lambda: trees)
             uploader.run_once()
             uploader.close()
         store.close()

@@ -174,7 +174,8 @@ def test_a_transfer_while_a_file_is_being_loaded_is_not_lost(
     with edge.node.engine.reading() as state:
         rows = set(state.files)
     stems = {each.rpartition("/")[2] for each in rows}
-    on_disk = {path.name for path in edge.node.load.disks.roomiest().path.rglob("sequence/**/*.tsfile")
+    home = edge.node.load.disks.roomiest().path
+    on_disk = {path.name for path in home.rglob("sequence/**/*.tsfile")
                if "sync-receiver" not in path.parts}  # fmt: skip
     assert on_disk == stems
 
