@@ -85,13 +85,14 @@ def chunks_in(chunks: Chunks, span: MergeSpan) -> Chunks:
     return found.take(np.lexsort((found.offsets, found.files, found.statistics[:, ROW_START])))
 
 
-def runs_of(chunks: Chunks, span: MergeSpan, most: int) -> Iterator[ChunkRun]:
+def runs_of(chunks: Chunks, span: MergeSpan, most: int, large: int) -> Iterator[ChunkRun]:
     """Cut chunks into runs, in the order of time.
 
     Args:
         chunks: in any order.
         span: of the times that are wanted.
         most: points of a run, about, unless more overlap.
+        large: chunks that overlap nothing and have so many points are in runs without others.
     """
     chunks = chunks_in(chunks, span)
     count = len(chunks.files)
@@ -102,11 +103,14 @@ def runs_of(chunks: Chunks, span: MergeSpan, most: int) -> Iterator[ChunkRun]:
     apart = np.ones(count, np.bool_)
     apart[1:] = starts[1:] > reach[:-1]
     points = np.append(0, np.cumsum(chunks.counts))
-    edges = [*np.flatnonzero(apart).tolist(), count]
+    edges = np.append(np.flatnonzero(apart), count)
+    is_alone = (np.diff(edges) == 1) & (np.diff(points[edges]) >= large)
+    turns = np.append(is_alone[1:] != is_alone[:-1], True).tolist()  # the last one ends a run too
+    listed = edges.tolist()
     low = 0
-    for behind, following in zip(edges[1:], [*edges[2:], count], strict=True):
+    for behind, following, turn in zip(listed[1:], [*listed[2:], count], turns, strict=True):
         is_full = points[behind] - points[low] >= most or behind - low >= _MOST_FILES
-        if is_full or behind == count or points[following] - points[behind] > most:
+        if is_full or turn or points[following] - points[behind] > most:
             here = chunks.take(np.arange(low, behind))
             yield ChunkRun(here, overlaps=not bool(apart[low + 1 : behind].all()))
             low = behind

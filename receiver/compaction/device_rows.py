@@ -2,18 +2,22 @@
 
 Chunks that lie one behind the other are decoded many at once and joined; so are those that overlap,
 and then a sort decides, after which each time of a series is its highest file's (of one file the
-later chunk's). Two things go the readers' own way, `DeviceMerge`, which is slower by far: files
-whose order has a circle, and more points that overlap than are to be held.
+later chunk's). Of chunks that overlap nothing, and of which nothing is deleted, the pages are kept
+as they stand in the file, if they are not small: they can be written again.
+
+Two things go the readers' own way, `DeviceMerge`, which is slower by far: files whose order has a
+circle, and more points that overlap than are to be held.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from common.tsfile import Encoding
 from receiver.compaction.chunk_runs import (
     ChunkRun,
     MergeSpan,
@@ -28,10 +32,12 @@ from receiver.points.columns import BINARY, Column
 from receiver.points.deletions import deleted
 from receiver.points.device_merge import DeviceMerge, MergeSource
 from receiver.points.encodings import Binaries
-from receiver.points.many_chunks import Chunks, plain_points, row_times, row_values
+from receiver.points.many_chunks import Chunks, WantedSpan, plain_points, row_times, row_values
+from receiver.points.stored_pages import KeptChunks, StoredChunk
 from receiver.writing.arrow_columns import column_of
 from receiver.writing.chunk_pages import SeriesForm
 from receiver.writing.page_compression import compressed_as
+from receiver.writing.page_cuts import part_of
 from receiver.writing.value_encoding import written_as
 
 if TYPE_CHECKING:
@@ -42,19 +48,39 @@ if TYPE_CHECKING:
     from receiver.compaction.survey import SeenDevice
     from receiver.points.decoding import Times
 
-__all__ = ["DeviceRows"]
+__all__ = ["DeviceRows", "MergedPart"]
 
 _Rows = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]
+_Stored: TypeAlias = "dict[int, tuple[StoredChunk, ...]]"
+"""By the number of a chunk, see ``MergedPart.stored``."""
 
 _LEAST_ROWS: Final = 1024
 _CELL_BYTES: Final = 32
 """That a number takes while it is merged and written."""
+_LEAST_PAGE: Final = 4000
+"""Rows of a page that is taken over, as a mean of its chunk: smaller ones are joined, since each
+costs its readers. Servers end a page at 64 KiB or 10,000 rows."""
 _PACKED: Final = 30
 """How many times as much a text takes then as it took in the files, about."""
 _MOST_TIMES: Final = 4
 """Of the points that are to be held at once, where what overlaps is cut by time: of chunks that
 reach far the same are decoded for several parts."""
+
+
+class MergedPart(NamedTuple):
+    """Points of a series, or rows of a device.
+
+    Attributes:
+        times: int64, increasing, behind those of the part before.
+        columns: a value or a null for each; one of a series.
+        stored: pages of these very points, where they stand ready: of a series its own, of a
+            device those of the times, and then of each column (none where it has no value).
+    """
+
+    times: Times
+    columns: list[Column]
+    stored: tuple[StoredChunk, ...] = ()
 
 
 class DeviceRows:
@@ -121,39 +147,46 @@ class DeviceRows:
 
     # -- series whose times are their own ------------------------------------------------------
 
-    def points(self, name: str, span: MergeSpan) -> Iterator[tuple[Times, Column]]:
-        """The points of a series."""
+    def points(self, form: SeriesForm, span: MergeSpan) -> Iterator[MergedPart]:
+        """The points of a series, one of ``forms``."""
+        name = form.measurement
         most = max(_LEAST_ROWS, self._memory // self._weight(1))
         for run, here in _parts(self._chunks.of(name), span, most):
             chunks = self._ordered(run)
             if chunks is None or run.points > _MOST_TIMES * most:
                 yield from self._merged_points(name, here)
                 continue
+            kept = None
+            if not run.overlaps:
+                large = chunks.counts >= _LEAST_PAGE
+                kept = KeptChunks(form.encoding, form.compression, large, _LEAST_PAGE)
             times, column = plain_points(
-                self._chunks, name, self.device.series[name].data_type, chunks
+                self._chunks, name, form.data_type, chunks, kept, _both_ends(here)
             )
             keep = _within(times, here, self._kept(times, chunks, chunks.bounds, name))
             if run.overlaps:
                 rows = np.argsort(times, kind="stable")
                 rows = rows if keep is None else rows[keep[rows]]
-                rows = rows[_lasts(times[rows])]
-            elif keep is None:
-                yield times, column
-                continue
+                times = times[rows]
+                last = _lasts(times)
+                if not last.all():
+                    rows, times = rows[last], times[last]
+                yield MergedPart(times, [_taken(column, rows, None)])
             else:
-                rows = np.flatnonzero(keep)
-            yield times[rows], _taken(column, rows, None)
+                assert kept is not None
+                found: _Stored = {at: (chunk,) for at, chunk in kept.found.items()}
+                yield from _pieces(times, [column], keep, chunks.bounds, found)
 
-    def _merged_points(self, name: str, span: MergeSpan) -> Iterator[tuple[Times, Column]]:
+    def _merged_points(self, name: str, span: MergeSpan) -> Iterator[MergedPart]:
         code = self.device.series[name].data_type
         for found in self._merge([name]).rows(*span):
-            yield found.times, column_of(found.columns[0], code)
+            yield MergedPart(found.times, [column_of(found.columns[0], code)])
 
     # -- series that share their times ---------------------------------------------------------
 
-    def rows(self, span: MergeSpan) -> Iterator[tuple[Times, list[Column]]]:
+    def rows(self, forms: Sequence[SeriesForm], span: MergeSpan) -> Iterator[MergedPart]:
         """Rows with a column for each of ``forms``, in its order."""
-        names = [name for name in self.device.series if name]
+        names = [form.measurement for form in forms]
         if "" not in self.device.series:
             return
         most = max(_LEAST_ROWS, self._memory // self._weight(len(names)))
@@ -162,45 +195,47 @@ class DeviceRows:
             if chunks is None or run.points > _MOST_TIMES * most:
                 yield from self._merged_rows(names, here)
                 continue
-            times, columns, keep = self._decoded(names, chunks)
+            group = None if run.overlaps else _KeptGroups(chunks, self.time_compression())
+            times, columns, keep = self._decoded(forms, chunks, group, _both_ends(here))
             keep = _within(times, here, keep)
-            if run.overlaps:
+            if group is None:
                 yield self._together(times, columns, keep)
                 continue
             if not self.device.is_table:
                 some = _any_value(columns, len(times))
                 keep = some if keep is None else keep if some is None else keep & some
-            if keep is None or keep.all():
-                yield times, columns
-            else:
-                rows = np.flatnonzero(keep)
-                yield times[rows], [_taken(each, rows, None) for each in columns]
+            yield from _pieces(times, columns, keep, chunks.bounds, group.found)
 
     def _decoded(
-        self, names: Sequence[str], chunks: Chunks
+        self,
+        forms: Sequence[SeriesForm],
+        chunks: Chunks,
+        group: _KeptGroups | None,
+        span: WantedSpan,
     ) -> tuple[Times, list[Column], _Bools | None]:
         """Rows of chunks, deleted cells null; which rows are not deleted, None for all."""
-        times, bounds = row_times(self._chunks, chunks), chunks.bounds
-        columns = []
-        for name in names:
+        times = row_times(self._chunks, chunks, None if group is None else group.times, span)
+        bounds, columns = chunks.bounds, []
+        for form in forms:
+            name = form.measurement
             values, beside = self._chunks.beside(name, chunks)
+            kept = None if group is None else group.wanted_of(form, beside)
             column = row_values(
-                self._chunks, name, self.device.series[name].data_type, values, beside, times,
-                bounds,
-            )  # fmt: skip
+                self._chunks, name, form.data_type, values, beside, times, bounds, kept, span
+            )
             places = np.stack((bounds[beside], bounds[beside + 1]), axis=1)
             there = self._kept(times, values, places, name)
+            if group is not None and kept is not None:
+                group.add(beside, kept, bounds, there)
             columns.append(column if there is None else _without(column, there))
         return times, columns, self._kept(times, chunks, bounds, "")
 
-    def _together(
-        self, times: Times, columns: Sequence[Column], keep: _Bools | None
-    ) -> tuple[Times, list[Column]]:
+    def _together(self, times: Times, columns: Sequence[Column], keep: _Bools | None) -> MergedPart:
         """Rows of one time as one: of each column the highest value."""
         rows = np.argsort(times, kind="stable")
         rows = rows if keep is None else rows[keep[rows]]
         if not len(rows):
-            return times[:0], [_taken(each, rows, None) for each in columns]
+            return MergedPart(times[:0], [_taken(each, rows, None) for each in columns])
         times = times[rows]
         last = _lasts(times)
         begins = np.concatenate(([0], np.flatnonzero(last)[:-1] + 1))
@@ -217,17 +252,15 @@ class DeviceRows:
         times = times[last]
         some = None if self.device.is_table else _any_value(found, len(times))
         if some is None or some.all():
-            return times, found
+            return MergedPart(times, found)
         kept = np.flatnonzero(some)
-        return times[kept], [_taken(each, kept, None) for each in found]
+        return MergedPart(times[kept], [_taken(each, kept, None) for each in found])
 
-    def _merged_rows(
-        self, names: Sequence[str], span: MergeSpan
-    ) -> Iterator[tuple[Times, list[Column]]]:
+    def _merged_rows(self, names: Sequence[str], span: MergeSpan) -> Iterator[MergedPart]:
         codes = [self.device.series[name].data_type for name in names]
         for found in self._merge(names).rows(*span):
             pairs = zip(found.columns, codes, strict=True)
-            yield found.times, [column_of(array, code) for array, code in pairs]
+            yield MergedPart(found.times, [column_of(array, code) for array, code in pairs])
 
     # -- both ----------------------------------------------------------------------------------
 
@@ -281,9 +314,85 @@ class DeviceRows:
         return DeviceMerge(sources, self._standing.ladder(numbers), names)
 
 
+class _KeptGroups:
+    """Chunks of times that are kept, each with all chunks of values beside it.
+
+    Attributes:
+        times: of them.
+        found: by the number of the chunk of times: that, and then a chunk for each column.
+    """
+
+    def __init__(self, chunks: Chunks, compression: int) -> None:
+        self.times = KeptChunks(
+            Encoding.TS_2DIFF, compression, chunks.counts >= _LEAST_PAGE, _LEAST_PAGE
+        )
+        self.found: _Stored = {}
+        self._begun = False
+
+    def wanted_of(self, form: SeriesForm, beside: _Rows) -> KeptChunks:
+        """Which chunks of the next column are to be kept."""
+        if not self._begun:
+            self.found = {at: (chunk,) for at, chunk in self.times.found.items()}
+            self._begun = True
+        wanted = np.array([at in self.found for at in beside.tolist()], np.bool_)
+        return KeptChunks(form.encoding, form.compression, wanted)
+
+    def add(self, beside: _Rows, kept: KeptChunks, bounds: _Rows, there: _Bools | None) -> None:
+        """Take what was kept of a column; without all of a chunk a group is not kept.
+
+        Args:
+            beside: of each chunk of the column the number of that of its times.
+            kept: of those chunks.
+            bounds: of the rows of the chunks of times.
+            there: which rows are not deleted in this column; None for all.
+        """
+        number = {at: number for number, at in enumerate(beside.tolist())}
+        before, self.found = self.found, {}
+        for at, chunks in before.items():
+            chunk = kept.found.get(number[at]) if at in number else _NO_VALUES
+            is_whole = there is None or bool(there[bounds[at] : bounds[at + 1]].all())
+            if chunk is not None and is_whole:
+                self.found[at] = (*chunks, chunk)
+
+
+_NO_VALUES: Final = StoredChunk(-1, -1, ())
+
+
+def _pieces(
+    times: Times,
+    columns: list[Column],
+    keep: _Bools | None,
+    bounds: _Rows,
+    found: _Stored,
+) -> Iterator[MergedPart]:
+    """The rows that are kept: those of chunks that stand ready by themselves, others together."""
+    low = 0
+    for at in sorted(found):
+        begin, end = int(bounds[at]), int(bounds[at + 1])
+        if keep is not None and not keep[begin:end].all():
+            continue
+        yield from _rows_between(times, columns, keep, low, begin)
+        here = [part_of(each, begin, end) for each in columns]
+        yield MergedPart(times[begin:end], here, found[at])
+        low = end
+    yield from _rows_between(times, columns, keep, low, len(times))
+
+
+def _rows_between(
+    times: Times, columns: list[Column], keep: _Bools | None, low: int, high: int
+) -> Iterator[MergedPart]:
+    if low == high:
+        return
+    if keep is None or keep[low:high].all():
+        yield MergedPart(times[low:high], [part_of(each, low, high) for each in columns])
+    else:
+        rows = low + np.flatnonzero(keep[low:high])
+        yield MergedPart(times[rows], [_taken(each, rows, None) for each in columns])
+
+
 def _parts(chunks: Chunks, span: MergeSpan, most: int) -> Iterator[tuple[ChunkRun, MergeSpan]]:
     """Runs of chunks, and the times that are wanted of each; those of too many points in parts."""
-    for run in runs_of(chunks, span, most // 8):
+    for run in runs_of(chunks, span, most // 8, _LEAST_PAGE):
         whole = run.within(span)
         if run.points <= most:
             yield run, whole
@@ -297,6 +406,12 @@ def _cuts_within(run: ChunkRun, span: MergeSpan, most: int) -> list[int]:
     assert span.end is not None
     cuts = cut_times(run.chunks, 2 * run.points // most + 1)
     return [each for each in cuts if span.start <= each < span.end]
+
+
+def _both_ends(span: MergeSpan) -> WantedSpan:
+    assert span.start is not None
+    assert span.end is not None
+    return span.start, span.end
 
 
 def _within(times: Times, span: MergeSpan, keep: _Bools | None) -> _Bools | None:

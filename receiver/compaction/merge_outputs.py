@@ -11,7 +11,8 @@ from common.durable import Closing, temporary_name
 from common.tsfile import DataType, Tail, read_tail
 from common.tsfile.device_names import device_segments
 from receiver.compaction.merge_asked import MergeDiffersError, MergeOutput
-from receiver.compaction.point_sums import PointSum, add_points, add_times, new_sum
+from receiver.compaction.point_sums import PointSum, add_points, add_times, join_sum, new_sum
+from receiver.compaction.taken_pages import PageMark, sum_of_same, taken_pages, taken_rows
 from receiver.metadata.model.records.record_parts import DeviceRange
 from receiver.points import TsFileReader
 from receiver.writing.tsfile_writer import TsFileWriter
@@ -159,7 +160,7 @@ class _Output:
         fd = self._tree.open_read(self._temporary)
         try:
             tail = read_tail(fd)
-            _compare(fd, tail, self._sums, name)
+            _compare(fd, tail, self._sums, name, self._writer.marks)
         finally:
             os.close(fd)
         return tail
@@ -185,9 +186,13 @@ def _written_plain(
     with writer.plain_device(segments) as target:
         for form in rows.forms():
             total = new_sum()
-            for times, column in rows.points(form.measurement, span):
-                add_points(total, times, column)
-                target.write(form, times, column)
+            for times, (column,), stored in rows.points(form, span):
+                if stored:
+                    pages = taken_pages(stored[0], times, column, total)
+                    target.take(form, times, column, pages)
+                else:
+                    add_points(total, times, column)
+                    target.write(form, times, column)
             if total[0]:
                 sums[form.measurement] = form.data_type, total
     return sums
@@ -200,7 +205,11 @@ def _written_aligned(
     sums: _Sums = {"": (int(DataType.VECTOR), new_sum())}
     sums |= {form.measurement: (form.data_type, new_sum()) for form in forms}
     with writer.aligned_device(segments, forms, compression=rows.time_compression()) as target:
-        for times, columns in rows.rows(span):
+        for times, columns, stored in rows.rows(forms, span):
+            if stored:
+                totals = [total for _, total in sums.values()]
+                target.take(times, columns, taken_rows(stored, times, columns, totals))
+                continue
             add_times(sums[""][1], times)
             for form, column in zip(forms, columns, strict=True):
                 add_points(sums[form.measurement][1], times, column)
@@ -211,12 +220,18 @@ def _written_aligned(
 # -- comparing ---------------------------------------------------------------------------------
 
 
-def _compare(fd: int, tail: Tail, merged: dict[str, _Sums], name: str) -> None:
-    """Decode all of a file by the readers' way, and compare each series with what was merged."""
+def _compare(
+    fd: int, tail: Tail, merged: dict[str, _Sums], name: str, marks: dict[int, tuple[PageMark, ...]]
+) -> None:
+    """Read all of a file by the readers' way, and compare each series with what was merged.
+
+    Chunks all of whose pages were taken over are compared as bytes (``taken_pages``), others are
+    decoded.
+    """
     left = dict(merged)
     with TsFileReader(fd, name=name, text="binary", tail=tail) as reader:
         for device in tail.devices:
-            wanted, found = left.pop(device.name, {}), _decoded(reader, device)
+            wanted, found = left.pop(device.name, {}), _found(reader, device, marks)
             for series in dict.fromkeys((*wanted, *found)):
                 if not _is_same(wanted.get(series), found.get(series)):
                     raise MergeDiffersError(
@@ -233,11 +248,14 @@ def _is_same(one: tuple[int, PointSum] | None, other: tuple[int, PointSum] | Non
     return one[0] == other[0] and bool((one[1] == other[1]).all())
 
 
-def _decoded(reader: TsFileReader, device: Device) -> _Sums:
+def _found(reader: TsFileReader, device: Device, marks: dict[int, tuple[PageMark, ...]]) -> _Sums:
     sums: _Sums = {}
     for measurement, series in reader.columns(device).items():
         total = new_sum()
         for ref in reader.chunks(device, series):
+            if ref.offset in marks:
+                join_sum(total, sum_of_same(reader.pages(device, series, ref), marks[ref.offset]))
+                continue
             for block in reader.blocks(device, series, ref):
                 if block.column is None:
                     add_times(total, block.times)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from receiver.points.columns import Column
     from receiver.points.decoding import Times
 
-__all__ = ["PointSum", "add_points", "add_times", "new_sum"]
+__all__ = ["PointSum", "add_points", "add_times", "join_sum", "new_sum"]
 
 PointSum = np.ndarray[tuple[int], np.dtype[np.uint64]]
 """Points, their sum, and the exclusive or of them."""
@@ -51,6 +51,12 @@ def add_points(total: PointSum, times: Times, column: Column) -> None:
     else:
         bits = np.ascontiguousarray(values).view(_BITS[values.dtype.itemsize])
         _add_numbers(readonly(times), readonly(bits), valid, total)
+
+
+def join_sum(total: PointSum, part: PointSum) -> None:
+    """Add points that were added up by themselves."""
+    total[:2] += part[:2]
+    total[2] ^= part[2]
 
 
 @kernel

@@ -84,6 +84,11 @@ class TimeChunk(CheckedChunk):
             yield self._decode(group)
 
     @property
+    def times_as_written(self) -> bool:
+        """See ``CheckedChunk``."""
+        return self.pages.encoding == Encoding.TS_2DIFF
+
+    @property
     def passed(self) -> int:
         """How many pages there were so far, those left out counted."""
         return self.pages.passed

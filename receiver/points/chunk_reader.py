@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from common.durable import Closing
 from common.tsfile import Corrupt, DataType, Device, Series, Status, Tail, read_tail
@@ -25,11 +25,20 @@ from receiver.points.plain_chunks import PlainChunk
 
 if TYPE_CHECKING:
     from receiver.points.deletions import Deletions
+    from receiver.points.stored_pages import PageKeeper
 
 __all__ = ["ChunkReader"]
 
 _KEPT_ROWS: Final = 4 * 1024 * 1024
 """Times of a chunk of so many rows are kept, for its other columns."""
+
+
+class _KeptTimes(NamedTuple):
+    """Decoded times: as they were asked for, and how many pages the chunk has."""
+
+    span: tuple[int, int | None, int | None, int]
+    groups: list[TimeGroup]
+    pages: int
 
 
 class ChunkReader(Closing):
@@ -91,7 +100,8 @@ class ChunkReader(Closing):
         self._devices: dict[str, Device] | None = None
         self._columns: tuple[Device, dict[str, Series]] | None = None
         self._judged: tuple[Device, DataError | None] | None = None
-        self._times: tuple[int, list[TimeGroup]] | None = None
+        self._times: _KeptTimes | None = None
+        self._time_pages = 0
 
     def _require_complete(self) -> None:
         tail = self.tail
@@ -256,29 +266,48 @@ class ChunkReader(Closing):
         pages = self.pages(device, series, chunk, window)
         return ValueChunk(pages, check=self.check if check is None else check)
 
-    def times(self, device: Device, chunk: ChunkRef) -> Iterator[TimeGroup]:
-        """All times of a time chunk; kept for the next call unless there are very many."""
-        if self._times is not None and self._times[0] == chunk.offset:
-            return iter(self._times[1])
-        return self._checked(chunk, self.time_chunk(device, chunk))
+    def times(
+        self,
+        device: Device,
+        chunk: ChunkRef,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        rows: int = GROUP_ROWS,
+        keeper: PageKeeper | None = None,
+    ) -> Iterator[TimeGroup]:
+        """The times of a time chunk; kept for the next call unless there are very many.
 
-    def _checked(self, chunk: ChunkRef, times: TimeChunk) -> Iterator[TimeGroup]:
-        yield from self.kept(chunk, times)
+        Args:
+            device: of the file.
+            chunk: of its times.
+            start: pages that end before it are left out.
+            end: pages that begin behind it are.
+            rows: of a group, about.
+            keeper: is given the pages as they stand in the file.
+        """
+        span = chunk.offset, start, end, rows
+        known = self._times
+        if keeper is None and known is not None and known.span == span:
+            yield from known.groups
+            self._time_pages = known.pages
+            return
+        times = self.time_chunk(device, chunk)
+        if keeper is not None:
+            keeper.watch(times)
+        held: list[TimeGroup] = []
+        yield from _held(times.groups(start, end, rows=rows), held)
         if self.check:
             times.finish()
+        self._time_pages = times.passed
+        self._times = _KeptTimes(span, held, times.passed) if held else None
 
     def kept(self, chunk: ChunkRef, times: TimeChunk) -> Iterator[TimeGroup]:
         """The groups of a time chunk; once all were taken, ``times`` need not decode them again."""
-        self._times = None
         held: list[TimeGroup] = []
-        count = 0
-        for group in times.groups():
-            count += len(group.times)
-            if count <= _KEPT_ROWS:
-                held.append(group)
-            yield group
-        if count <= _KEPT_ROWS:
-            self._times = (chunk.offset, held)
+        yield from _held(times.groups(), held)
+        span = chunk.offset, None, None, GROUP_ROWS
+        self._times = _KeptTimes(span, held, times.passed) if held else None
 
     def blocks(
         self,
@@ -290,6 +319,7 @@ class ChunkReader(Closing):
         end: int | None = None,
         rows: int = GROUP_ROWS,
         window: int = WINDOW_BYTES,
+        keeper: PageKeeper | None = None,
     ) -> Iterator[PointBlock]:
         """Decode a chunk piece by piece, pages without points in ``start`` to ``end`` left out.
 
@@ -301,20 +331,20 @@ class ChunkReader(Closing):
             end: inclusive, likewise.
             rows: pages are decoded together up to about so many rows.
             window: bytes of the file to read at once.
+            keeper: is given the pages as they stand in the file.
         """
         if series.data_type == DataType.VECTOR:
-            times = self.time_chunk(device, chunk)
-            for group in times.groups(start, end, rows=rows):
+            for group in self.times(device, chunk, start, end, rows=rows, keeper=keeper):
                 yield PointBlock(group.times, None, group.first, len(group))
-            if self.check:
-                times.finish()
         elif chunk.time_chunk is None:
             plain = self.plain_chunk(device, series, chunk, window=window)
+            if keeper is not None:
+                keeper.watch(plain)
             yield from plain.blocks(start, end, rows=rows)
             if self.check:
                 plain.finish()
         else:
-            yield from self._aligned_blocks(device, series, chunk, start, end, window)
+            yield from self._aligned_blocks(device, series, chunk, start, end, window, keeper)
 
     def _aligned_blocks(
         self,
@@ -324,18 +354,26 @@ class ChunkReader(Closing):
         start: int | None,
         end: int | None,
         window: int,
+        keeper: PageKeeper | None,
     ) -> Iterator[PointBlock]:
         assert chunk.time_chunk is not None
-        values, pages = self.value_chunk(device, series, chunk, window=window), 0
-        times = None
-        if start is None and end is None:
-            groups = self.times(device, chunk.time_chunk)
-        else:
-            times = self.time_chunk(device, chunk.time_chunk)
-            groups = times.groups(start, end)
-        for group in groups:
+        values = self.value_chunk(device, series, chunk, window=window)
+        if keeper is not None:
+            keeper.watch(values)
+        for group in self.times(device, chunk.time_chunk, start, end):
             for part in parts(group, [values], DECODED_AT_ONCE):
                 yield PointBlock(part.times, values.column(part), part.first, len(part))
-            pages = group.first + len(group)
         if self.check:
-            values.finish(pages if times is None else times.passed)
+            values.finish(self._time_pages)
+
+
+def _held(groups: Iterator[TimeGroup], held: list[TimeGroup]) -> Iterator[TimeGroup]:
+    """The same groups, put into a list; nothing is in it once they are too many."""
+    count = 0
+    for group in groups:
+        count += len(group.times)
+        if count <= _KEPT_ROWS:
+            held.append(group)
+        else:
+            held.clear()
+        yield group

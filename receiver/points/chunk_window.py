@@ -7,7 +7,7 @@ size of the pages, bytes data type, compression, encoding. Source: apache/tsfile
 from __future__ import annotations
 
 import dataclasses
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,15 @@ from receiver.points.compression import BadCompression, UnsupportedCompression, 
 from receiver.points.encodings import Bytes
 from receiver.points.errors import DamagedData, DataPlace, UnsupportedData
 
-__all__ = ["MAX_PAGE_BYTES", "MAX_PAGE_POINTS", "WINDOW_BYTES", "DataPage", "PageSource", "Pages"]
+__all__ = [
+    "MAX_PAGE_BYTES",
+    "MAX_PAGE_POINTS",
+    "WINDOW_BYTES",
+    "DataPage",
+    "PageSource",
+    "Pages",
+    "TakesPages",
+]
 
 MAX_PAGE_POINTS: Final = 8 * 1024 * 1024
 """Writers end a page at 10,000 points, older ones at a million."""
@@ -85,6 +93,13 @@ class PageSource:
     window: int = WINDOW_BYTES
 
 
+class TakesPages(Protocol):
+    """Is given the bytes of pages, see `PageKeeper`."""
+
+    def take(self, pages: Pages, page: DataPage, content: bytes) -> None:
+        """Take those of a page that is about to be decoded."""
+
+
 class Pages:
     """The pages of one chunk, in order.
 
@@ -99,6 +114,7 @@ class Pages:
         statistics: of the chunk, as the index has them.
         one_by_one: whether the writer is known to add sums up one value after the other.
         old_form: whether values have the form of before TsFile 2.1, None if it is not known.
+        keeper: is given the bytes of each page that is decoded.
     """
 
     def __init__(
@@ -121,6 +137,7 @@ class Pages:
         self.statistics = statistics
         self.one_by_one = source.version == 3
         self.old_form: bool | None = True if source.version == 3 else None
+        self.keeper: TakesPages | None = None
         self._source = source
         self._base = offset
         self._number = 0
@@ -269,6 +286,10 @@ class Pages:
             wanted *= 2
         return False
 
+    def stored(self, page: DataPage) -> bytes:
+        """The page's bytes as they stand in the file; as ``content``."""
+        return self._data[page.data : page.data + page.compressed].tobytes()
+
     def content(self, page: DataPage) -> Bytes:
         """The page's bytes, decompressed; only for the page that ``next`` gave last.
 
@@ -277,6 +298,8 @@ class Pages:
             UnsupportedData: the compression is not read.
         """
         raw = self._data[page.data : page.data + page.compressed]
+        if self.keeper is not None:
+            self.keeper.take(self, page, self.stored(page))
         try:
             return decompress(self.compression, raw, page.uncompressed)
         except BadCompression as bad:

@@ -16,11 +16,11 @@ import lz4.block
 import numpy as np
 import numpy.typing as npt
 
-from common.tsfile import Compression, DataType, Device, Encoding, Series
+from common.tsfile import Compression, DataType, Device, Encoding, Series, Statistics
 from common.tsfile.primitives import vstr_bytes
 from receiver.points import page_kernels, summaries
 from receiver.points.chunk_reader import ChunkReader
-from receiver.points.chunks import ChunkRef
+from receiver.points.chunks import ChunkRef, PointBlock
 from receiver.points.columns import BINARY, Column, dtype_of, joined_values, no_values
 from receiver.points.compression import BadCompression, UnsupportedCompression, decompress
 from receiver.points.decoding import Times
@@ -36,12 +36,15 @@ from receiver.points.encodings import (
     is_rounded,
 )
 from receiver.points.encodings.gorilla import END_DOUBLE, END_FLOAT, END_INT32, END_INT64
+from receiver.points.grouping import GREATEST_TIME, LEAST_TIME
 from receiver.points.jit import readonly
+from receiver.points.stored_pages import KeptChunks, PageKeeper, StoredChunk, StoredPage
 
 __all__ = [
     "ChunkSource",
     "Chunks",
     "PlacedChunk",
+    "WantedSpan",
     "plain_points",
     "row_times",
     "row_values",
@@ -62,6 +65,8 @@ _ENDS: Final = {
     DataType.FLOAT: END_FLOAT,
     DataType.DOUBLE: END_DOUBLE,
 }
+WantedSpan: TypeAlias = tuple[int, int]
+"""Times, both ends included."""
 _BITS: Final[dict[int, type[np.generic]]] = {4: np.int32, 8: np.int64}
 
 
@@ -147,6 +152,7 @@ class _Pages:
             is_one = (found[:, 0] >= 0) & (found[:, 2] <= _MOST_BYTES) & (counts[some] > 0)
             some, found = some[is_one], found[is_one]
         contents = [_content(data.data, *row) for row in found[:, :4].tolist()]
+        self._stored, self._found = data, found
         self.chunks, self.encodings = some, found[:, 4]
         self.data = readonly(np.frombuffer(b"".join(contents), np.uint8))
         sizes = np.array([len(each) for each in contents], np.int64)
@@ -156,6 +162,19 @@ class _Pages:
 
     def __len__(self) -> int:
         return len(self.chunks)
+
+    def keep(self, chunks: Chunks, kept: KeptChunks | None) -> None:
+        """Keep the good ones among them that are wanted, and those without a page."""
+        if kept is None:
+            return
+        for number in self.empty.tolist():
+            kept.add(number, StoredChunk(-1, -1, ()))
+        for at in np.flatnonzero(self.good & kept.wanted[self.chunks]).tolist():
+            start, length, size, compression, encoding = self._found[at].tolist()
+            number = int(self.chunks[at])
+            content = self._stored[start : start + length].tobytes()
+            page = StoredPage(content, size, chunks.statistics[number].copy())
+            kept.add(number, StoredChunk(encoding, compression, (page,)))
 
     def bad(self, count: int) -> list[int]:
         """The numbers of the chunks, of so many, that are to go the other way."""
@@ -179,7 +198,14 @@ def _content(
         return b""
 
 
-def plain_points(source: ChunkSource, name: str, code: int, chunks: Chunks) -> tuple[Times, Column]:
+def plain_points(
+    source: ChunkSource,
+    name: str,
+    code: int,
+    chunks: Chunks,
+    kept: KeptChunks | None = None,
+    span: WantedSpan | None = None,
+) -> tuple[Times, Column]:
     """Decode chunks of a series whose times are its own: times and values, one behind the other.
 
     Args:
@@ -187,6 +213,9 @@ def plain_points(source: ChunkSource, name: str, code: int, chunks: Chunks) -> t
         name: of the series.
         code: its type.
         chunks: of it.
+        kept: is given those chunks that it wants as they stand.
+        span: of the times that are wanted. Other pages of large chunks may be left out: their rows
+            have times outside of it then, behind the others of their chunk, and any values.
 
     Raises:
         DamagedData, UnsupportedData: see `ChunkReader.blocks`.
@@ -197,7 +226,9 @@ def plain_points(source: ChunkSource, name: str, code: int, chunks: Chunks) -> t
         parts: list[Values] = []
         for at in range(len(chunks.files)):
             here = times[bounds[at] : bounds[at + 1]]
-            parts += _own_way(_placed(source, name, chunks, at), here)
+            found = _own_way(_Alone(source, name, chunks, at, kept, span), here)
+            left_out = len(here) - sum(map(len, found))
+            parts += [*found, no_values(code, left_out).values] if left_out else found
         return times, Column(code, joined_values(parts))
     pages = _Pages(source, name, code, chunks)
     values = np.empty(len(times), dtype_of(code))
@@ -211,16 +242,22 @@ def plain_points(source: ChunkSource, name: str, code: int, chunks: Chunks) -> t
         _decode(pages, splits, lows, highs, code, values)
         rows = _summed_up(code, values, lows, highs)
         _check(pages, chunks, rows, times[lows], times[highs - 1])
+        pages.keep(chunks, kept)
     for at in pages.bad(len(chunks.files)):
         low, high = bounds[at], bounds[at + 1]
-        for part in _own_way(_placed(source, name, chunks, at), times[low:high]):
+        for part in _own_way(_Alone(source, name, chunks, at, kept, span), times[low:high]):
             assert not isinstance(part, Binaries)
             values[low : low + len(part)] = part
             low += len(part)
     return times, Column(code, values)
 
 
-def row_times(source: ChunkSource, chunks: Chunks) -> Times:
+def row_times(
+    source: ChunkSource,
+    chunks: Chunks,
+    kept: KeptChunks | None = None,
+    span: WantedSpan | None = None,
+) -> Times:
     """Decode chunks of times of an aligned device; as ``plain_points``."""
     bounds = chunks.bounds
     times = np.empty(int(bounds[-1]), np.int64)
@@ -233,8 +270,10 @@ def row_times(source: ChunkSource, chunks: Chunks) -> Times:
         rows = np.zeros((len(pages), summaries.ROW_WIDTH), np.int64)
         rows[:, summaries.ROW_COUNT] = highs - lows
         _check(pages, chunks, rows, times[lows], times[highs - 1])
+        pages.keep(chunks, kept)
     for at in pages.bad(len(chunks.files)):
-        _own_way(_placed(source, "", chunks, at), times[bounds[at] : bounds[at + 1]])
+        here = times[bounds[at] : bounds[at + 1]]
+        _own_way(_Alone(source, "", chunks, at, kept, span), here)
     return times
 
 
@@ -246,6 +285,8 @@ def row_values(
     beside: _Places,
     times: Times,
     bounds: _Places,
+    kept: KeptChunks | None = None,
+    span: WantedSpan | None = None,
 ) -> Column:
     """Decode the chunks of values that stand beside some of times.
 
@@ -257,10 +298,12 @@ def row_values(
         beside: of each of them the number of its chunk of times.
         times: of those, one behind the other.
         bounds: where each of those begins, and the end.
+        kept: is given those chunks of values that it wants as they stand.
+        span: as the times were decoded with; rows that were left out have no value.
     """
     valid = np.zeros(len(times), np.bool_)
     if code in BINARY:
-        binaries = _row_binaries(source, name, code, chunks, beside, bounds, valid)
+        binaries = _row_binaries(source, name, code, chunks, beside, bounds, valid, kept, span)
         return Column(code, binaries, None if valid.all() else valid)
     values = np.zeros(len(times), dtype_of(code))
     pages = _Pages(source, name, code, chunks)
@@ -280,11 +323,12 @@ def row_values(
         page_kernels.edges(times, valid, lows, highs, first, last)
         _check(pages, chunks, rows, first, last)
         page_kernels.spread(dense, begins, lows, highs, valid, values)
+    pages.keep(chunks, kept)
     for at in pages.bad(len(chunks.files)):
         low, high = bounds[beside[at]], bounds[beside[at] + 1]
         valid[low:high] = False
         values[low:high] = 0
-        for column in _columns(_placed(source, name, chunks, at)):
+        for column in _columns(_Alone(source, name, chunks, at, kept, span)):
             values[low : low + len(column)] = column.values
             valid[low : low + len(column)] = True if column.valid is None else column.valid
             low += len(column)
@@ -354,24 +398,65 @@ def _check(
 # -- the other way ---------------------------------------------------------------------------------
 
 
-def _placed(source: ChunkSource, name: str, chunks: Chunks, at: int) -> PlacedChunk:
-    return source.placed(name, int(chunks.files[at]), int(chunks.offsets[at]))
+class _Alone(NamedTuple):
+    """A chunk that is decoded by itself: the number `at` of some."""
+
+    source: ChunkSource
+    name: str
+    chunks: Chunks
+    at: int
+    kept: KeptChunks | None
+    span: WantedSpan | None
+
+    def blocks(self) -> Iterator[PointBlock]:
+        """Decode it, or the pages of it that have to do with the span."""
+        at, kept, chunks = self.at, self.kept, self.chunks
+        chunk = self.source.placed(self.name, int(chunks.files[at]), int(chunks.offsets[at]))
+        times = chunk.ref if chunk.ref.time_chunk is None else chunk.ref.time_chunk
+        start, end = self.span or (None, None)
+        if self.outside() is None or not _reaches_out(times.statistics, self.span):
+            start = end = None
+        keeper = None
+        if kept is not None and kept.wanted[at] and start is None:
+            keeper = PageKeeper()
+        yield from chunk.file.blocks(
+            chunk.device, chunk.series, chunk.ref, start=start, end=end, keeper=keeper
+        )
+        if kept is not None and keeper is not None:
+            kept.add(at, keeper.stored())
+
+    def outside(self) -> int | None:
+        """A time that is not wanted; None if all are."""
+        if self.span is None:
+            return None
+        start, end = self.span
+        if start > LEAST_TIME:
+            return start - 1
+        return end + 1 if end < GREATEST_TIME else None
 
 
-def _own_way(chunk: PlacedChunk, times: Times) -> list[Values]:
+def _reaches_out(statistics: Statistics, span: WantedSpan | None) -> bool:
+    return span is not None and not span[0] <= statistics.start <= statistics.end <= span[1]
+
+
+def _own_way(chunk: _Alone, times: Times) -> list[Values]:
     """Decode a chunk by itself; its times go into ``times``."""
     parts: list[Values] = []
     filled = 0
-    for block in chunk.file.blocks(chunk.device, chunk.series, chunk.ref):
+    for block in chunk.blocks():
         times[filled : filled + len(block.times)] = block.times
         filled += len(block.times)
         if block.column is not None:
             parts.append(block.column.values)
+    if filled < len(times):
+        outside = chunk.outside()
+        assert outside is not None
+        times[filled:] = outside
     return parts
 
 
-def _columns(chunk: PlacedChunk) -> Iterator[Column]:
-    for block in chunk.file.blocks(chunk.device, chunk.series, chunk.ref):
+def _columns(chunk: _Alone) -> Iterator[Column]:
+    for block in chunk.blocks():
         assert block.column is not None
         yield block.column
 
@@ -384,6 +469,8 @@ def _row_binaries(
     beside: _Places,
     bounds: _Places,
     valid: npt.NDArray[np.bool_],
+    kept: KeptChunks | None,
+    span: WantedSpan | None,
 ) -> Values:
     by_times = {each: at for at, each in enumerate(beside.tolist())}
     parts: list[Values] = []
@@ -393,9 +480,11 @@ def _row_binaries(
             parts.append(no_values(code, high - low).values)
             continue
         filled = low
-        for column in _columns(_placed(source, name, chunks, at)):
+        for column in _columns(_Alone(source, name, chunks, at, kept, span)):
             here = slice(filled, filled + len(column))
             valid[here] = True if column.valid is None else column.valid
             parts.append(column.values)
             filled += len(column)
+        if filled < high:
+            parts.append(no_values(code, high - filled).values)
     return joined_values(parts)

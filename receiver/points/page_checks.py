@@ -214,6 +214,11 @@ class CheckedChunk:
         """See ``Checker``; false without a check."""
         return self._checker is not None and self._checker.exact
 
+    @property
+    def times_as_written(self) -> bool:
+        """Whether the times, if it has any, are encoded as our writer has them, TS_2DIFF."""
+        return True
+
 
 def check_times(
     pages: Pages, group: Sequence[DataPage], times: Int64s, bounds: Int64s, previous: int

@@ -33,6 +33,11 @@ class PlainChunk(CheckedChunk):
         self._skip = self._checker.skip if self._checker else None
         self._previous = LEAST_TIME
 
+    @property
+    def times_as_written(self) -> bool:
+        """See ``CheckedChunk``."""
+        return self._time_encoding == Encoding.TS_2DIFF
+
     def blocks(
         self, start: int | None = None, end: int | None = None, *, rows: int = GROUP_ROWS
     ) -> Iterator[PointBlock]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from common.tsfile.primitives import uvarint_bytes
 from receiver.points.columns import BINARY, Column
 from receiver.points.decoding import Times
 from receiver.points.encodings import Binaries, Bytes, Values
+from receiver.points.stored_pages import StoredPage
 from receiver.points.summaries import ROW_WIDTH, extremes, merge, row_statistics, summarise
 from receiver.writing.page_compression import compress_page
 from receiver.writing.structures import (
@@ -50,10 +51,17 @@ class SeriesForm(NamedTuple):
 
 
 class SealedChunk(NamedTuple):
-    """A chunk's bytes, header and pages, and what its points come to."""
+    """A chunk.
+
+    Attributes:
+        content: its bytes, header and pages.
+        statistics: what its points come to.
+        marks: of its pages, where all of them were taken over with one; otherwise none.
+    """
 
     content: bytes
     statistics: Statistics
+    marks: tuple[Any, ...]
 
 
 class Scratch:
@@ -84,6 +92,7 @@ class ChunkPages:
         self.size = self.rows = 0
         self._pages: list[tuple[bytes, bytes]] = []  # sizes, compressed content
         self._parts: list[Statistics] = []
+        self._marks: list[Any] = []
 
     def add(self, times: Times, column: Column | None) -> None:
         """Add one page.
@@ -107,10 +116,37 @@ class ChunkPages:
             head = uvarint_bytes(used) + uvarint_bytes(len(content))
         else:
             content, head = b"", _EMPTY_PAGE
+        self._put(head, content, part, len(times), None)
+
+    def take(self, page: StoredPage, times: Times, column: Column | None, mark: Any) -> None:
+        """Add a page as it stood in a file, in a chunk of the same encoding and compression.
+
+        Args:
+            page: with these points, its times (of a plain series, or a column of them) TS_2DIFF.
+            times: of its rows.
+            column: see ``add``.
+            mark: is handed back with the chunk, if all of its pages have one; or None.
+        """
+        form = self.form
+        if column is not None and form.data_type in BINARY:
+            valid = column.valid
+            part = _summed_up(
+                form.data_type, times if valid is None else times[valid], _present(column)
+            )
+        else:
+            part = row_statistics(form.data_type, page.row)
+        head = _EMPTY_PAGE
+        if part.count:
+            head = uvarint_bytes(page.size) + uvarint_bytes(len(page.content))
+        self._put(head, page.content if part.count else b"", part, len(times), mark)
+
+    def _put(self, head: bytes, content: bytes, part: Statistics, rows: int, mark: Any) -> None:
         self._pages.append((head, content))
         self._parts.append(part)
+        if mark is not None:
+            self._marks.append(mark)
         self.size += len(head) + len(content)
-        self.rows += len(times)
+        self.rows += rows
 
     def seal(self) -> SealedChunk:
         """The chunk of these pages; what follows belongs to the next.
@@ -135,9 +171,11 @@ class ChunkPages:
             form.compression,
             form.encoding,
         )
-        self._pages, self._parts = [], []
+        is_taken = whole.count and len(self._marks) == len(pages)
+        marks = tuple(self._marks) if is_taken else ()
+        self._pages, self._parts, self._marks = [], [], []
         self.size = self.rows = 0
-        return SealedChunk(b"".join((header, *body)), whole)
+        return SealedChunk(b"".join((header, *body)), whole, marks)
 
     # what stands in a page, in the scratch buffer: bytes used
 

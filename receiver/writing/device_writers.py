@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -12,22 +12,43 @@ from common.tsfile.layout import TIME_COLUMN_FLAG, VALUE_COLUMN_FLAG
 from receiver.points.columns import Column, dtype_of
 from receiver.points.decoding import Times
 from receiver.points.encodings import Binaries
-from receiver.points.summaries import first_out_of_order, merge
+from receiver.points.stored_pages import StoredPage
+from receiver.points.summaries import ROW_COUNT, first_out_of_order, merge
 from receiver.writing.chunk_pages import ChunkPages, Scratch, SeriesForm, time_form
 from receiver.writing.index_writer import DeviceIndex
-from receiver.writing.page_cuts import Cuts, WaitingRows
+from receiver.writing.page_cuts import Cuts, WaitingRows, part_of
 from receiver.writing.structures import ChunkEntry, series_bytes
 
-__all__ = ["AlignedDeviceWriter", "DataSection", "PlainDeviceWriter"]
+__all__ = ["AlignedDeviceWriter", "DataSection", "PlainDeviceWriter", "TakenPage"]
 
 _BEFORE_ALL = int(np.iinfo(np.int64).min)
 
 
+class TakenPage(NamedTuple):
+    """A page that is taken over as it stands.
+
+    Attributes:
+        page: of another file.
+        mark: of the caller, or None; where all pages of a chunk have one they are kept, see
+            ``DataSection``.
+    """
+
+    page: StoredPage
+    mark: Any
+
+
 class DataSection(Protocol):
-    """What a device is written into."""
+    """What a device is written into.
+
+    Attributes:
+        cuts: where pages and chunks end.
+        scratch: for the page that is being encoded.
+        marks: of the pages of chunks that were all taken over, by the offsets of those.
+    """
 
     cuts: Cuts
     scratch: Scratch
+    marks: dict[int, tuple[Any, ...]]
 
     def begin_group(self) -> None:
         """Write what stands before the chunks of the device."""
@@ -50,6 +71,8 @@ class _Series:
     def end_chunk(self) -> None:
         chunk = self.pages.seal()
         offset = self._section.put_chunk(chunk.content)
+        if chunk.marks:
+            self._section.marks[offset] = chunk.marks
         self._chunks.append(ChunkEntry(offset, chunk.statistics))
 
     def entry(self) -> tuple[str, bytes, int]:
@@ -104,6 +127,35 @@ class PlainDeviceWriter(_DeviceWriter):
         """
         if not len(times):
             return
+        series = self._accepted(form, times, column)
+        for page, columns in self._waiting.push(times, [Column(form.data_type, column.values)]):
+            self._add(series, page, columns[0])
+
+    def take(
+        self, form: SeriesForm, times: Times, column: Column, pages: Iterable[TakenPage]
+    ) -> None:
+        """Write points whose pages stand ready, as ``write`` otherwise; what waits ends a page.
+
+        Args:
+            form: see ``write``; pages have its encoding and compression.
+            times: see ``write``.
+            column: likewise.
+            pages: of all of these points.
+        """
+        series = self._accepted(form, times, column)
+        for page, columns in self._waiting.rest():
+            self._add(series, page, columns[0])
+        low = 0
+        for taken in pages:
+            high = low + int(taken.page.row[ROW_COUNT])
+            here = Column(form.data_type, column.values)
+            series.pages.take(taken.page, times[low:high], part_of(here, low, high), taken.mark)
+            self._end_if_full(series)
+            low = high
+        if low != len(times):
+            raise ValueError(f"series {form.measurement!r}: pages of {low} points: {len(times)}")
+
+    def _accepted(self, form: SeriesForm, times: Times, column: Column) -> _Series:
         if self._series is None or self._series.form != form:
             self._begin(form)
         series = self._series
@@ -112,8 +164,7 @@ class PlainDeviceWriter(_DeviceWriter):
         if column.valid is not None and not column.valid.all():
             raise ValueError(f"series {form.measurement!r}: a null where times are its own")
         self._last = int(times[-1])
-        for page, columns in self._waiting.push(times, [Column(form.data_type, column.values)]):
-            self._add(series, page, columns[0])
+        return series
 
     def close(self) -> None:
         """See ``_DeviceWriter``."""
@@ -130,8 +181,11 @@ class PlainDeviceWriter(_DeviceWriter):
         self._series, self._last = _Series(form, 0, self._section), _BEFORE_ALL
 
     def _add(self, series: _Series, times: Times, column: Column) -> None:
+        series.pages.add(times, column)
+        self._end_if_full(series)
+
+    def _end_if_full(self, series: _Series) -> None:
         cuts, pages = self._section.cuts, series.pages
-        pages.add(times, column)
         if pages.rows >= cuts.chunk_points or pages.size >= cuts.chunk_bytes:
             series.end_chunk()
 
@@ -172,13 +226,44 @@ class AlignedDeviceWriter(_DeviceWriter):
         """
         if not len(times):
             return
+        self._accept(times, columns)
+        for page, parts in self._waiting.push(times, columns):
+            self._add(page, parts)
+
+    def take(
+        self,
+        times: Times,
+        columns: Sequence[Column],
+        pages: Iterable[tuple[TakenPage, Sequence[TakenPage]]],
+    ) -> None:
+        """Write rows whose pages stand ready, as ``write`` otherwise; what waits ends a page.
+
+        Args:
+            times: see ``write``.
+            columns: likewise.
+            pages: of all of these rows: one of times, and beside it one of each series.
+        """
+        self._accept(times, columns)
+        for page, parts in self._waiting.rest():
+            self._add(page, parts)
+        low = 0
+        for stamps, cells in pages:
+            high = low + int(stamps.page.row[ROW_COUNT])
+            here = times[low:high]
+            self._times.pages.take(stamps.page, here, None, stamps.mark)
+            for series, column, taken in zip(self._columns, columns, cells, strict=True):
+                series.pages.take(taken.page, here, part_of(column, low, high), taken.mark)
+            self._end_if_full()
+            low = high
+        if low != len(times):
+            raise ValueError(f"pages of {low} rows: {len(times)}")
+
+    def _accept(self, times: Times, columns: Sequence[Column]) -> None:
         for series, column in zip(self._columns, columns, strict=True):
             _check(series.form, times, column, self._last)
         if not self._columns:
             _check_times(times, self._last, "a device without series")
         self._last = int(times[-1])
-        for page, parts in self._waiting.push(times, columns):
-            self._add(page, parts)
 
     def close(self) -> None:
         """See ``_DeviceWriter``."""
@@ -193,6 +278,9 @@ class AlignedDeviceWriter(_DeviceWriter):
         self._times.pages.add(times, None)
         for series, part in zip(self._columns, parts, strict=True):
             series.pages.add(times, part)
+        self._end_if_full()
+
+    def _end_if_full(self) -> None:
         cuts = self._section.cuts
         size = self._times.pages.size + sum(series.pages.size for series in self._columns)
         if self._times.pages.rows >= cuts.chunk_points or size >= cuts.group_bytes:

@@ -17,7 +17,7 @@ all that was written: about as much as it will have on the disk.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from common.tsfile import Compression, TableSchema
 from common.tsfile.layout import MAGIC, VERSIONS
@@ -40,6 +40,7 @@ class TsFileWriter:
         cuts: where pages and chunks end.
         scratch: for the page that is being encoded.
         position: bytes so far.
+        marks: see ``DataSection``.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class TsFileWriter:
             raise ValueError(f"version {version}, or tables in a version that has none")
         self.cuts, self.scratch = cuts or Cuts(), Scratch()
         self.position = 0
+        self.marks: dict[int, tuple[Any, ...]] = {}
         self._write, self._version, self._tables = write, version, tables
         self._parts: list[bytes] = []
         self._waiting = 0

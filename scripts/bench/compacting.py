@@ -1,6 +1,7 @@
 """How fast files are merged into few: points a second of one core, comparison included.
 
     .venv/bin/python scripts/bench/compacting.py [--small 5000] [--large 16] [--runs 5] [--dir DIR]
+    .venv/bin/python scripts/bench/compacting.py --once --small 0 --large 128 --only late  # 10 GB
 
 Small files have ten series with doubles that wander with two decimals (GORILLA) and integers
 (TS_2DIFF), LZ4, a chunk of some hundred points each, 20 KB together; large ones 64 MB in chunks of
@@ -12,7 +13,8 @@ and compared.
 The floor beside it: what numpy takes to sort as many times with their values and to put them into
 order, and what pyarrow takes to write them as Parquet (LZ4) and to read them again; neither checks
 anything. Seconds are those of the process's CPU, the figure is the median of the runs, in turn,
-with the lowest and highest.
+with the lowest and highest. With `--once` each merge runs once, in a process of its own, whose
+memory is told; nothing of the floor is measured.
 """
 
 from __future__ import annotations
@@ -20,14 +22,18 @@ from __future__ import annotations
 import argparse
 import hashlib
 import io
+import json
 import resource
+import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -55,7 +61,12 @@ def main() -> None:
     options.add_argument("--memory", type=int, default=512 << 20)
     options.add_argument("--dir", type=Path, help="where the files go")
     options.add_argument("--only", default="", help="cases with this in their names")
+    options.add_argument("--once", action="store_true", help="each in a process of its own")
+    options.add_argument("--asked", type=Path, help=argparse.SUPPRESS)
     args = options.parse_args()
+    if args.asked is not None:
+        merge_alone(args.asked)
+        return
     with tempfile.TemporaryDirectory(dir=args.dir) as name:
         work = Path(name)
         cases: dict[str, Callable[[], int]] = {}
@@ -72,7 +83,16 @@ def main() -> None:
                     folder.mkdir()
                     rows = points or 2_200_000
                     files = [made(folder, n, count, rows, aligned, late) for n in range(count)]
-                    cases[what] = merge(files, folder, args.target, args.memory)
+                    asked = MergeAsked(
+                        tuple(files), (), "root.b", str(folder), "out", args.target, args.memory
+                    )
+                    if args.once:
+                        print(f"{what:44} {alone(asked, folder)}", flush=True)
+                        shutil.rmtree(folder)
+                    else:
+                        cases[what] = merge(asked)
+        if args.once:
+            return
         floor = numbers(4_000_000)
         if not args.only:
             cases["numpy: sorted by time"] = lambda: in_order(*floor)
@@ -143,13 +163,38 @@ def made(folder: Path, number: int, count: int, rows: int, aligned: bool, late: 
     )  # fmt: skip
 
 
-def merge(files: list[FileAsked], folder: Path, target: int, memory: int) -> Callable[[], int]:
-    asked = MergeAsked(tuple(files), (), "root.b", str(folder), "out", target, memory)
-
+def merge(asked: MergeAsked) -> Callable[[], int]:
     def run() -> int:
         return merge_files(asked).points
 
     return run
+
+
+def alone(asked: MergeAsked, folder: Path) -> str:
+    """A merge in a process of its own: what it took, in words."""
+    path = folder / "asked"
+    path.write_bytes(msgspec.msgpack.encode(asked))
+    command = [sys.executable, __file__, "--asked", str(path)]
+    found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    return (
+        f"{found['points'] / found['cpu'] / 1e6:6.2f} M points/s, {found['bytes'] / 1e9:.2f} GB "
+        f"into {found['outputs']} outputs, {found['cpu']:.0f} s of CPU, {found['seconds']:.0f} s, "
+        f"{found['memory']:.0f} MB at most"
+    )
+
+
+def merge_alone(path: Path) -> None:
+    """In that process."""
+    asked = msgspec.msgpack.decode(path.read_bytes(), type=MergeAsked)
+    began = time.process_time()
+    answer = merge_files(asked)
+    spent = time.process_time() - began
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    found = {
+        "points": answer.points, "bytes": answer.read_bytes, "outputs": len(answer.outputs),
+        "cpu": spent, "seconds": answer.seconds, "memory": peak,
+    }  # fmt: skip
+    print(json.dumps(found))
 
 
 def in_order(times: np.ndarray, doubles: np.ndarray, integers: np.ndarray) -> int:

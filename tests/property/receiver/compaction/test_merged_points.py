@@ -85,6 +85,7 @@ def merged_by(
     monkeypatch.setattr(device_chunks, "_ENTRIES", rng.choice((1, 8, 200_000)))
     monkeypatch.setattr(device_rows, "_LEAST_ROWS", rng.choice((1, 20, 1024)))
     monkeypatch.setattr(device_rows, "_CELL_BYTES", rng.choice((32, 32, 1 << 17, 1 << 24)))
+    monkeypatch.setattr(device_rows, "_LEAST_PAGE", rng.choice((1, 1, 3, 4000)))
     monkeypatch.setattr(input_files, "_SMALL", rng.choice((0, 1 << 20)))
     monkeypatch.setattr(input_files, "_MOST_DESCRIPTORS", rng.choice((1, 256)))
     monkeypatch.setattr(many_chunks, "_MOST_POINTS", rng.choice((0, 10, 32_768)))
