@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from common.durable import Lock
+    from receiver.metadata.commit.recent_commits import JudgedOps
+    from receiver.metadata.commit.touched import Touched
     from receiver.metadata.model.remote_log import RemoteLog, RemoteNotes
     from receiver.metadata.model.true_times import TrueTimes
     from receiver.metadata.state.state import State
@@ -481,6 +483,30 @@ class Engine(Operations, Closing):
             TooLargeError: the commit does not fit into a frame.
         """
         return self._writer().commit(ops, guards)
+
+    def commit_judged(
+        self, ops: Sequence[records.Op], guards: Sequence[Guard], judged: JudgedOps
+    ) -> int:
+        """Like `commit`, of a transaction whose operations were judged as they were written.
+
+        They are judged again only where something that has to do with them was committed since.
+
+        Args:
+            ops: of it, the last one `TxnCommitted`.
+            guards: besides those of `judged`.
+            judged: what is known of all but the last.
+
+        Raises:
+            see `commit`.
+        """
+        return self._writer().commit(ops, guards, judged)
+
+    def left_alone(self, since: int, touched: Touched) -> bool:
+        """Whether no commit since one had to do with what is touched; False where nobody knows.
+
+        For who is `reading`.
+        """
+        return self._committer is not None and self._committer.recent.leave_alone(since, touched)
 
     def commit_with(self, build: Build, guards: Sequence[Guard] = ()) -> int:
         """Like `commit`, with operations that need to know the timestamp.

@@ -16,6 +16,7 @@ from receiver.txn.unseen import unseen_below
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from receiver.metadata.commit.recent_commits import JudgedOps
     from receiver.metadata.engine import Engine
 
 __all__ = ["TxnOperator"]
@@ -35,12 +36,16 @@ class TxnOperator:
         self._id = ident
         self._read_ts = read_ts
 
-    def commit(self, ops: Sequence[records.Op], guards: Sequence[Guard]) -> int:
+    def commit(
+        self, ops: Sequence[records.Op], guards: Sequence[Guard], judged: JudgedOps | None = None
+    ) -> int:
         """Make a write set true, all or nothing; returns the timestamp of the commit.
 
         Args:
             ops: the write set, in its order.
-            guards: a row each that it changes, as the transaction saw it.
+            guards: a row each that it changes, as the transaction saw it; those of `judged` are
+                not among them.
+            judged: what the rules said of all of it when it was written.
 
         Raises:
             WriteConflictError: one of the rows was changed since, or a rule does not hold any more
@@ -48,13 +53,15 @@ class TxnOperator:
             TsferryError: as `Engine.commit`.
         """
         whole = [*ops, records.TxnCommitted(self._id)]
-        groups = [op.path for op in ops if isinstance(op, records.StorageGroupDeleted)]
+        groups: list[str] = []
+        if judged is None:
+            groups = [op.path for op in ops if isinstance(op, records.StorageGroupDeleted)]
         for attempt in range(_ATTEMPTS):
             checked = [*guards]
             if groups:
                 checked.append(self._nothing_unseen(groups))
             try:
-                return self.engine.commit(whole, checked)
+                return self._commit(whole, checked, judged)
             except GuardFailed as error:
                 if error.extra.get("table") == "state" and attempt < _ATTEMPTS - 1:
                     continue  # something was committed; whether it matters is looked at again
@@ -68,6 +75,13 @@ class TxnOperator:
                     extra=dict(error.extra),
                 ) from error
         raise AssertionError
+
+    def _commit(
+        self, ops: Sequence[records.Op], guards: Sequence[Guard], judged: JudgedOps | None
+    ) -> int:
+        if judged is None:
+            return self.engine.commit(ops, guards)
+        return self.engine.commit_judged(ops, guards, judged)
 
     def _nothing_unseen(self, groups: Sequence[str]) -> Guard:
         """What is in storage groups that go was seen by the transaction; holds until a commit."""

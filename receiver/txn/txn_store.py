@@ -6,9 +6,11 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from common.errors import BusyError, TooLargeError, TsferryError
+from common.errors import BusyError, ConflictError, TooLargeError, TsferryError
 from receiver.metadata.commit.draft import Draft, examine
-from receiver.metadata.commit.guards import Guard
+from receiver.metadata.commit.guards import Guard, UnchangedGuard
+from receiver.metadata.commit.recent_commits import JudgedOps
+from receiver.metadata.commit.touched import Touched
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.metadata.model.paths import Nodes, format_path, parse_stored
@@ -25,7 +27,10 @@ __all__ = ["MOST_OPS", "TxnStore"]
 
 MOST_OPS: Final = 10_000
 """Operations of a transaction; a device with its series is one."""
-_SEEN: Final = (*SCHEMA_OPS, records.OwnerSet, records.SeriesLoaded)
+_SEEN: Final = frozenset((*SCHEMA_OPS, records.OwnerSet, records.SeriesLoaded))
+_LIGHT: Final = frozenset(
+    (records.SeriesCreated, records.AliasSet, records.TagsSet, records.TtlSet)
+)
 _MOST_BYTES: Final = 4 << 20
 
 
@@ -75,14 +80,18 @@ class TxnStore:
         self._own: OwnState | None = None
         self._groups: set[str] = set()
         self._dropped: set[str] = set()
+        self._is_light = True
+        self._judged_ts = read_ts
+        self._touched: Touched | None = None
 
     def knows_group(self, device: Nodes) -> bool:
         """Whether a device lies in a storage group, of the transaction or of what is committed."""
-        if any(format_path(device[:end]) in self._groups for end in range(2, len(device) + 1)):
+        groups = self._groups
+        if groups and any(format_path(device[:end]) in groups for end in range(2, len(device) + 1)):
             return True
         with self._engine.reading() as state:
             group = state.schema.groups.of(device)
-        return group is not None and format_path(group) not in self._dropped
+        return group is not None and not (self._dropped and format_path(group) in self._dropped)
 
     def own_state(self) -> OwnState:
         """The schema as the transaction sees it, made at the first call; see `OwnState`."""
@@ -149,16 +158,14 @@ class TxnStore:
                 "in parts"
             )
         layout(ops, 0, limit=self._engine.options.tag_bytes)
-        rows = [row for op in ops for row in schema_rows(op)]
-        rows += [
-            ("key", key) for op in ops if isinstance(op, records.KeysWritten) for key in op.saves
-        ]
         guards: list[Guard] = []
         with self._engine.reading() as state:
-            self._see_unchanged(state, rows, guards)
-            self._see_groups(state, ops)
-            touched = self._judge(state, ops)
-            self._see_unchanged(state, touched, guards)
+            if not (self._is_light and self._take_lightly(state, ops)):
+                self._guard_all()
+                self._see_unchanged(state, _rows_of(ops), guards)
+                self._see_groups(state, ops)
+                touched = self._judge(state, ops)
+                self._see_unchanged(state, touched, guards)
         if self._own is not None:
             with self._own.reading.writing():
                 self._own.apply(ops)
@@ -170,7 +177,7 @@ class TxnStore:
             elif isinstance(op, records.StorageGroupDeleted):
                 self._groups.discard(op.path)
                 self._dropped.add(op.path)
-        self.has_written_schema |= any(isinstance(op, _SEEN) for op in ops)
+        self.has_written_schema |= not _SEEN.isdisjoint(map(type, ops))
         self.ops += ops
         self._size += len(encoded)
         self.statements += 1
@@ -183,9 +190,56 @@ class TxnStore:
         """
         if not self.ops:
             return self.read_ts
+        if self._touched is not None and self._is_light:
+            judged = JudgedOps(self._judged_ts, self._touched, self._light_guards)
+            return self.operator.commit(self.ops, (), judged)
         return self.operator.commit(self.ops, list(self._guards.values()))
 
     # -- judging -----------------------------------------------------------------------------
+
+    def _take_lightly(self, state: State, ops: Sequence[records.Op]) -> bool:
+        """Judge operations with which nothing that was committed since the read time has to do.
+
+        Then no row of theirs was changed, and no look at each is needed; and what was judged here
+        holds until something that has to do with it is committed (`RecentCommits`).
+
+        Returns:
+            whether they are such, and the rules take them. If not, nothing is taken, and the long
+            way says what is wrong.
+        """
+        if self._own is not None or state.max_memory is not None or not _are_light(ops):
+            return False
+        try:
+            if not self.ops and self._draft is None:  # most are of one statement
+                touched = examine(state, ops)
+                self._see_alone(touched)
+            else:
+                if self._touched is not None:
+                    self._see_alone(self._touched)
+                draft = self._draft_over(state)
+                with draft.all_or_nothing():
+                    draft.take(ops)
+                    touched = draft.touched
+                    self._see_alone(touched)
+        except TsferryError:
+            return False
+        self._judged_ts, self._touched = state.newest, touched
+        return True
+
+    def _see_alone(self, touched: Touched) -> None:
+        if not self._engine.left_alone(self.read_ts, touched):
+            raise ConflictError("something that may have to do with it was committed")
+
+    def _light_guards(self) -> list[Guard]:
+        """Of what was written, where all of it was taken lightly."""
+        return [UnchangedGuard(*row, self.read_ts) for row in _rows_of(self.ops)]
+
+    def _guard_all(self) -> None:
+        """From now on each row has a guard of its own."""
+        if self._is_light:
+            self._is_light = False
+            for guard in self._light_guards():
+                self._guards[guard.table, guard.key] = guard
 
     def _see_unchanged(self, state: State, rows: Sequence[Changed], guards: list[Guard]) -> None:
         for row in rows:
@@ -273,6 +327,22 @@ class TxnStore:
             extra={"table": table, "key": key, "changed": changed},
         )
         return self.lost
+
+
+def _rows_of(ops: Sequence[records.Op]) -> list[Changed]:
+    rows = [row for op in ops for row in schema_rows(op)]
+    for op in ops:
+        if isinstance(op, records.KeysWritten):
+            rows += [("key", key) for key in op.saves]
+    return rows
+
+
+def _are_light(ops: Sequence[records.Op]) -> bool:
+    """Whether all rows that operations change stand in them, and others may change others."""
+    return _LIGHT.issuperset(map(type, ops)) or all(
+        type(op) in _LIGHT or (isinstance(op, records.KeysWritten) and not op.removals)
+        for op in ops
+    )
 
 
 def _nothing() -> None:

@@ -38,6 +38,7 @@ _SHAKING = (
     records.FileUnnamed,
     records.OriginNoted,
 )
+_SHAKING_TYPES = frozenset(_SHAKING)
 _SETTLING = (records.FileRevived, records.FileDeleted)
 _NAMING = (records.FileNamed, records.FileUnnamed)
 
@@ -49,7 +50,7 @@ def with_revivals(state: State, ops: Sequence[records.Op]) -> Sequence[records.O
         state: committed.
         ops: of a commit.
     """
-    if not any(isinstance(op, _SHAKING) for op in ops):
+    if _SHAKING_TYPES.isdisjoint(map(type, ops)):  # nearly all commits
         return ops
     settled = {op.physical for op in ops if isinstance(op, _SETTLING)}
     gone = {op.physical for op in ops if isinstance(op, records.FileDeleted)}

@@ -31,6 +31,8 @@ from receiver.metadata.commit.coming_back import with_revivals
 from receiver.metadata.commit.dissolving import with_dissolutions
 from receiver.metadata.commit.draft import examine
 from receiver.metadata.commit.guards import Guard, check_guards
+from receiver.metadata.commit.recent_commits import JudgedOps, RecentCommits
+from receiver.metadata.commit.rules import check_txn
 from receiver.metadata.commit.tablet_making import with_tablets
 from receiver.metadata.commit.touched import Touched
 from receiver.metadata.log.frames import MAX_PAYLOAD
@@ -39,7 +41,7 @@ from receiver.metadata.model.errors import (
     TimestampRefusedError,
     UnknownOutcomeError,
 )
-from receiver.metadata.model.records import Commit, Op, decode_ops, encode_ops
+from receiver.metadata.model.records import Commit, Op, TxnCommitted, decode_ops, encode_ops
 from receiver.metadata.model.tag_layout import layout
 
 if TYPE_CHECKING:
@@ -72,6 +74,7 @@ class _Request:
     Attributes:
         settled: `ts` or `error` is known.
         asked: the operations that the caller gave, where others were added.
+        judged: what the caller knows of all of them but the last, `TxnCommitted`.
         leads: its thread has been told to lead.
         abandoned: its thread has gone (an interrupt); nobody may wait for it.
     """
@@ -83,6 +86,7 @@ class _Request:
         "encoded",
         "error",
         "guards",
+        "judged",
         "leads",
         "offsets",
         "ops",
@@ -101,8 +105,10 @@ class _Request:
         *,
         build: Build | None = None,
         work: Callable[[], None] | None = None,
+        judged: JudgedOps | None = None,
     ) -> None:
         self.guards = guards
+        self.judged = judged
         self.build = build
         self.work = work
         self.encoded = b""
@@ -147,6 +153,7 @@ class Committer:
 
     Attributes:
         failed: why it takes no more commits.
+        recent: what the last batches touched.
     """
 
     def __init__(
@@ -177,6 +184,7 @@ class Committer:
         self._settled = settled
         self._tag_bytes = tag_bytes
         self._high = state.newest
+        self.recent = RecentCommits(state.newest)
         self._unknown: list[_Request] = []
         self._waiting: deque[_Request] = deque()
         self._entering = threading.Lock()
@@ -184,9 +192,11 @@ class Committer:
         self._leader = 0
         self._closed = False
 
-    def commit(self, ops: Sequence[Op], guards: Sequence[Guard]) -> int:
-        """See `Engine.commit`."""
-        return self._submit(_Request(ops, tuple(guards)))
+    def commit(
+        self, ops: Sequence[Op], guards: Sequence[Guard], judged: JudgedOps | None = None
+    ) -> int:
+        """See `Engine.commit` and `Engine.commit_judged`."""
+        return self._submit(_Request(ops, tuple(guards), judged=judged))
 
     def commit_with(self, build: Build, guards: Sequence[Guard]) -> int:
         """See `Engine.commit_with`."""
@@ -270,9 +280,9 @@ class Committer:
         deferred: list[_Request] = []
         try:
             self._settle_unknown()
-            self._admit(batch, deferred)
+            together = self._admit(batch, deferred)
             if batch:
-                self._write(batch)
+                self._write(batch, together)
         except BaseException as error:
             self._abort([*batch, *deferred], error)
             return
@@ -282,8 +292,10 @@ class Committer:
         if batch:
             self._after()
 
-    def _admit(self, batch: list[_Request], deferred: list[_Request]) -> None:
+    def _admit(self, batch: list[_Request], deferred: list[_Request]) -> Touched:
         """Take what can go into one frame from the queue; what is deferred goes back to its head.
+
+        Returns what they touch.
 
         What is looked at leaves the queue last, so that an interrupt loses nothing.
         """
@@ -310,6 +322,7 @@ class Committer:
             waiting.popleft()
             if touched.exclusive:
                 break
+        return together
 
     def _examine(self, request: _Request, pending: int) -> Touched | None:
         """What a commit touches, None if it is settled: refused, or work that is done."""
@@ -322,6 +335,10 @@ class Committer:
                 return None
             if self.failed is not None:
                 raise ReadOnlyError(f"the metadata engine takes no commits: {self.failed}")
+            if request.judged is not None:
+                touched = self._standing(request, request.judged)
+                if touched is not None:
+                    return touched
             check_guards(self._state, request.guards)
             if request.build is not None:
                 request.asked = None
@@ -336,6 +353,21 @@ class Committer:
             for guard in request.guards:
                 touched.read.update(guard.keys(self._state))
         return touched
+
+    def _standing(self, request: _Request, judged: JudgedOps) -> Touched | None:
+        """What a commit touches that was judged already; None where that may not hold any more."""
+        own, last = judged.touched, request.ops[-1]
+        stands = isinstance(last, TxnCommitted) and not request.guards
+        if not stands or not self.recent.leave_alone(judged.ts, own):
+            request.judged = None  # nor will it later: what was committed since stays
+            request.guards = (*request.guards, *judged.guards())
+            return None
+        self._bring_back(request)
+        if request.asked is not None:
+            return None
+        assert isinstance(last, TxnCommitted)
+        check_txn(self._state, last)
+        return Touched(own.read, {*own.written, ("txn", last.id)}, own.shared)
 
     def _bring_back(self, request: _Request) -> None:
         """Add what comes back, is dissolved or made by it; anew each time it is put off."""
@@ -369,7 +401,7 @@ class Committer:
         self._high = ts
         return ts
 
-    def _write(self, batch: list[_Request]) -> None:
+    def _write(self, batch: list[_Request], together: Touched) -> None:
         crash.point("mlog.commit.before")
         commits = [(request.ts, request.encoded, request.tags_at) for request in batch]
         tags = b"".join([request.tags for request in batch])
@@ -378,6 +410,7 @@ class Committer:
         except UnknownOutcomeError:
             self._unknown = list(batch)
             raise
+        self.recent.add(batch[-1].ts, together)
         self._make_visible(batch)
 
     def _make_visible(self, batch: list[_Request]) -> None:
@@ -397,6 +430,7 @@ class Committer:
         kept = self._appender.settle()
         batch, self._unknown = self._unknown, []
         if kept:
+            self.recent.forget(batch[-1].ts)
             self._make_visible(batch)
 
     def _abort(self, requests: list[_Request], error: BaseException) -> None:

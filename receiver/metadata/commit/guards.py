@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from receiver.metadata.state.state import State
 
-__all__ = ["Guard", "Table", "check_guards"]
+__all__ = ["Guard", "Table", "UnchangedGuard", "check_guards"]
 
 Table = Literal[
     "owner",
@@ -58,6 +58,10 @@ class Guard:
     key: str | tuple[str, ...]
     changed: int
 
+    def holds(self, found: int) -> bool:
+        """Whether a row is as it was seen; `found` is the commit that it is from now."""
+        return found == self.changed
+
     def keys(self, state: State) -> list[tuple[object, ...]]:
         """The keys of `receiver.metadata.commit.rules` that this guard looks at."""
         if self.table == "series" and isinstance(self.key, str):
@@ -72,6 +76,18 @@ class Guard:
         return keys
 
 
+@dataclass(frozen=True, slots=True)
+class UnchangedGuard(Guard):
+    """A row that no commit after `changed` may have touched; of a series, a storage group or a key.
+
+    `State.changed` tells of the deletion of such rows, so a later one shows.
+    """
+
+    def holds(self, found: int) -> bool:
+        """See `Guard.holds`."""
+        return found <= self.changed
+
+
 def check_guards(state: State, guards: Iterable[Guard]) -> None:
     """Compare guards with committed state.
 
@@ -80,7 +96,7 @@ def check_guards(state: State, guards: Iterable[Guard]) -> None:
     """
     for guard in guards:
         found = state.changed(guard.table, guard.key)
-        if found != guard.changed:
+        if not guard.holds(found):
             raise GuardFailed(
                 f"{guard.table} {guard.key!r} was changed by commit {found}, "
                 f"the caller had seen commit {guard.changed}; look again",

@@ -7,6 +7,8 @@ import threading
 import pytest
 
 from common.errors import BusyError, TsferryError
+from receiver.metadata.commit.guards import UnchangedGuard
+from receiver.metadata.commit.recent_commits import RecentCommits
 from receiver.metadata.engine import Engine
 from receiver.metadata.model.alterations import Upsert
 from receiver.metadata.model.engine_options import EngineOptions
@@ -169,6 +171,19 @@ def test_a_history_of_threads_has_no_anomaly(tmp_path):
 
 def test_the_checker_sees_lost_updates(tmp_path, monkeypatch):
     monkeypatch.setattr(TxnStore, "_see_unchanged", lambda *_: None)
+    monkeypatch.setattr(TxnStore, "_take_lightly", lambda *_: False)
+    with made(tmp_path, 0) as engine:
+        assert any("lost update" in each for each in found(engine))
+
+
+def test_the_checker_sees_lost_updates_of_statements_that_are_judged_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(RecentCommits, "leave_alone", lambda *_: True)
+    with made(tmp_path, 0) as engine:
+        assert any("lost update" in each for each in found(engine))
+
+
+def test_the_checker_sees_lost_updates_without_the_guards_of_those(tmp_path, monkeypatch):
+    monkeypatch.setattr(UnchangedGuard, "holds", lambda *_: True)
     with made(tmp_path, 0) as engine:
         assert any("lost update" in each for each in found(engine))
 

@@ -1,0 +1,77 @@
+"""What the last batches touched: whether what was judged before them still holds.
+
+Commits of one batch are judged by the same committed state, and one goes into it only if what it
+touches has nothing to do with the others (`Touched.allows`). By the same reasoning operations that
+were judged a while ago need not be judged again, if nothing that was committed since has to do with
+them: a transaction judges each statement when it is made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from receiver.metadata.commit.guards import Guard
+    from receiver.metadata.commit.touched import Touched
+
+__all__ = ["JudgedOps", "RecentCommits"]
+
+_MOST_BATCHES: Final = 128
+_MOST_KEYS: Final = 20_000
+"""Of a batch; what was judged before a larger one is judged again."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedOps:
+    """Operations that the rules took.
+
+    Attributes:
+        ts: the newest commit when they did.
+        touched: what they touch.
+        guards: what must hold besides, where something that has to do with them was committed.
+    """
+
+    ts: int
+    touched: Touched
+    guards: Callable[[], Sequence[Guard]]
+
+
+class RecentCommits:
+    """The last batches, for all threads; who leads the commits alone adds to them."""
+
+    def __init__(self, newest: int) -> None:
+        """Begin behind what is committed."""
+        self._known: tuple[int, tuple[tuple[int, Touched], ...]] = (newest, ())
+
+    def add(self, ts: int, touched: Touched) -> None:
+        """A batch is about to become visible; `ts` is of its last commit."""
+        floor, batches = self._known
+        if len(touched.written) + len(touched.shared) > _MOST_KEYS:
+            self._known = (ts, ())
+            return
+        if len(batches) >= _MOST_BATCHES:
+            floor = batches[_MOST_BATCHES // 2 - 1][0]
+            batches = batches[_MOST_BATCHES // 2 :]
+        self._known = (floor, (*batches, (ts, touched)))
+
+    def forget(self, ts: int) -> None:
+        """Something up to a commit is about to become visible, nobody knows what it touches."""
+        self._known = (ts, ())
+
+    def leave_alone(self, since: int, touched: Touched) -> bool:
+        """Whether nothing that was committed since has to do with what is touched.
+
+        False also where that is not known any more.
+        """
+        floor, batches = self._known
+        if since < floor:
+            return False
+        for ts, each in reversed(batches):
+            if ts <= since:
+                break
+            if not each.allows(touched):
+                return False
+        return True
