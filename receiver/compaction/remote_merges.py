@@ -180,7 +180,12 @@ class RemoteMerge:
             return
         try:
             outputs = tuple(self._made(merge, reply.answer.outputs))
-            answer = msgspec.structs.replace(reply.answer, outputs=outputs)
+            answer = msgspec.structs.replace(
+                reply.answer,
+                outputs=outputs,
+                points=sum(row.points for row in merge.choice.rows),
+                read_bytes=merge.choice.size,
+            )
             self._merges.compactor.run.commit(merge, answer)
         except BusyError:
             raise
