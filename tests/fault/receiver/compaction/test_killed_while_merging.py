@@ -20,6 +20,10 @@ from common import crash
 from common.durable import flushing
 from common.errors import NoSpaceError, TsferryError
 from receiver.compaction.merge_asked import MergeAnswer, MergeAsked
+from receiver.executor.executor_files import ExecutorFiles
+from receiver.executor.merging_elsewhere import answer_merge
+from receiver.executor.operated_receiver import StoppedCalls
+from receiver.executor.task_executor import Executor
 from receiver.load.upkeep.fsck import fsck
 from receiver.metadata.model import records
 from receiver.node import Node
@@ -32,6 +36,7 @@ START = 1_700_000_000.0
 POINTS = ("merge.staged", "merge.made", "placing.moved", "placing.synced", "merge.placed",
           "mlog.commit.before", "mlog.commit.durable", "mlog.commit.published", "merge.committed",
           "merge.unlinked", "merge.removed", "merge.forgotten")  # fmt: skip
+ELSEWHERE = ("merge.staged", "merge.block_came", "merge.made", "merge.placed", "merge.committed")
 OF_RECOVERY = ("merge.taken_back", "merge.swept")
 
 
@@ -59,6 +64,22 @@ def life(root: Path, at: float, *, lose: bool = False) -> None:
                 node.engine.commit([records.CompactionDissolved(row.id, "for a test")])
         node.compactor.run_once()
         node.merged.let_go(at)
+
+
+def life_elsewhere(root: Path, at: float) -> None:
+    """The same by an executor elsewhere; what others had is nobody's by now."""
+    with world_at(root, at).still_node() as node:
+        node.merged.recover()
+        node.compactor._here = False
+        node.compactor.run_once()
+        node.work._clock = lambda: at
+        executor = Executor(
+            StoppedCalls(node.remote_work, "x@t"),
+            ExecutorFiles(None, [each.path for each in node.load.disks.trees]),
+            wait=lambda _: None,
+            kinds={"merge": lambda task: answer_merge(task, lambda _: MergedHere())},
+        )
+        executor.run_once(["merge"])
 
 
 def dies(live: Callable[[], None], name: str, passage: int) -> bool:
@@ -109,6 +130,20 @@ def all_there(node: Node) -> bool:
         rows = list(state.files.values())
     trees = node.load.disks.trees
     return all(any(tree.exists(row.physical) for tree in trees) for row in rows)
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_a_death_in_a_merge_elsewhere_changes_no_answer_and_is_made_good(
+    tmp_path: Path, name: str
+) -> None:
+    site = begin(tmp_path)
+    answer = site.answer()
+    assert dies(partial(life_elsewhere, tmp_path, START + 5), name, 1)
+    check(tmp_path, START + 60, site, answer)
+    life_elsewhere(tmp_path, START + 120)
+    check(tmp_path, START + 180, site, answer)
+    with world_at(tmp_path, START + 240).still_node() as node:
+        assert len(compactions(node)) == 1
 
 
 @pytest.mark.parametrize("name", POINTS)
