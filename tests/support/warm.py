@@ -9,11 +9,13 @@ start them.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import gc
 import importlib
 import os
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -37,6 +39,7 @@ _IMPORTED = (
     "sender.cli.commands",
     "sender.daemon.daemon",
 )
+_PR_SET_PDEATHSIG = 1
 
 
 class Forked:
@@ -139,6 +142,13 @@ def _forking() -> tuple[subprocess.Popen[bytes], Connection]:
         start_new_session=True,
     )
     theirs.close()
+
+    def leave() -> None:
+        """In a fork of this process, which the line would outlive it with."""
+        ours.close()
+        _forking.cache_clear()
+
+    os.register_at_fork(after_in_child=leave)
     return process, ours
 
 
@@ -147,10 +157,11 @@ def _forking() -> tuple[subprocess.Popen[bytes], Connection]:
 
 def _forks(line: Connection) -> Callable[[], int] | None:
     """Fork as asked; returns in each fork, with the program that it is to be, and at the end."""
+    me = os.getpid()
     while True:
         try:
             what, *given = line.recv()
-        except EOFError:
+        except (EOFError, ConnectionError):
             return None
         if what == "ended":
             pid, status = os.waitpid(given[0], os.WNOHANG)
@@ -163,11 +174,19 @@ def _forks(line: Connection) -> Callable[[], int] | None:
             os.close(ready)
             line.send(pid)
             continue
+        _end_with(me)
         line.close()
         os.close(ready)
         program = _become(*given)
         os.close(begins)
         return program
+
+
+def _end_with(parent: int) -> None:
+    """Have this process killed as soon as its parent ends, which has no threads."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it has ended before that was said
+        os._exit(1)
 
 
 def _become(
