@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support import tiers
+from tests.support.costs import Costs
 from tests.support.etcd import own_etcd, shared_etcd
 
 __all__ = ["own_etcd", "shared_etcd"]
@@ -30,6 +31,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--seed", type=int, default=1, help="which places of a sweep, which lives are tried"
     )
+    group.addoption(
+        "--costs", metavar="FILE", help="write there what each test costs (tests/support/costs.py)"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -43,6 +47,8 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("tsferry")
     if memory := tiers.memory():
         os.environ["TMPDIR"] = tempfile.tempdir = str(memory)  # for the programs too
+    if file := config.getoption("costs"):
+        config.pluginmanager.register(Costs(Path(file).absolute()))
 
 
 def pytest_report_header(config: pytest.Config) -> str:
