@@ -144,7 +144,7 @@ def test_a_black_hole_ends_the_round_within_its_patience(shared, line, edge_on):
     report = edge.round()
     assert report.exit_code == 4
     assert "127.0.0.1" in report.error.message
-    assert time.monotonic() - started < 8
+    assert time.monotonic() - started < 30
     line.heal()
     assert edge.round().exit_code == 0
     in_sync(edge, shared.root)
@@ -170,7 +170,7 @@ def test_a_receiver_that_dies_while_it_loads_ends_the_round_and_the_next_learns_
     )
     report = edge.round()
     assert report.exit_code == 4
-    assert report.seconds < 10, "the patience of a load is not for a receiver that is gone"
+    assert report.seconds < 60, "the patience of a load is not for a receiver that is gone"
     centre.start()
     report = edge.round()
     assert (report.sent, report.bytes, report.exit_code) == (1, 0, 0), report.as_json()

@@ -181,7 +181,7 @@ def test_poison_waits_with_its_reason_while_the_rest_goes(shared, make_edge):
     reasons = zoo(edge)
     started = time.monotonic()
     report = edge.round()
-    assert time.monotonic() - started < 10, "nothing waits on a FIFO"
+    assert time.monotonic() - started < 60, "nothing waits on a FIFO"
     assert report.error is None, report.error
     assert sorted(loaded(shared.root, edge.uuid)) == sorted(good)
     config = edge.write_config()

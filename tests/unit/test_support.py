@@ -54,7 +54,7 @@ def proxy(echo):
     assert threading.active_count() <= threads + 1  # the echo's own may be a moment later
 
 
-def talk(proxy, data, *, timeout=5.0):
+def talk(proxy, data, *, timeout=30.0):
     """Send, and read until the end or `len(data)` bytes; returns what came and how it ended."""
     try:
         connection = socket.create_connection(("127.0.0.1", proxy.port), timeout=timeout)
@@ -136,7 +136,7 @@ def test_a_standing_fault_stands_until_it_is_healed(proxy):
 
 
 def test_everything_can_be_cut_at_once(proxy):
-    with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as connection:
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=30) as connection:
         connection.sendall(b"x")
         assert connection.recv(1) == b"x"
         assert proxy.cut_all() == 1
@@ -146,7 +146,7 @@ def test_everything_can_be_cut_at_once(proxy):
 
 def test_the_proxy_carries_a_bounded_number(echo):
     with FaultProxy(echo, most=2) as proxy:
-        held = [socket.create_connection(("127.0.0.1", proxy.port), timeout=5) for _ in range(2)]
+        held = [socket.create_connection(("127.0.0.1", proxy.port), timeout=30) for _ in range(2)]
         for each in held:
             each.sendall(b"x")
             assert each.recv(1) == b"x"

@@ -25,12 +25,12 @@ def test_threads_that_decode_a_struct_for_the_first_time_share_one_decoder():
         start, seen = threading.Barrier(4), []
 
         def work(kind=kind, start=start, seen=seen):
-            start.wait(10)
+            start.wait(60)
             seen.append(from_json(b'{"a": [1], "b": {"c": 2}}', kind))
 
         threads = [threading.Thread(target=work) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(10)
+            thread.join(60)
         assert [(each.a, each.b) for each in seen] == [([1], {"c": 2})] * 4

@@ -144,7 +144,7 @@ def test_nodes_follow_through_kills_and_a_restored_receiver(
         sync = processes.start([program, "--config", str(config), "sync"], forked=True)
         assert sync.wait() == 4, sync.text()
         assert f"the writer is at {address}" in sync.text()
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 60
 
         # The machine of the receiver is lost; nodes come after the one that is made of the bucket.
         wait_until(lambda: not centre.call("storage", "status")["behind"], "all of the log copied")

@@ -292,7 +292,7 @@ def test_a_waiting_call_does_not_hold_up_the_stop(server):
         server.stop()
         assert waiting.getresponse().status == 200
         assert server.process.wait(BOUND) == 0
-        assert time.monotonic() - begin < 10
+        assert time.monotonic() - begin < 25  # the call would wait for 30
 
 
 def test_attacks_grow_neither_memory_nor_descriptors(server):

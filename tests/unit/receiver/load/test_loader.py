@@ -211,7 +211,7 @@ def test_a_call_that_comes_while_its_task_is_loaded_takes_no_thread_until_then(
 
     def slow(tree: object, moves: object) -> dict[str, str]:
         begun.set()
-        go_on.wait(5)
+        go_on.wait(60)
         return real(tree, moves)  # type: ignore[arg-type]
 
     monkeypatch.setattr(loading, "move_in", slow)

@@ -29,7 +29,7 @@ class Store:
         self.fails = 0
 
     def load(self, names: Sequence[BlockName]) -> list[bytes]:
-        self.gate.wait(10)
+        self.gate.wait(60)
         if self.fails:
             self.fails -= 1
             raise StoreAwayError("away")

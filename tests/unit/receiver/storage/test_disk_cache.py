@@ -54,7 +54,7 @@ class CountedStore(DirectoryStore):
             raise StoreAwayError("away")
         if "/data/" in key:
             self.reads.append(key)
-        self.gate.wait(10)
+        self.gate.wait(60)
         return super().read(key, offset, length)
 
 

@@ -23,7 +23,7 @@ class Fetches:
 
     def __call__(self, thing: int) -> int:
         self.begun.append(thing)
-        self.gate.wait(10)
+        self.gate.wait(60)
         if thing in self.fails:
             raise StoreAwayError(f"away: {thing}")
         return thing * 2

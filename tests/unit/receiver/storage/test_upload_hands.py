@@ -45,7 +45,7 @@ def test_what_came_is_given_when_the_time_is_over_while_another_is_under_way(
     def bring() -> bool:
         number = next(numbers, None)
         if number is None:
-            return not go_on.wait(10)
+            return not go_on.wait(60)
         hands.add(number)
         return True
 
@@ -68,7 +68,7 @@ def test_an_error_of_one_ends_all_and_nothing_is_given_behind_it(pool: ThreadPoo
             failed.set()
             raise OSError(5, "Input/output error")
         if number > 5:
-            failed.wait(10)
+            failed.wait(60)
         hands.add(number)
         return True
 

@@ -375,7 +375,7 @@ def test_while_nothing_can_be_told_of_nothing_more_goes(
     def put(key: str, *rest: Any, **more: Any) -> Fingerprint:
         puts.append(key)
         if len(puts) > 220:
-            committing.wait(10)
+            committing.wait(60)
         return upload(key, *rest, **more)
 
     def fail(*_: object, **__: object) -> None:

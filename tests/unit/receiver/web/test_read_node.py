@@ -183,7 +183,7 @@ def test_a_node_is_less_than_a_second_behind_its_receiver(app, reader):
         ts = execute(writer, MADE.format(f"n{number}")).commit
         began = time.monotonic()
         while node.engine.newest_commit < ts:
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 30
             time.sleep(0.0005)
         lags.append(time.monotonic() - began)
     print(f"behind by {statistics.median(lags) * 1000:.1f} ms, at most {max(lags) * 1000:.1f} ms")

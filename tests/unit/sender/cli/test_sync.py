@@ -18,7 +18,7 @@ def test_a_signal_that_reaches_another_thread_ends_the_rounds(monkeypatch, numbe
     def round_that_is_interrupted(remote, options, line):
         time.sleep(0.2)  # the first thread waits by now
         signal.pthread_kill(threading.get_ident(), number)
-        return {"stopped": stop.wait(5)}
+        return {"stopped": stop.wait(60)}
 
     monkeypatch.setattr(sync, "_round", round_that_is_interrupted)
     session = SimpleNamespace(stop=stop, remotes=[SimpleNamespace(name="dc1")])

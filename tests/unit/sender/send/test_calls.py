@@ -186,7 +186,7 @@ def raw_server(answer: bytes):
             connection.sendall(answer)
             connection.shutdown(socket.SHUT_WR)
             # What is unread at a close takes the answer along.
-            connection.settimeout(5)
+            connection.settimeout(30)
             with suppress(OSError):
                 while connection.recv(65536):
                     pass
@@ -389,5 +389,5 @@ def test_an_answer_ends_at_a_total_time(first, drop):
         begin = time.monotonic()
         with pytest.raises((UnreachableError, ProtocolError)):
             ask(client)
-        assert time.monotonic() - begin < 4
+        assert time.monotonic() - begin < 15  # it is said for 20
         client.close()

@@ -62,7 +62,7 @@ def test_two_who_ask_at_once_both_see_every_child_once(monkeypatch, later):
     monkeypatch.setattr(type(schema.tree.names), "order", slow_order)
     ask()
     for other in others:
-        other.join(10)
+        other.join(60)
     ask()
     assert len(found) == len(others) + 2 > 2
     assert all(each == expected for each in found)
