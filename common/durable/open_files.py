@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 __all__ = ["AppendFile", "Closing", "Lock", "WriteFile", "memory_file"]
 
 
-_AT_ONCE = 1 << 20
-"""Bytes of one write. Of more the kernel makes larger pieces of its cache, and has to look for room
-for each: 256 MiB on ext4 (Linux 6.18) took 0.09 s of CPU, in writes of 2 MiB and more up to 0.6."""
+_AT_ONCE = 1 << 17
+"""Bytes of one write. ext4 (Linux 6.18) makes pieces of its cache as large as a write, and large
+ones of memory that was not used lately; a virtual machine may have given that back to its host, and
+asks for it again page by page: 192 MiB took 0.1 s of CPU in writes of up to 128 KiB, 0.4 to 0.8 of
+512 KiB and more (runs by turns, behind 600 MiB that were used and let go)."""
 
 
 def write_all(fd: int, data: ReadableBuffer, what: str, *, at: int | None = None) -> int:
