@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from typing import Final
 
 __all__ = [
@@ -37,12 +38,10 @@ __all__ = [
 
 PATH_NODE: Final = re.compile(r"`((?:[^`]++|``)+)`(?=\.|\Z)|([^.]*)")
 """A node of a path, in quotes or bare."""
-_IDENTIFIER: Final = re.compile(r"[A-Za-z0-9_\u2E80-\u9FFF]+")
+_IDENTIFIER: Final = re.compile(r"[A-Za-z0-9_]+")
 _NUMBER: Final = re.compile(r"[0-9]+(?:[eE][0-9]+)?[fFdD]?|[0-9]+[lL]")
-_PLAIN_PATH: Final = re.compile(
-    r"[A-Za-z_\u2E80-\u9FFF][A-Za-z0-9_\u2E80-\u9FFF]*+"
-    r"(?:\.[A-Za-z_\u2E80-\u9FFF][A-Za-z0-9_\u2E80-\u9FFF]*+)*"
-)
+_PLAIN_PATH: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*+(?:\.[A-Za-z_][A-Za-z0-9_]*+)*")
+"""Of ASCII, as nearly all are; see `_is_plain_path`."""
 _NULL: Final = "null"
 _EMPTY: Final = "``"
 
@@ -86,9 +85,29 @@ def split_path(path: str) -> list[str]:
 
 def quote_node(node: str) -> str:
     """Write a bare node as it stands in a path."""
-    if _IDENTIFIER.fullmatch(node) and not _NUMBER.fullmatch(node):
+    if _is_identifier(node) and not _NUMBER.fullmatch(node):
         return node
     return "`" + node.replace("`", "``") + "`"
+
+
+def _is_identifier(node: str) -> bool:
+    if node.isascii():
+        return _IDENTIFIER.fullmatch(node) is not None
+    return _wide()[0].fullmatch(node) is not None
+
+
+def _is_plain_path(path: str) -> bool:
+    if path.isascii():
+        return _PLAIN_PATH.fullmatch(path) is not None
+    return _wide()[1].fullmatch(path) is not None
+
+
+@cache
+def _wide() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """An identifier, and a plain path, of more than ASCII: compiling them takes 20 ms."""
+    wide = r"\u2E80-\u9FFF"
+    node = rf"[A-Za-z_{wide}][A-Za-z0-9_{wide}]*+"
+    return re.compile(rf"[A-Za-z0-9_{wide}]+"), re.compile(rf"{node}(?:\.{node})*")
 
 
 def tree_name(nodes: Sequence[str]) -> str:
@@ -120,7 +139,7 @@ def device_name(segments: tuple[str | None, ...], *, table: bool) -> str:
         tags = (_quote_tag(tag) for tag in segments[1:])
         return f"{quote_node(segments[0] or '')}:{'.'.join(tags)}"
     path = ".".join(segment or "" for segment in segments)
-    if _PLAIN_PATH.fullmatch(path) and (
+    if _is_plain_path(path) and (
         len(segments) == 1 or path.count(".") == (segments[0] or "").count(".") + len(segments) - 1
     ):
         return path
