@@ -433,7 +433,8 @@ class Tasks:
         self, who: Principal, sender: str, task: str, epoch: str | None, request: EndRequest
     ) -> TaskAnswer:
         """Record the end, which is durable when this returns, then let the loader have the task."""
-        check_manifest(request.manifest, set())
+        seen: set[str] = set()
+        check_manifest(request.manifest, seen)
         for each in request.deleted:
             tsfile_path(each)
         check_origins(request)
@@ -449,8 +450,8 @@ class Tasks:
             current = self._open_task(who, folder, task)
             check_looks(request.manifest, request.last_looks, current.record.look)
             whole = current.whole_end(request)
-            seen: set[str] = set()
-            check_manifest(whole.manifest, seen)
+            for page in current.pages if request.pages else ():
+                check_manifest(page.manifest, seen)
             self._check_length(len(whole.manifest))
             self._check_length(len(whole.deleted))
             deleted = [tsfile_path(each) for each in whole.deleted]

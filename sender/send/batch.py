@@ -125,8 +125,12 @@ class BatchSender:
         answer = self.calls.batch(body)
         results = self._matched(answer, [entry for _, entry, _ in packed])
         crash.point("batch.acknowledged")
+        arrived = 0
         for (content, entry, _), result in zip(packed, results, strict=True):
-            fates.append((content, self._outcome(entry, result)))
+            fate = self._outcome(entry, result)
+            arrived += fate.sent if isinstance(fate, ReceivedFile) else 0
+            fates.append((content, fate))
+        self.calls.sent(arrived)
         return fates
 
     @staticmethod
@@ -137,9 +141,9 @@ class BatchSender:
             raise ProtocolError("the receiver answers a batch with other files than were sent")
         return answer.results
 
-    def _outcome(self, entry: wire.BatchEntry, result: wire.BatchResult) -> SendOutcome:
+    @staticmethod
+    def _outcome(entry: wire.BatchEntry, result: wire.BatchResult) -> SendOutcome:
         if result.problem is None and not result.quarantined:
-            self.calls.sent(entry.size)
             return ReceivedFile(entry.md5, entry.size, None)
         problem = result.problem or wire.Problem(detail="quarantined")
         error = wire.from_problem(problem)

@@ -50,8 +50,7 @@ _ENDS_ALL = (UnauthorizedError, CloneError, GoneError, NotFoundError, ReadOnlyEr
 """After one of these no file of this task would fare better."""
 
 
-@dataclass(frozen=True, slots=True)
-class SendJob:
+class SendJob(msgspec.Struct, frozen=True):
     """A file to send.
 
     Attributes:
@@ -223,11 +222,12 @@ class Sending:
         fates: list[tuple[SendJob, Fate]] = []
         try:
             send = self._together if self._small(jobs[0]) else self._alone
-            for job, fate in send(jobs):
-                self.meter.done()
-                fates.append((job, fate))
+            for each in send(jobs):
+                fates.append(each)
         except TsferryError as error:
             return fates, error
+        finally:
+            self.meter.done(len(fates))
         return fates, None
 
     def _together(self, jobs: list[SendJob]) -> Iterator[tuple[SendJob, Fate]]:

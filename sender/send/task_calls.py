@@ -24,7 +24,7 @@ class TaskCalls:
         epoch: of the task.
         tries: patience.
         stop: True when the process is to end.
-        sent: called with the bytes of each file or block that was taken in.
+        sent: called with the bytes of each block or batch that was taken in.
     """
 
     client: Client

@@ -8,6 +8,7 @@ its database, whatever the directory's name.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from common.errors import TsferryError
@@ -80,7 +81,9 @@ def read_series(source: TsFileOrigin, tail: Tail, sg: str) -> Sequence[records.L
     )
 
 
+@lru_cache(maxsize=1 << 12)
 def _path(device: str) -> str:
+    """Of a device as files name it: thousands of files have the same few."""
     path = format_path(device_nodes(device))
     parse_stored(path)  # files may name devices that the schema could never name again
     return path
