@@ -7,7 +7,6 @@ int64 meta offset, Bloom filter, properties. Source: apache/tsfile, ``TsFileMeta
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
 import msgspec
@@ -28,8 +27,7 @@ __all__ = ["Footer", "TableColumn", "TableSchema", "read_footer"]
 _NO_BLOOM: Final = b"\x00\x00\x00"  # what is left of the int32 0 that Java writes for "no filter"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TableColumn:
+class TableColumn(msgspec.Struct, frozen=True):
     """A column of a table.
 
     Attributes:
@@ -49,8 +47,7 @@ class TableColumn:
     properties: tuple[tuple[str, str | None], ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TableSchema:
+class TableSchema(msgspec.Struct, frozen=True):
     """A table of a table-model file."""
 
     name: str

@@ -26,7 +26,6 @@ Packed it is one zlib stream of these bytes. `common.tsfile.proving` makes table
 
 from __future__ import annotations
 
-import dataclasses
 import struct
 import sys
 import zlib
@@ -34,6 +33,7 @@ from array import array
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+import msgspec
 import xxhash
 
 from common.tsfile.primitives import Corrupt
@@ -90,8 +90,7 @@ class Difference(NamedTuple):
     detail: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SeriesTable:
+class SeriesTable(msgspec.Struct, frozen=True):
     """The series of one file, as columns; every column but the first two has one entry a series.
 
     Attributes:
@@ -133,11 +132,11 @@ class SeriesTable:
 
     def without_digests(self) -> SeriesTable:
         """The same with zeros for digests."""
-        return dataclasses.replace(self, digests=array("Q", bytes(8 * len(self))))
+        return msgspec.structs.replace(self, digests=array("Q", bytes(8 * len(self))))
 
     def same_statistics(self, other: SeriesTable) -> bool:
         """Whether all but the digests is equal."""
-        return dataclasses.replace(self, digests=other.digests) == other
+        return msgspec.structs.replace(self, digests=other.digests) == other
 
     def differences(self, found: SeriesTable) -> Iterator[Difference]:
         """Yield how `found` differs from this table, which was sent: nothing for equal ones."""

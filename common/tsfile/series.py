@@ -8,9 +8,10 @@ Source: apache/tsfile, ``TimeseriesMetadata``, ``ChunkMetadata``.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Final, TypeAlias
+
+import msgspec
 
 from common.tsfile.layout import DataType
 from common.tsfile.primitives import INT64, TIMES, Malformed, read_uvarint
@@ -25,8 +26,7 @@ _MANY: Final = 0x3F
 _KNOWN_KINDS: Final = frozenset({0x00, 0x01, 0x80, 0x81, 0x40, 0x41})
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(msgspec.Struct, frozen=True):
     """A chunk as the index has it.
 
     Attributes:
@@ -42,8 +42,7 @@ class Chunk:
     compression: int | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Series:
+class Series(msgspec.Struct, frozen=True):
     """One measurement of one device; the time column of an aligned device has the name ``""``."""
 
     measurement: str

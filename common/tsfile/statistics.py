@@ -6,10 +6,11 @@ Source: apache/tsfile, ``file.metadata.statistics``.
 
 from __future__ import annotations
 
-import dataclasses
 import struct
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from common.tsfile.layout import DataType
 from common.tsfile.primitives import INT32, TIMES, Malformed, read_bin, read_uvarint
@@ -44,8 +45,7 @@ BODY_SIZES: Final = tuple(_body_size(code) for code in range(256))
 """Bytes of a body by type code; -n: n binaries; the rest of the negative: no such type."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Statistics:
+class Statistics(msgspec.Struct, frozen=True):
     """What the file says of some points of one column.
 
     Times are the file's integers, in whatever unit its writer used. Of TEXT there is no minimum

@@ -12,6 +12,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from common import crash
 from common.digests import is_md5, md5
 from common.durable import staying
@@ -82,8 +84,7 @@ def _receive(receiving: _Receiving, files: Sequence[tuple[BatchEntry, memoryview
     return BatchAnswer(results=results)
 
 
-@dataclass(frozen=True, slots=True)
-class _Written:
+class _Written(msgspec.Struct, frozen=True):
     """A file that is on its way to the disk under the temporary name `part`."""
 
     entry: BatchEntry

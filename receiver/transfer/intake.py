@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from common import crash
 from common.digests import md5_of_fd
@@ -57,8 +58,7 @@ _TRY_AGAIN = 60.0
 _QUARANTINE_SHARE = 8
 
 
-@dataclass(frozen=True)
-class VerifiedBytes:
+class VerifiedBytes(msgspec.Struct, frozen=True):
     """A whole file that is flushed under a temporary name, `part`, and verified.
 
     Attributes:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -65,8 +64,7 @@ class UploadMeta(msgspec.Struct, frozen=True, kw_only=True):
     tail: str | None = None
 
 
-@dataclass(frozen=True)
-class UploadBlock:
+class UploadBlock(msgspec.Struct, frozen=True):
     """An acknowledged block."""
 
     offset: int
@@ -83,8 +81,7 @@ class UploadBlock:
         return f"{self.offset} {self.length} {self.xxh3}\n".encode()
 
 
-@dataclass(frozen=True)
-class Pending:
+class Pending(msgspec.Struct, frozen=True):
     """A block that is written and does not count yet; `md5` is that of the file up to its end."""
 
     block: UploadBlock

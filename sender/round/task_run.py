@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
 import msgspec
 
@@ -196,7 +195,8 @@ class TaskRun:
                 edge = "" if origin is None else origin.sender
                 found = prepare(snapshot, snap, addition, known, edge, proofs=self._proofs)
                 if isinstance(found, Prepared) and snap.path in deleted_from:
-                    yield replace(found, entry=msgspec.structs.replace(found.entry, deletes=True))
+                    entry = msgspec.structs.replace(found.entry, deletes=True)
+                    yield msgspec.structs.replace(found, entry=entry)
                 elif isinstance(found, Prepared):
                     yield found
                 elif found.changed:
@@ -252,7 +252,7 @@ class TaskRun:
             yield SendJob(prepared, resource=decision.resource)
         elif prepared.entry.md5 is None:
             entry = msgspec.structs.replace(prepared.entry, md5=ours)
-            again = replace(prepared, entry=entry)
+            again = msgspec.structs.replace(prepared, entry=entry)
             yield from self._decided(again, self._ask([again])[0])
         else:
             self._verdicts.clash(file, decision.md5)

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 
+import msgspec
+
 from common.errors import TsferryError
 from sender.send.paced_body import Departure
 
@@ -27,8 +29,7 @@ _PATIENCE_S = 60.0
 """For the head of a request: a connection is made, or the request fails, before that."""
 
 
-@dataclass(frozen=True, slots=True)
-class _OnTheWay:
+class _OnTheWay(msgspec.Struct, frozen=True):
     end: int
     size: int
     answer: Future[int]

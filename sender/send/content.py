@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -38,8 +37,7 @@ _SMALL = 1 << 20
 """Bytes of a file that is read whole."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenFile:
+class OpenFile(msgspec.Struct, frozen=True):
     """`sender.send.upload.Content` of an open file."""
 
     path: str
@@ -62,8 +60,7 @@ class OpenFile:
         return self.same(self.fd)
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(msgspec.Struct, frozen=True):
     """A file that is ready to be offered.
 
     Attributes:
@@ -85,8 +82,7 @@ class Prepared:
     resource_identity: tuple[int, int, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Unfit:
+class Unfit(msgspec.Struct, frozen=True):
     """A file that is not offered, and why.
 
     Attributes:
@@ -283,4 +279,5 @@ def pages(ready: Iterable[Prepared], limits: wire.Limits) -> Iterator[list[Prepa
 
 def without_devices(prepared: Prepared) -> Prepared:
     """The same without its devices: thousands of names a file are not kept for a whole task."""
-    return replace(prepared, entry=msgspec.structs.replace(prepared.entry, devices=[]))
+    entry = msgspec.structs.replace(prepared.entry, devices=[])
+    return msgspec.structs.replace(prepared, entry=entry)

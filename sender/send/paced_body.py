@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+import msgspec
 
 from common.bandwidth import LARGEST_PIECE, Bandwidth
 
@@ -15,8 +16,7 @@ _SMALLEST_PIECE = 1 << 14
 _QUICK_S = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class Departure:
+class Departure(msgspec.Struct, frozen=True):
     """How far a body has gone, for whoever waits to send the next one.
 
     Attributes:
@@ -24,8 +24,8 @@ class Departure:
         out: the line has taken all of it.
     """
 
-    begun: threading.Event = field(default_factory=threading.Event)
-    out: threading.Event = field(default_factory=threading.Event)
+    begun: threading.Event = msgspec.field(default_factory=threading.Event)
+    out: threading.Event = msgspec.field(default_factory=threading.Event)
 
     def over(self) -> None:
         """Nothing more of it will go."""

@@ -14,6 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
+
 from common import crash, wire
 from common.digests import md5
 from common.errors import (
@@ -58,8 +60,7 @@ class Content(Protocol):
         """Whether the file is still the one that was chosen."""
 
 
-@dataclass(frozen=True)
-class ReceivedFile:
+class ReceivedFile(msgspec.Struct, frozen=True):
     """A file that the receiver has whole and verified.
 
     Attributes:

@@ -6,6 +6,8 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from common.names import FilePath
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
@@ -22,8 +24,7 @@ __all__ = ["Candidate", "Change", "Load", "physical_name"]
 _TAG_DIGITS = 16
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(msgspec.Struct, frozen=True):
     """A verified file as the receiver has read it.
 
     Attributes:
@@ -48,8 +49,7 @@ class Candidate:
                 yield each.name, each.first, each.last
 
 
-@dataclass(frozen=True)
-class Load:
+class Load(msgspec.Struct, frozen=True):
     """A file that is to be loaded, under its physical name."""
 
     candidate: Candidate
