@@ -251,11 +251,13 @@ class CompactedAnswer(Struct, frozen=True, kw_only=True):
 
 
 class CrowdedPartition(Struct, frozen=True, kw_only=True):
-    """A partition in which a reader met many files."""
+    """A partition in which a reader met many files, or such that overlap."""
 
     storage_group: str
     partition: str
     files: Count
+    overlapping: Count = 0
+    """Of the files, those that have times of a device in common with others."""
 
 
 class CrowdedReport(Struct, frozen=True, kw_only=True):

@@ -26,7 +26,6 @@ from common.durable import Closing
 from common.errors import NotFoundError, UsageError
 from common.names import FilePath
 from receiver.config import ENV_PREFIX, ReceiverConfig
-from receiver.follower.store_view import StoreView
 from receiver.metadata.clock.clock_record import RECORD
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
@@ -53,12 +52,12 @@ from receiver.spark.finder import DataFile
 from receiver.spark.noted_deletions import FileDeletions, NotedDeletions
 from receiver.spark.standing_in import StandIn, is_whole_here
 from receiver.storage.reading.open_stores import of_process
-from receiver.storage.reading.reader_calls import ReaderCalls
 from receiver.storage.reading.stored_place import ReceiverAddress, StoreAddress, StoredPlace
 from receiver.storage.store_opening import StoreOptions, open_store
 from receiver.storage.stored_files import place_of
 
 if TYPE_CHECKING:
+    from receiver.follower.store_view import StoreView
     from receiver.metadata.query.past_files import PastFiles
     from receiver.metadata.state.ranges import Devices
     from receiver.metadata.state.state import State
@@ -119,9 +118,14 @@ class Catalogue(Closing):
     def newest(self) -> int:
         """The newest commit."""
 
+    @property
     @abstractmethod
-    def loads(self, at: int, since: int = 0) -> Loads:
-        """What was loaded after `since`, as of `at`.
+    def mark(self) -> object:
+        """Equal as long as nothing was committed: then all answers are the same."""
+
+    @abstractmethod
+    def loads(self, at: int, since: int = 0, *, without: frozenset[str] = frozenset()) -> Loads:
+        """What was loaded after `since`, as of `at`, but for files of some physical names.
 
         Raises:
             HistoryGoneError: `at` is before the kept history.
@@ -147,9 +151,9 @@ class Catalogue(Closing):
         ts = when if isinstance(when, int) else self.times.first(from_seconds(when.timestamp()))
         return min(ts, self.newest)
 
-    def files(self, at: int) -> list[DataFile]:
-        """All files that were visible at a commit."""
-        return self.loads(at).visible
+    def files(self, at: int, *, without: frozenset[str] = frozenset()) -> list[DataFile]:
+        """All files that were visible at a commit, but for some."""
+        return self.loads(at, without=without).visible
 
     def _place(
         self, physical: str, size: int, digest: str, there: UploadedRow | None
@@ -361,7 +365,12 @@ class LocalCatalogue(Catalogue):
         """See `Catalogue`."""
         return self.engine.newest_commit
 
-    def loads(self, at: int, since: int = 0) -> Loads:
+    @property
+    def mark(self) -> object:
+        """See `Catalogue`: an engine that is read anew is another one."""
+        return self.engine
+
+    def loads(self, at: int, since: int = 0, *, without: frozenset[str] = frozenset()) -> Loads:
         """See `Catalogue`."""
         past = self._past(at, since, None if self._kind == "all" else self._is_wanted)
         with self.engine.reading() as state:
@@ -388,7 +397,8 @@ class LocalCatalogue(Catalogue):
                 place=place,
             )
 
-        return self._loads(map(found, past.visible), map(found, past.quarantined))
+        visible = (row for row in past.visible if row.physical not in without)
+        return self._loads(map(found, visible), map(found, past.quarantined))
 
     def stand_ins(self, at: int) -> list[StandIn]:
         """See `Catalogue`."""
@@ -468,6 +478,9 @@ class StoreCatalogue(LocalCatalogue):
     def refresh(self) -> None:
         """Fetch what was copied since."""
         if self._view is None:
+            # Only here: what plans by a directory is a new process, mostly, and need not wait.
+            from receiver.follower.store_view import StoreView
+
             there = self._address
             options = StoreOptions(
                 endpoint=there.endpoint,
@@ -515,6 +528,8 @@ class RemoteCatalogue(Catalogue):
             UsageError: the token would travel where others can read it.
             UnreachableError: it does not answer.
         """
+        from receiver.storage.reading.reader_calls import ReaderCalls
+
         super().__init__(kind, data_dirs, store, receiver)
         self._said = store
         self._url = url
@@ -539,7 +554,12 @@ class RemoteCatalogue(Catalogue):
         """See `Catalogue`."""
         return self._newest
 
-    def loads(self, at: int, since: int = 0) -> Loads:
+    @property
+    def mark(self) -> object:
+        """See `Catalogue`."""
+        return self.uuid, self._newest, self._store
+
+    def loads(self, at: int, since: int = 0, *, without: frozenset[str] = frozenset()) -> Loads:
         """See `Catalogue`."""
         entries: list[wire.CatalogueEntry] = []
         after = None
@@ -547,7 +567,7 @@ class RemoteCatalogue(Catalogue):
             answer = self._ask(
                 at=at, since=since, quarantined="true", devices="true", after=after, limit=_PAGE
             )
-            entries += answer.entries
+            entries += (each for each in answer.entries if each.path not in without)
             after = answer.next
             if after is None:
                 break

@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from common.errors import NotFoundError, Transient
-from receiver.follower.store_view import StoreView
 from receiver.metadata.model.errors import HistoryGoneError
 from receiver.storage.incarnation import incarnations
 from receiver.storage.object_store import ObjectMissingError, StoreAwayError, StoreRefusedError
@@ -76,6 +75,9 @@ class _Looks:
             HistoryGoneError: it is forgotten.
             FileWaitsError: it is not there yet.
         """
+        # Only here: all workers import this module, and hardly one lacks a file.
+        from receiver.follower.store_view import StoreView
+
         with self._lock:  # a second one that lacks a file waits for the look of the first
             known = self._waiting.get((store, place.engine))
             if known and known.until > self._monotonic() and place.physical in known.names:

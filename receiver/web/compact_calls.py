@@ -33,12 +33,12 @@ def compact(call: Call) -> Response:
     "POST",
     f"{BASE}/catalogue/crowded",
     Role.READER,
-    "Say in which partitions a query met many files: a hint which to merge first",
+    "Say in which partitions a query met many or overlapping files: a hint which to merge first",
     EMPTY,
     takes=CrowdedReport,
 )
 def catalogue_crowded(call: Call) -> Response:
-    """Say in which partitions a query met many files."""
+    """Say in which partitions a query met many or overlapping files."""
     call.who.must_read()
     told = call.body(CrowdedReport).partitions
     call.node.crowded.report((each.storage_group, each.partition) for each in told)

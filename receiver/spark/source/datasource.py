@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from common.errors import UsageError
 from receiver.spark.source.partition import TsFilePartition
+from receiver.spark.worker_garbage import keep_modules
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,7 +53,9 @@ class TsFileSource(DataSource):
         """
         from receiver.spark.source.inferring import columns_of
 
-        return self._with_options(_struct(columns_of(self._parsed())))
+        found = self._with_options(_struct(columns_of(self._parsed())))
+        keep_modules()
+        return found
 
     def reader(self, schema: StructType) -> TsFileBatchReader:
         """A reader of the files that the options name.
@@ -197,12 +200,11 @@ class TsFileBatchReader(DataSourceReader):
         """The tasks; none has nothing to do, unless there is nothing to do at all."""
         from receiver.spark.source.crowding import report_crowded
         from receiver.spark.source.inferring import list_sources, read_tail_of
-        from receiver.spark.source.slicing import plan
+        from receiver.spark.source.slicing import overlapping_in, plan
 
         options = self._plan.options
         files = list_sources(options)
         picker = self._plan.picker()
-        report_crowded(options, filter(picker.takes_file, files))
         parts = plan(
             files,
             self._plan.selection.span,
@@ -211,6 +213,8 @@ class TsFileBatchReader(DataSourceReader):
             read_tail_of,
             merge=options.merge,
         )
+        report_crowded(options, filter(picker.takes_file, files), overlapping_in(parts))
+        keep_modules()
         return [TsFilePartition(each) for each in parts] or [TsFilePartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -218,7 +222,8 @@ class TsFileBatchReader(DataSourceReader):
         assert isinstance(partition, TsFilePartition)
         from receiver.spark.source.slice_reader import read_slices
 
-        return read_slices(partition.slices, self._plan)
+        yield from read_slices(partition.slices, self._plan)
+        keep_modules()
 
 
 # -- schemas -------------------------------------------------------------------------------------

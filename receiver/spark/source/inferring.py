@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from common.errors import NotFoundError, TsferryError, UsageError
@@ -12,6 +13,7 @@ from common.tsfile import Status, Tail, read_tail
 from receiver.metadata.model.ranks import NOW
 from receiver.spark.finder import DataFile, list_files
 from receiver.spark.source.forms import form_of
+from receiver.spark.source.kept_catalogue import of_planner
 from receiver.spark.source.picking import DATA_TYPE, DEVICE, MEASUREMENT, TAG_PREFIX, Picker
 from receiver.spark.source.read_plan import ReadPlan
 from receiver.spark.source.result_columns import ResultColumn, WideSchema, long_columns
@@ -51,12 +53,18 @@ def list_sources(options: SourceOptions) -> list[DataFile]:
     """
     if options.catalog is None:
         return list_files(options.paths, options.kind, required=True, name_glob=options.name_glob)
-    with catalogue_of(options) as catalogue:
+    asked = options.kind, options.data_dirs, options.token, options.ca_cert, options.receiver
+    with of_planner.opened(
+        options.catalog, (*asked, _store_of(options)), partial(catalogue_of, options)
+    ) as kept:
+        catalogue = kept.catalogue
         at = catalogue.at(options.as_of)
-        wanted = wanted_of(options, catalogue.files(at))
-        if not _reads_compacted(options, catalogue):
-            return wanted
-        return with_stand_ins(wanted, catalogue.stand_ins(at))
+        stand_ins = catalogue.stand_ins(at) if _reads_compacted(options, catalogue) else []
+        if options.kind == "all" and options.retired:  # so all that they stand for is wanted
+            names = frozenset(name for each in stand_ins for name in each.inputs)
+            outputs = [file for each in stand_ins for file in each.outputs]
+            return [*kept.files(at, names), *outputs]
+        return with_stand_ins(wanted_of(options, kept.files(at)), stand_ins)
 
 
 def _reads_compacted(options: SourceOptions, catalogue: Catalogue) -> bool:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from receiver.spark.finder import DataFile
     from receiver.spark.source.picking import Picker
 
-__all__ = ["Slice", "plan"]
+__all__ = ["Slice", "overlapping_in", "plan"]
 
 _LEAST_BYTES: Final = 4 << 20
 """A smaller partition costs more than it saves."""
@@ -98,6 +98,18 @@ def plan(
             slices += _cut(whole, tail, list(picker.devices(file, tail)), limit)
     count = max(-(-sum(each.weight for each in slices) // limit), -(-len(slices) // _MAX_FILES))
     return [tuple(each) for each in deal(slices, count, lambda each: each.weight)]
+
+
+def overlapping_in(parts: Iterable[Sequence[Slice | MergeSlice]]) -> frozenset[str]:
+    """Names of the files that have rows to give and are read together with others."""
+    return frozenset(
+        each.file.name
+        for part in parts
+        for piece in part
+        if isinstance(piece, MergeSlice)
+        for each in piece.files
+        if each.is_fresh
+    )
 
 
 def _together(

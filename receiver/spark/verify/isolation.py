@@ -12,7 +12,6 @@ length (uint32, big-endian) and so many bytes; a pickled part in, an Arrow strea
 
 from __future__ import annotations
 
-import gc
 import itertools
 import os
 import pickle
@@ -30,6 +29,7 @@ import pyarrow as pa
 from receiver.spark.report.results import Finding, Severity
 from receiver.spark.verify.part_rows import Settings, do_part, row_of
 from receiver.spark.verify.parts import FilePart, PartResult, unpack
+from receiver.spark.worker_garbage import keep_modules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -66,7 +66,7 @@ class Worker:
         with _doing(self._settings) as (do, is_here):
             for part in _fetched_ahead(parts) if is_here else parts:
                 yield do(part)
-        _keep_modules()
+        keep_modules()
 
 
 def _fetched_ahead(parts: Iterable[FilePart]) -> Iterator[FilePart]:
@@ -78,17 +78,6 @@ def _fetched_ahead(parts: Iterable[FilePart]) -> Iterator[FilePart]:
         from receiver.spark.verify.reading_ahead import read_ahead
 
         yield from read_ahead(itertools.chain([part], parts))
-
-
-def _keep_modules() -> None:
-    """Take what a worker has imported and compiled out of the collector's sight, once.
-
-    PySpark collects garbage behind every task. Among all objects of numba and its kind that took
-    90 ms each time, more than a file of 10 MB.
-    """
-    if not gc.get_freeze_count():
-        gc.collect()
-        gc.freeze()
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import pytest
 
 from common.durable import Tree
 from receiver.config import ReceiverConfig, StorageConfig
+from receiver.follower import store_view
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import HistoryGoneError
 from receiver.spark import late_uploads
@@ -135,12 +136,12 @@ def test_a_thousand_that_wait_are_looked_up_once(
     plan = plan_of(options, columns_of(options))
     looks = []
 
-    class Counted(late_uploads.StoreView):
+    class Counted(store_view.StoreView):
         def __init__(self, store: DirectoryStore) -> None:
             looks.append(store.url)
             super().__init__(store)
 
-    monkeypatch.setattr(late_uploads, "StoreView", Counted)
+    monkeypatch.setattr(store_view, "StoreView", Counted)
     late_uploads._looks.__init__()  # type: ignore[misc]
     slices = [Slice(each.for_worker(), plan.selection.span) for each in files]
     assert sum(batch.num_rows for batch in read_slices(slices, plan)) == 8

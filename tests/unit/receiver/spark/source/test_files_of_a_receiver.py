@@ -19,7 +19,9 @@ from receiver.config import ENV_PREFIX, ReceiverConfig
 from receiver.operator.tokens import make_token
 from receiver.spark.source import crowding
 from receiver.spark.source.inferring import columns_of, list_sources, plan_of, read_tail_of
+from receiver.spark.source.selection import TimeRange
 from receiver.spark.source.slice_reader import read_slices
+from receiver.spark.source.slicing import overlapping_in
 from receiver.spark.source.slicing import plan as plan_parts
 from receiver.spark.source.source_options import parse_options
 from receiver.spark.verify.committed import CommittedFiles, FileScope
@@ -187,12 +189,22 @@ def test_a_query_tells_the_receiver_where_it_meets_many_files(
     with served(world) as (url, token):
         options = parse_options({"catalog": url, "token": token})
         files = list_sources(options)
-        (told,) = crowding.crowded_among(files)
+        names = [each.name for each in files]
+        (told,) = crowding.crowded_among(names)
         assert (told.storage_group, told.partition, told.files) == ("root.wind", "0", 3)
         crowding.report_crowded(options, files)
         assert heard == [[("root.wind", "0")]]
         crowding.report_crowded(options, files[:2])
         crowding.report_crowded(replace(options, token="wrong"), files)
         assert len(heard) == 1
+        monkeypatch.setattr(crowding, "_OVERLAPPING", 1)
+        picker = plan_of(options, columns_of(options)).picker()
+        parts = plan_parts(files, TimeRange(), 1 << 20, picker, read_tail_of, merge=True)
+        assert overlapping_in(parts) == {names[0], names[2]}
+        assert crowding.crowded_among(names[:2], names[:1]) == []
+        (told,) = crowding.crowded_among(names[:2], overlapping_in(parts))
+        assert (told.files, told.overlapping) == (2, 2)
+        crowding.report_crowded(options, files[:2], overlapping_in(parts))
+        assert heard[1:] == [[("root.wind", "0")]]
     crowding.report_crowded(options, files)  # nobody answers, and the query goes on
     crowding.report_crowded(replace(options, catalog=str(world.config)), files)
