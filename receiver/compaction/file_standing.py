@@ -23,14 +23,19 @@ _PAIRS = 1 << 20
 class FileStanding:
     """Ranks of files, by their numbers."""
 
-    def __init__(self, files: Sequence[FileAsked]) -> None:
-        self._ranks = [
+    def __init__(self, ranks: Sequence[Rank]) -> None:
+        self._ranks = ranks
+        self._arrays = RankArrays(self._ranks)
+        self._last: tuple[tuple[int, ...], list[int] | None] = ((), [])
+
+    @classmethod
+    def of_asked(cls, files: Sequence[FileAsked]) -> FileStanding:
+        """That of the files of a merge."""
+        return cls([
             Rank(each.name, each.first, each.closed, each.last, each.loaded, each.physical,
                  each.below)
             for each in files
-        ]  # fmt: skip
-        self._arrays = RankArrays(self._ranks)
-        self._last: tuple[tuple[int, ...], list[int] | None] = ((), [])
+        ])  # fmt: skip
 
     def order(self, numbers: Sequence[int]) -> list[int] | None:
         """Of each of some files how many of them it stands above; None where there is a circle."""

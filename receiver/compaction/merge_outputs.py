@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from common.digests import md5
 from common.durable import Closing, temporary_name
 from common.tsfile import DataType, Tail, read_tail
 from common.tsfile.device_names import device_segments
 from receiver.compaction.merge_asked import MergeDiffersError, MergeOutput
-from receiver.compaction.point_sums import PointSum, add_points, add_times, join_sum, new_sum
-from receiver.compaction.taken_pages import PageMark, sum_of_same, taken_pages, taken_rows
+from receiver.compaction.merged_sums import SeriesSums, sums_in_file
+from receiver.compaction.point_sums import PointSum, add_points, add_times, new_sum
+from receiver.compaction.taken_pages import PageMark, taken_pages, taken_rows
 from receiver.metadata.model.records.record_parts import DeviceRange
 from receiver.points import TsFileReader
 from receiver.writing.tsfile_writer import TsFileWriter
 
 if TYPE_CHECKING:
     from common.durable import Tree
-    from common.tsfile import Device
     from receiver.compaction.chunk_runs import MergeSpan
     from receiver.compaction.device_rows import DeviceRows
     from receiver.compaction.merge_asked import MergeAsked
     from receiver.compaction.survey import Survey
 
 __all__ = ["MergeOutputs"]
-
-_Sums: TypeAlias = dict[str, tuple[int, PointSum]]
-"""Of each series of a device its type and what its points come to; of its rows, ``""``, times."""
 
 
 class MergeOutputs(Closing):
@@ -125,7 +122,7 @@ class _Output:
         self._has_name = False
         self._md5 = md5()
         self._writer = TsFileWriter(self._put, version=seen.version, tables=seen.tables)
-        self._sums: dict[str, _Sums] = {}
+        self._sums: dict[str, SeriesSums] = {}
 
     @property
     def size(self) -> int:
@@ -181,8 +178,8 @@ class _Output:
 
 def _written_plain(
     writer: TsFileWriter, segments: tuple[str | None, ...], rows: DeviceRows, span: MergeSpan
-) -> _Sums:
-    sums: _Sums = {}
+) -> SeriesSums:
+    sums: SeriesSums = {}
     with writer.plain_device(segments) as target:
         for form in rows.forms():
             total = new_sum()
@@ -200,9 +197,9 @@ def _written_plain(
 
 def _written_aligned(
     writer: TsFileWriter, segments: tuple[str | None, ...], rows: DeviceRows, span: MergeSpan
-) -> _Sums:
+) -> SeriesSums:
     forms = rows.forms()
-    sums: _Sums = {"": (int(DataType.VECTOR), new_sum())}
+    sums: SeriesSums = {"": (int(DataType.VECTOR), new_sum())}
     sums |= {form.measurement: (form.data_type, new_sum()) for form in forms}
     with writer.aligned_device(segments, forms, compression=rows.time_compression()) as target:
         for times, columns, stored in rows.rows(forms, span):
@@ -221,7 +218,11 @@ def _written_aligned(
 
 
 def _compare(
-    fd: int, tail: Tail, merged: dict[str, _Sums], name: str, marks: dict[int, tuple[PageMark, ...]]
+    fd: int,
+    tail: Tail,
+    merged: dict[str, SeriesSums],
+    name: str,
+    marks: dict[int, tuple[PageMark, ...]],
 ) -> None:
     """Read all of a file by the readers' way, and compare each series with what was merged.
 
@@ -231,7 +232,7 @@ def _compare(
     left = dict(merged)
     with TsFileReader(fd, name=name, text="binary", tail=tail) as reader:
         for device in tail.devices:
-            wanted, found = left.pop(device.name, {}), _found(reader, device, marks)
+            wanted, found = left.pop(device.name, {}), sums_in_file(reader, device, marks)
             for series in dict.fromkeys((*wanted, *found)):
                 if not _is_same(wanted.get(series), found.get(series)):
                     raise MergeDiffersError(
@@ -246,20 +247,3 @@ def _is_same(one: tuple[int, PointSum] | None, other: tuple[int, PointSum] | Non
     if one is None or other is None:
         return False
     return one[0] == other[0] and bool((one[1] == other[1]).all())
-
-
-def _found(reader: TsFileReader, device: Device, marks: dict[int, tuple[PageMark, ...]]) -> _Sums:
-    sums: _Sums = {}
-    for measurement, series in reader.columns(device).items():
-        total = new_sum()
-        for ref in reader.chunks(device, series):
-            if ref.offset in marks:
-                join_sum(total, sum_of_same(reader.pages(device, series, ref), marks[ref.offset]))
-                continue
-            for block in reader.blocks(device, series, ref):
-                if block.column is None:
-                    add_times(total, block.times)
-                else:
-                    add_points(total, block.times, block.column)
-        sums[measurement] = int(series.data_type), total
-    return sums

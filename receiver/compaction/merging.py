@@ -50,7 +50,7 @@ def merge_files(asked: MergeAsked, stopped: Callable[[], bool] = lambda: False) 
     began = time.monotonic()
     with Tree(Path(asked.directory)) as tree, InputFiles(asked, stopped) as files:
         seen = survey(files)
-        standing = FileStanding(asked.files)
+        standing = FileStanding.of_asked(asked.files)
         with MergeOutputs(tree, asked, seen) as outputs:
             for window in _windows(seen, asked.interval):
                 for device in seen.devices:

@@ -11,6 +11,7 @@ from common.wire import SchemaFailure, Struct
 from receiver.operator.views import HeldDeletesView, LostView, QuarantineView, SenderView, TokenView
 
 __all__ = [
+    "BadCompaction",
     "CentreLoadAnswer",
     "CentreLoadFile",
     "CentreLoadRequest",
@@ -344,10 +345,24 @@ class VerdictEntry(Struct, frozen=True, kw_only=True):
     as_sent: bool = False
 
 
+class BadCompaction(Struct, frozen=True, kw_only=True):
+    """A compaction whose merged files are not what readers get of its inputs.
+
+    Attributes:
+        id: of it.
+        reason: what was found.
+    """
+
+    id: int
+    reason: str
+
+
 class VerdictsRequest(Struct, frozen=True, kw_only=True):
     """`POST /v1/verdicts`: at most 10,000, recorded in one commit."""
 
     verdicts: list[VerdictEntry]
+    compactions: list[BadCompaction] = msgspec.field(default_factory=list)
+    """That are dissolved: their inputs are read in their place."""
 
 
 class VerdictsAnswer(Struct, frozen=True, kw_only=True):
@@ -357,8 +372,10 @@ class VerdictsAnswer(Struct, frozen=True, kw_only=True):
         verified: files that are verified as of now.
         quarantined: files that are in quarantine, put there now or before.
         stale: verdicts about files that are gone, hidden or of other content by now.
+        dissolved: compactions that are read no more, as of now or before.
     """
 
     verified: int = 0
     quarantined: int = 0
     stale: int = 0
+    dissolved: int = 0

@@ -244,6 +244,10 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "receiver.spark.sink": ("common", "receiver.metadata", "receiver.storage", "receiver.writing",
                             "receiver.operator.wire", "receiver.operator.write_wire",
                             "receiver.operator.load_owners", "receiver.spark"),
+    # What a merged file has to give is found out by merging what it stands for.
+    "receiver.spark.verify": ("common", "receiver.metadata", "receiver.load", "receiver.config",
+                              "receiver.points", "receiver.disks", "receiver.storage",
+                              "receiver.compaction", "receiver.superseding", "receiver.spark"),
     # Verdicts go the way of the commands: to the server that runs, in its operators' words.
     "receiver.spark.verify.delivery": ("common", "receiver.load", "receiver.config",
                                        "receiver.open_engine", "receiver.operator.client",

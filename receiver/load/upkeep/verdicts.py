@@ -9,6 +9,8 @@ bytes are as they were sent was bad at its source: the sender would send the sam
 ever. It is put *on hold* in the same commit, as a refused file is (`records.QuarantinePut`): plans
 answer for this content at this path with the reason, until other content stands there or an
 operator lifts the hold.
+
+A merged file that is bad is nobody's: its compaction is dissolved, and readers read its inputs.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LONGEST_REASON",
     "MOST_VERDICTS",
+    "BadMerge",
     "Recorded",
     "Verdict",
     "hold_of",
@@ -62,6 +65,18 @@ class Verdict(NamedTuple):
     as_sent: bool = False
 
 
+class BadMerge(NamedTuple):
+    """A compaction whose outputs are not what readers get of its inputs.
+
+    Attributes:
+        ident: of it.
+        reason: what was found.
+    """
+
+    ident: int
+    reason: str
+
+
 class Recorded(NamedTuple):
     """What became of verdicts.
 
@@ -69,11 +84,13 @@ class Recorded(NamedTuple):
         verified: files that are verified as of now.
         quarantined: files that are in quarantine, put there now or before.
         stale: verdicts about files that are gone, hidden or of other content by now.
+        dissolved: compactions that are read no more, as of now or before.
     """
 
     verified: int = 0
     quarantined: int = 0
     stale: int = 0
+    dissolved: int = 0
 
 
 class _Decided(NamedTuple):
@@ -87,19 +104,27 @@ class _Decided(NamedTuple):
         return proved + self.bad
 
 
-def record_verdicts(engine: Engine, verdicts: Sequence[Verdict]) -> Recorded:
+def record_verdicts(
+    engine: Engine, verdicts: Sequence[Verdict], merges: Sequence[BadMerge] = ()
+) -> Recorded:
     """Commit verdicts, all in one commit. Of two about one file the bad one counts.
+
+    Args:
+        engine: of the receiver.
+        verdicts: of loaded files.
+        merges: compactions that are to be dissolved.
 
     Raises:
         TooLargeError: they are too many for one commit.
         GuardFailed: files were changed all the time by others; once more in a moment.
         TsferryError: the engine takes no commits.
     """
-    if len(verdicts) > MOST_VERDICTS:
-        raise TooLargeError(f"{len(verdicts)} verdicts, {MOST_VERDICTS} are taken at once")
+    count = len(verdicts) + len(merges)
+    if count > MOST_VERDICTS:
+        raise TooLargeError(f"{count} verdicts, {MOST_VERDICTS} are taken at once")
     for _ in range(_ATTEMPTS):
         with engine.reading() as state:
-            decided = _decide(state, verdicts)
+            decided = _decide(state, verdicts, merges)
         crash.point("verdicts.decided")
         if decided.ops:
             try:
@@ -111,7 +136,7 @@ def record_verdicts(engine: Engine, verdicts: Sequence[Verdict]) -> Recorded:
     raise GuardFailed(f"verdicts were overtaken {_ATTEMPTS} times; deliver them again in a moment")
 
 
-def _decide(state: State, verdicts: Sequence[Verdict]) -> _Decided:
+def _decide(state: State, verdicts: Sequence[Verdict], merges: Sequence[BadMerge]) -> _Decided:
     """What verdicts are worth now. A physical name has one content for ever; rules see the rest."""
     proved: list[str] = []
     bad: list[records.Op] = []
@@ -129,7 +154,14 @@ def _decide(state: State, verdicts: Sequence[Verdict]) -> _Decided:
             quarantined += 1
         else:
             stale += 1
-    return _Decided(proved, bad, Recorded(len(proved), quarantined, stale))
+    ended = {each.ident: _reason(each.reason) for each in merges}
+    compactions = state.compacted_table.rows
+    bad += [
+        records.CompactionDissolved(ident, reason)
+        for ident, reason in ended.items()
+        if (known := compactions.get(ident)) is not None and not known.dissolved
+    ]
+    return _Decided(proved, bad, Recorded(len(proved), quarantined, stale, len(ended)))
 
 
 def _quarantine(state: State, row: FileRow, reason: str, *, hold: bool) -> Iterable[records.Op]:

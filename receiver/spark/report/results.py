@@ -30,6 +30,7 @@ __all__ = [
     "Finding",
     "FindingRow",
     "Judgement",
+    "MergedResult",
     "Severity",
     "Verification",
     "arrow_schema",
@@ -141,6 +142,31 @@ class FileResult:
     def count(self, severity: Severity) -> int:
         """How many findings there are of one severity."""
         return sum(1 for each in self.findings if each.severity is severity)
+
+
+@dataclass(frozen=True, slots=True)
+class MergedResult:
+    """What the run says of a merged file, which readers read in place of others.
+
+    Attributes:
+        physical: its path beneath the data directory.
+        compaction: number of the compaction that it is of.
+        stands_for: files that all outputs of that one stand for.
+        size: bytes found.
+        points: of all outputs, decoded and found good; they stand with the first of them.
+        verdict: the outcome; one that is bad is dissolved, and its inputs are read again.
+        findings: of all severities.
+        seconds: that workers spent on it; likewise.
+    """
+
+    physical: str
+    compaction: int
+    stands_for: int
+    size: int
+    points: int
+    verdict: Judgement
+    findings: tuple[Finding, ...]
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +330,7 @@ class Verification:
         unlooked: pairs of files with a device in common that were not looked at for duplicates,
             because there were too many.
         merged_points: of all files, each time of a series once; None where it is not known.
+        merged: the merged files that were proved, too.
     """
 
     engine: str
@@ -323,6 +350,7 @@ class Verification:
     spans: ArrowBatches
     unlooked: int = 0
     merged_points: int | None = None
+    merged: tuple[MergedResult, ...] = ()
 
     def findings(self) -> Iterator[FindingRow]:
         """All findings of all files, with their files."""
@@ -332,6 +360,12 @@ class Verification:
                     file.physical, file.sender, file.path,
                     each.severity, each.check, each.device, each.measurement,
                     each.offset, each.detail,
+                )  # fmt: skip
+        for output in self.merged:
+            for each in output.findings:
+                yield FindingRow(
+                    output.physical, "", "", each.severity, each.check, each.device,
+                    each.measurement, each.offset, each.detail,
                 )  # fmt: skip
 
     def count(self, verdict: Judgement) -> int:

@@ -21,11 +21,13 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
         verified: files that count as verified from now on.
         quarantined: files that are visible no more; wanted again from their senders, or held.
         stale: verdicts without effect: the file was replaced, deleted or quarantined meanwhile.
+        dissolved: compactions whose merged files are read no more: their inputs are.
     """
 
     verified: int
     quarantined: int
     stale: int
+    dissolved: int = 0
 
 
 class ReportedFinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +69,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         chunks: decoded.
         pages: decoded.
         passed_over: visible files that the scope left out.
+        merged: merged files that were proved beside their inputs; none of them counts above.
+        merged_bad: of these, such as are not what their inputs give.
+        merged_unproved: of these, such as could not be judged.
         delivery: what became of the verdicts; None if they were not committed.
         findings: all, file by file (at most a hundred of each).
     """
@@ -92,13 +97,17 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     pages: int
     passed_over: int
     merged_points: int | None
+    merged: int = 0
+    merged_bad: int = 0
+    merged_unproved: int = 0
     delivery: Delivery | None
     findings: list[ReportedFinding]
 
     @property
     def good(self) -> bool:
         """Whether nothing was found that anybody must look at."""
-        return not (self.bad or self.unproved or self.problems)
+        merged = self.merged_bad or self.merged_unproved
+        return not (self.bad or self.unproved or self.problems or merged)
 
 
 def summarise(run: Verification, delivery: Delivery | None = None) -> Summary:
@@ -139,6 +148,9 @@ def summarise(run: Verification, delivery: Delivery | None = None) -> Summary:
         pages=sum(each.pages for each in files),
         passed_over=run.passed_over,
         merged_points=run.merged_points,
+        merged=len(run.merged),
+        merged_bad=sum(each.verdict is Judgement.BAD for each in run.merged),
+        merged_unproved=sum(each.verdict is Judgement.UNPROVED for each in run.merged),
         delivery=delivery,
         findings=findings,
     )

@@ -28,11 +28,18 @@ def text(summary: Summary) -> str:
         lines.append(f"{summary.merged_points:,} points for readers, each time of a series once")
     if summary.passed_over:
         lines.append(f"{summary.passed_over:,} files were not asked for ({summary.scope})")
+    if summary.merged:
+        lines.append(
+            f"{summary.merged:,} merged files compared with what they stand for, "
+            f"{summary.merged_bad:,} bad, {summary.merged_unproved:,} unproved"
+        )
     if summary.delivery is not None:
         done = summary.delivery
         stale = f", {done.stale:,} changed meanwhile" if done.stale else ""
+        dissolved = f", {done.dissolved:,} compactions dissolved" if done.dissolved else ""
         lines.append(
-            f"committed: {done.verified:,} verified, {done.quarantined:,} in quarantine{stale}"
+            f"committed: {done.verified:,} verified, {done.quarantined:,} in quarantine"
+            f"{dissolved}{stale}"
         )
     serious = [each for each in summary.findings if each.severity != Severity.NOTE]
     serious.sort(key=lambda each: _ORDER.index(Severity(each.severity)))

@@ -18,10 +18,12 @@ from receiver.metadata.state.table_rows import FileState
 from receiver.metadata.state.transfer_cuts import TransferCuts
 from receiver.spark.catalogue import LocalCatalogue, StoreCatalogue
 from receiver.spark.report.results import Finding, Severity
+from receiver.spark.verify.merge_checks import CompactionAsked
 from receiver.spark.verify.parts import Expected
 from receiver.spark.verify.schemacheck import SchemaCheck
 from receiver.storage.reading.stored_place import ReceiverAddress, StoreAddress, StoredPlace
 from receiver.storage.stored_files import place_of
+from receiver.superseding.due import file_asked, notes_asked, notes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from receiver.metadata.model.true_times import TrueTimes
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
+    from receiver.metadata.state.tables.compactions import CompactedOutput, CompactedRow
+    from receiver.spark.verify.merge_checks import MergePartResult
 
 __all__ = ["CommittedFile", "CommittedFiles", "FileScope", "Neighbour"]
 
@@ -218,6 +222,82 @@ class CommittedFiles(Closing):
     def cuts_of(self, row: FileRow) -> tuple[TransferCut, ...]:
         """Where a file stands otherwise, in devices that were transferred."""
         return self._cuts.of(row)
+
+    def compactions(self) -> list[CompactionAsked]:
+        """Those that hold and whose inputs are all asked for: these are read in any case.
+
+        None of the copies in a store: no merged file is there.
+        """
+        if self._copies:
+            return []
+        rows = {each.row.physical: each.row for each in self.files}
+        with self._catalogue.engine.reading() as state:
+            return [
+                self._compaction(state, each, [rows[name] for name in each.inputs])
+                for each in state.compacted_table.at(self.commit)
+                if all(name in rows for name in each.inputs)
+            ]
+
+    def replaced(self) -> frozenset[str]:
+        """Files that readers read merged ones in place of."""
+        with self._catalogue.engine.reading() as state:
+            rows = state.compacted_table.at(self.commit)
+            return frozenset(name for row in rows for name in row.inputs)
+
+    def _compaction(
+        self, state: State, row: CompactedRow, inputs: Sequence[FileRow]
+    ) -> CompactionAsked:
+        notes, devices = notes_of(state, {each.sender for each in inputs}, row.sg)
+        return CompactionAsked(
+            ident=row.id,
+            outputs=tuple(self._output(row, each) for each in row.outputs),
+            inputs=tuple(file_asked(each, None, self.cuts_of(each)) for each in inputs),
+            notes=tuple(notes_asked(notes, devices, self.commit)),
+            database=row.sg,
+            roots=self._roots,
+            name=f"sequence/{'/'.join(row.key)}/merged-{row.id}",
+        )
+
+    def _output(self, row: CompactedRow, output: CompactedOutput) -> Expected:
+        place = None
+        if (asked := self._receiver) is not None:
+            name = output.physical
+            place = StoredPlace(None, name, output.size, output.md5, "", asked, name)
+        return Expected(
+            physical=output.physical,
+            roots=self._roots,
+            size=output.size,
+            md5=output.md5,
+            devices=tuple(output.devices.names()),
+            series=output.series,
+            points=output.points,
+            database=row.sg,
+            kind="sequence",
+            place=place,
+        )
+
+    def output_absence(self, asked: CompactionAsked, part: MergePartResult) -> Finding:
+        """What it means that a worker found a merged file in none of the data directories."""
+        assert part.output is not None
+        physical = asked.outputs[part.output].physical
+        where = f" (on {part.host})" if part.host else ""
+        for away in self._away:
+            return _unproved(f"not found; {away}")
+        if any(os.path.lexists(f"{root}/{physical}") for root in self._roots):
+            return _unproved(f"this machine sees it, a worker did not{where}")
+        with LocalCatalogue(self._config.schema_dir) as now, now.engine.reading() as state:
+            row = state.compacted_table.rows.get(asked.ident)
+            if row is None or row.dissolved:
+                return Finding(
+                    Severity.NOTE, "changed", None, None, None, "it was dissolved meanwhile"
+                )
+            home = row.outputs[part.output].data_dir
+        if home and not (Path(home) / physical).parent.is_dir():
+            return _unproved(f"not found, nor its directory in {home}: is the disk mounted?")
+        places = ", ".join(self._roots)
+        return Finding(
+            Severity.BAD, "present", None, None, None, f"it is in no data directory: {places}"
+        )
 
     # -- questions about one file, once it was read --------------------------------------------
 

@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+import logging
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from common.errors import LockedError
-from receiver.load.upkeep.verdicts import LONGEST_REASON, MOST_VERDICTS, Verdict, record_verdicts
+from common import wire
+from common.errors import LockedError, TsferryError
+from receiver.load.upkeep.verdicts import (
+    LONGEST_REASON,
+    MOST_VERDICTS,
+    BadMerge,
+    Verdict,
+    record_verdicts,
+)
 from receiver.open_engine import open_engine
 from receiver.operator.client import NotRunningError, OperatorClient
-from receiver.operator.wire import VerdictEntry, VerdictsAnswer, VerdictsRequest
+from receiver.operator.wire import (
+    BadCompaction,
+    VerdictEntry,
+    VerdictsAnswer,
+    VerdictsRequest,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from receiver.config import ReceiverConfig
 
-__all__ = ["Delivered", "deliver"]
+__all__ = ["Delivered", "deliver", "dissolve", "tell_crowded"]
 
+log = logging.getLogger(__name__)
+
+_MERGES = 200
+"""Compactions of one request: their reasons fit into any that a server takes."""
 _FRAME_BYTES = 1024
 _ENTRY_BYTES = 128
 """Of JSON around a verdict, more than there ever is."""
@@ -30,11 +48,13 @@ class Delivered(NamedTuple):
         quarantined: files that are in quarantine now; their senders are asked for them again,
             but for those that are as they were sent.
         stale: verdicts about files that are gone, hidden or of other content by now.
+        dissolved: compactions that are read no more.
     """
 
     verified: int
     quarantined: int
     stale: int
+    dissolved: int = 0
 
 
 def deliver(config: ReceiverConfig, verdicts: Sequence[Verdict]) -> Delivered:
@@ -58,9 +78,41 @@ def deliver(config: ReceiverConfig, verdicts: Sequence[Verdict]) -> Delivered:
         try:
             done = _to_server(config, page)
         except NotRunningError:
-            return _plus(total, _into_engine(config, page, pages))
+            rest = ((each, ()) for each in chain([page], pages))
+            return _plus(total, _into_engine(config, rest))
         total = _plus(total, done)
     return total
+
+
+def dissolve(config: ReceiverConfig, merges: Sequence[BadMerge]) -> int:
+    """Have the inputs of compactions read in their place; returns of how many that is so.
+
+    Raises:
+        LockedError, TsferryError: see `deliver`.
+    """
+    done = 0
+    for low in range(0, len(merges), _MERGES):
+        some = [_sendable_merge(each) for each in merges[low : low + _MERGES]]
+        entries = [BadCompaction(id=each.ident, reason=each.reason) for each in some]
+        request = VerdictsRequest(verdicts=[], compactions=entries)
+        try:
+            client = OperatorClient(config)
+            answer = client.ask("POST", "/v1/verdicts", VerdictsAnswer, body=request)
+            done += answer.dissolved
+        except NotRunningError:
+            done += _into_engine(config, [((), some)]).dissolved
+    return done
+
+
+def tell_crowded(config: ReceiverConfig, partitions: Sequence[wire.CrowdedPartition]) -> None:
+    """Tell a server that runs in which partitions there are many files: a hint and no more."""
+    if not partitions:
+        return
+    body = wire.CrowdedReport(partitions=list(partitions))
+    try:
+        OperatorClient(config).tell("POST", f"{wire.BASE}/catalogue/crowded", body)
+    except TsferryError as error:  # none runs: it looks for itself when it starts
+        log.debug("the receiver does not hear of crowded partitions: %s", error.message)
 
 
 def _to_server(config: ReceiverConfig, page: Sequence[Verdict]) -> Delivered:
@@ -75,7 +127,7 @@ def _to_server(config: ReceiverConfig, page: Sequence[Verdict]) -> Delivered:
 
 
 def _into_engine(
-    config: ReceiverConfig, first: Sequence[Verdict], rest: Iterable[Sequence[Verdict]]
+    config: ReceiverConfig, pages: Iterable[tuple[Sequence[Verdict], Sequence[BadMerge]]]
 ) -> Delivered:
     """Without a server this process is the one that writes."""
     try:
@@ -85,10 +137,10 @@ def _into_engine(
             f"verdicts cannot be committed: {error.message}, and no receiver answers there; start "
             "it (or let the other command end), then verify again"
         ) from error
+    total = Delivered(0, 0, 0)
     with engine:
-        total = Delivered(*record_verdicts(engine, first))
-        for page in rest:
-            total = _plus(total, Delivered(*record_verdicts(engine, page)))
+        for verdicts, merges in pages:
+            total = _plus(total, Delivered(*record_verdicts(engine, verdicts, merges)))
     return total
 
 
@@ -113,6 +165,11 @@ def _sendable(verdict: Verdict) -> Verdict:
         return verdict
     reason = verdict.bad[: LONGEST_REASON + 1].encode(errors="replace").decode()
     return verdict._replace(bad=reason)
+
+
+def _sendable_merge(merge: BadMerge) -> BadMerge:
+    reason = merge.reason[: LONGEST_REASON + 1].encode(errors="replace").decode()
+    return merge._replace(reason=reason)
 
 
 def _json_bytes(text: str) -> int:

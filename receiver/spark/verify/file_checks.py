@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from common.tsfile import Device, Series
     from common.tsfile.byte_source import ByteSource
 
-__all__ = ["STEPS", "CheckedPart", "check_part", "opened"]
+__all__ = ["OUTPUT_STEPS", "STEPS", "CheckedPart", "check_part", "opened"]
 
 _BLOCK = 1 << 20
 
@@ -329,6 +329,16 @@ STEPS: tuple[CheckStep, ...] = (
     _pages,
 )
 _SHARE: tuple[CheckStep, ...] = (_size, _structure, _encrypted, _pages)
+OUTPUT_STEPS: tuple[CheckStep, ...] = (
+    _size,
+    _digest,
+    _structure,
+    _counts,
+    _devices,
+    _order,
+    _encrypted,
+)
+"""Of a merged file as a whole; its pages are decoded where it is compared with its inputs."""
 
 
 # -- a part --------------------------------------------------------------------------------------

@@ -126,6 +126,7 @@ class VerifyJob(Closing):
         duplicates: likewise, all of them.
         unlooked: meetings that were left out.
         overlapping: whether files of one kind overlap.
+        overlapping_files: physical paths of files of the run that overlap others, of any kind.
     """
 
     def __init__(
@@ -156,6 +157,7 @@ class VerifyJob(Closing):
         self.findings: dict[int, list[Finding]] = defaultdict(list)
         self.duplicates: tuple[Duplicates, ...] = ()
         self.overlapping = False
+        self.overlapping_files: frozenset[str] = frozenset()
         self.unlooked = 0
         self._rows: DataFrame | None = None
         self._packed: Broadcast[list[bytes]] | None = None
@@ -259,9 +261,14 @@ class VerifyJob(Closing):
         else:
             crossing, met = self._compare_far(sequence, unsequence, others)
         self.overlapping = bool(crossing)
+        numbers = {at for each in crossing for at in (each.file, each.other)}
+        numbers |= {at for each in met for at in (each.sequence, each.unsequence)}
+        own = len(self._files)
+        self.overlapping_files = frozenset(
+            self._files[at].expected.physical for at in numbers if at < own
+        )
         for each in crossing:
             self._overlap(each)
-        own = len(self._files)
         met = [each for each in met if min(each.sequence, each.unsequence) < own]
         for meeting in met:
             if self._all[meeting.sequence].rank is not None:

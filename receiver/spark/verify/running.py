@@ -20,11 +20,18 @@ from receiver.spark.catalogue import store_at
 from receiver.spark.finder import list_files, shown
 from receiver.spark.report import Delivery, summarise, text, write
 from receiver.spark.verify.committed import CommittedFiles, FileScope
-from receiver.spark.verify.delivery import deliver
+from receiver.spark.verify.delivery import deliver, dissolve, tell_crowded
 from receiver.spark.verify.job_progress import JobProgress
 from receiver.spark.verify.part_rows import Settings
 from receiver.spark.verify.verify_options import MANY_BAD, PROGRAM
-from receiver.spark.verify.verifying import Run, verdicts_of, verify_catalogue, verify_plain
+from receiver.spark.verify.verifying import (
+    Run,
+    bad_merges,
+    crowded_of,
+    verdicts_of,
+    verify_catalogue,
+    verify_plain,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -85,6 +92,7 @@ def verify_receiver(
             expected = [each.expected for each in catalogue.files]
             try:
                 delivery = _commit(config, outcome, expected, options)
+                tell_crowded(config, crowded_of(job, catalogue))
             except TsferryError:
                 _finish(outcome, None, options)  # what took hours to find out is not lost
                 raise
@@ -153,7 +161,8 @@ def _commit(
             err=True,
         )
         verdicts = [Verdict(*each) for each in verdicts if each.bad is None]
-    return Delivery(**deliver(config, verdicts)._asdict())
+    done = deliver(config, verdicts)._asdict()
+    return Delivery(**(done | {"dissolved": dissolve(config, bad_merges(outcome))}))
 
 
 def _finish(outcome: Verification, delivery: Delivery | None, options: VerifyOptions) -> int:

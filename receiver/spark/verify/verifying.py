@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import datetime
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from common.tsfile.device_names import in_database
 from common.tsfile.proof import SeriesTable
-from receiver.load.upkeep.verdicts import Verdict
+from receiver.load.upkeep.verdicts import BadMerge, Verdict
 from receiver.spark.finder import kind_of, shown
-from receiver.spark.report.results import FileResult, Finding, Judgement, Severity, Verification
+from receiver.spark.report.results import (
+    FileResult,
+    Finding,
+    Judgement,
+    MergedResult,
+    Severity,
+    Verification,
+)
+from receiver.spark.source.crowding import crowded_among
 from receiver.spark.verify.job import Neighbours, Subject, VerifyJob
+from receiver.spark.verify.merge_proofs import prove_merges
 from receiver.spark.verify.part_rows import span_table
 from receiver.spark.verify.parts import Expected, PartResult, PartSpan
 
@@ -21,12 +30,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from common.wire import CrowdedPartition
     from receiver.spark.finder import DataFile
     from receiver.spark.verify.committed import CommittedFile, CommittedFiles
     from receiver.spark.verify.job_progress import JobProgress
     from receiver.spark.verify.part_rows import Settings
 
-__all__ = ["Run", "verdicts_of", "verify_catalogue", "verify_plain"]
+__all__ = ["Run", "bad_merges", "crowded_of", "verdicts_of", "verify_catalogue", "verify_plain"]
 
 _MOST_IN_RESULTS = 100
 """Of one file, in the results."""
@@ -76,8 +86,10 @@ def verify_catalogue(run: Run, catalogue: CommittedFiles) -> tuple[Verification,
         _committed(catalogue, file, job.results[at], job.findings.get(at, ()))
         for at, file in enumerate(files)
     )
+    run.progress.say("comparing merged files with what they stand for")
+    merged = prove_merges(run.spark, catalogue, run.settings.limit)
     run.progress.clear()
-    return _outcome(run, job, results, catalogue), job
+    return replace(_outcome(run, job, results, catalogue), merged=merged), job
 
 
 def verify_plain(run: Run, files: Sequence[DataFile]) -> tuple[Verification, VerifyJob]:
@@ -128,7 +140,26 @@ def verdicts_of(files: Sequence[FileResult], expected: Sequence[Expected]) -> li
     return verdicts
 
 
-def _reason(file: FileResult) -> str:
+def bad_merges(outcome: Verification) -> list[BadMerge]:
+    """The compactions that are to be dissolved."""
+    found: dict[int, str] = {}
+    for each in outcome.merged:
+        if each.verdict is Judgement.BAD:
+            found.setdefault(each.compaction, f"{each.physical}: {_reason(each)}")
+    return [BadMerge(*each) for each in found.items()]
+
+
+def crowded_of(job: VerifyJob, catalogue: CommittedFiles) -> list[CrowdedPartition]:
+    """Partitions in which readers meet many files, or such that overlap."""
+    replaced = catalogue.replaced()
+    names = [
+        each.expected.physical for each in catalogue.files if each.expected.physical not in replaced
+    ]
+    overlapping = job.overlapping_files.difference(replaced)
+    return crowded_among(names, overlapping)
+
+
+def _reason(file: FileResult | MergedResult) -> str:
     bad = [each for each in file.findings if each.severity is Severity.BAD]
     first = bad[0]
     place = "" if first.device is None else f"{first.device}"

@@ -26,6 +26,7 @@ from receiver.spark.verify.job import Neighbours, Subject, VerifyJob
 from receiver.spark.verify.job_progress import JobProgress
 from receiver.spark.verify.part_rows import Settings, span_table
 from receiver.spark.verify.parts import Expected, PartSpan
+from tests.support.compacting import compact
 from tests.support.site import Site, path
 from tests.support.spark_world import NORTH, SOUTH, World
 from tests.support.tsfile_bytes import build
@@ -142,7 +143,7 @@ def test_good_files_are_proved_and_every_kind_of_fault_is_named_and_committed(
         ("2", "problem", "overlap"),
     }  # fmt: skip
     assert (code, told["files"], told["proved"], told["bad"], told["unproved"]) == (1, 12, 6, 6, 0)
-    assert told["delivery"] == {"verified": 6, "quarantined": 6, "stale": 0}
+    assert told["delivery"] == {"verified": 6, "quarantined": 6, "stale": 0, "dissolved": 0}
     assert told["merged_points"] is None
     for name in ("files", "findings", "chunks", "spans", "days", "codecs", "duplicates"):
         assert (report / f"{name}.parquet").is_file()
@@ -171,6 +172,40 @@ def test_good_files_are_proved_and_every_kind_of_fault_is_named_and_committed(
     assert finding["check"] == "overlap"
     assert "begins at 105" in finding["detail"], "compared with files that were not asked for, too"
     assert finding["detail"].endswith("; their names rank the same")
+
+
+def test_merged_files_are_proved_and_a_bad_one_is_read_no_more(
+    tmp_path: Path, verify: Verify
+) -> None:
+    world = World(tmp_path)
+    for number in range(4):
+        load(world, number + 1, series(f"{PARK}.d1", number * 100))
+    load(world, 9, series(f"{PARK}.d1", 50, 100), "unsequence")
+    with world.engine.reading() as state:
+        inputs = sorted(state.files)
+    (place,) = compact(world.engine, tmp_path / "schema", world.data, inputs, 1)
+    world.engine.close()
+    code, told = verify("--config", str(world.config), "--no-commit")
+    assert (code, told["proved"], told["merged"], told["merged_bad"]) == (0, 5, 1, 0)
+    assert {each["check"] for each in told["findings"]} <= {"duplicates"}
+
+    flip(place, 60)
+    report = tmp_path / "report"
+    code, told = verify("--config", str(world.config), "--report", str(report))
+    assert (code, told["proved"], told["bad"], told["merged_bad"]) == (1, 5, 0, 1)
+    assert told["delivery"] == {"verified": 5, "quarantined": 0, "stale": 0, "dissolved": 1}
+    bad = [each for each in told["findings"] if each["severity"] == "bad"]
+    assert {each["physical"] for each in bad} == {str(place.relative_to(world.data))}
+    assert {each["check"] for each in bad} == {"md5", "pages"}
+    assert place.name in (report / "report.html").read_text()
+
+    reopened = World.reopened(tmp_path)
+    with reopened.engine.reading() as state:
+        assert not list(state.compacted_table.holding())
+        assert state.compacted_table.rows[1].reason.startswith(str(place.relative_to(world.data)))
+    reopened.engine.close()
+    code, told = verify("--config", str(world.config))
+    assert (code, told["merged"]) == (0, 0)
 
 
 def test_a_disk_that_is_not_mounted_costs_no_verdict(tmp_path: Path, verify: Verify) -> None:

@@ -83,7 +83,7 @@ def test_what_was_delivered_without_a_server_is_there_for_the_next_one(config, v
 
 
 def test_nothing_to_deliver_needs_nobody(tmp_path):
-    assert deliver(World(tmp_path / "nowhere").config, []) == (0, 0, 0)
+    assert deliver(World(tmp_path / "nowhere").config, []) == Delivered(0, 0, 0)
 
 
 def test_a_holder_that_does_not_answer_is_named(config, verdicts):
