@@ -164,7 +164,7 @@ def _state(op: Op, before: FileState) -> FileState:
 def _check_there(
     told: Mapping[str, tuple[Op, int]], rows: FrozenFileRows, at: int, oldest: int
 ) -> None:
-    gone = [physical for physical, (op, _) in told.items() if isinstance(op, _Leaving)]
+    gone = [physical for physical, (op, _) in told.items() if isinstance(op, _Ending)]
     young = {row.physical for row in rows.young} if gone else frozenset()
     for physical in gone:
         if physical not in young and rows.number(physical) is None:

@@ -93,6 +93,19 @@ def test_a_file_whose_row_is_gone_is_not_left_out_in_silence(world: World):
         files_at(world.engine, loaded)
 
 
+def test_nor_is_one_that_was_in_quarantine_before_its_row_went(world: World):
+    a, loaded = load(world, 1)
+    load(world, 2)
+    for op in (
+        records.FileQuarantined(a, "rot"),
+        records.FileDeleted(a, "operator"),
+        records.FileForgotten(a),
+    ):
+        world.engine.commit([op])
+    with pytest.raises(HistoryGoneError, match="have left the disk since"):
+        files_at(world.engine, loaded)
+
+
 def test_what_was_hidden_deleted_and_brought_back_was_visible_until_it_was_deleted_again(
     world: World,
 ):
