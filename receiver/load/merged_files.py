@@ -10,7 +10,6 @@ inputs hold, so nothing is ever lost with one.
 from __future__ import annotations
 
 import logging
-import re
 from typing import TYPE_CHECKING, Final
 
 from common import crash
@@ -19,6 +18,7 @@ from common.names import FilePath, Kind
 from receiver.disks import NAMING
 from receiver.load.folder.obstacles import is_of_one_path
 from receiver.load.placing import move_in
+from receiver.metadata.model.merged_names import is_merged
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = [
     "clear_staged",
     "expected_outputs",
-    "is_output",
     "output_path",
     "place",
     "remove",
@@ -44,13 +43,6 @@ STAGED: Final = "merging"
 """What is being made; of a data directory."""
 _INTENT: Final = "partition"
 """Where the outputs go, as `<storage group>/<virtual group>/<partition>`."""
-_OUTPUT: Final = re.compile(r"merged-[0-9]+-[0-9]+\.tsfile\Z")
-"""No loaded file is called so: each has a tag."""
-
-
-def is_output(rel: str) -> bool:
-    """Whether a file is called as compactions call what they make."""
-    return _OUTPUT.match(rel.rpartition("/")[2]) is not None
 
 
 def output_path(key: PartitionKey, ident: int, number: int) -> FilePath:
@@ -133,7 +125,7 @@ def expected_outputs(tree: Tree) -> dict[int, list[str]]:
         found[int(name)] = [
             f"{directory}/{each}"
             for each, _ in tree.listing(directory)
-            if each.startswith(begin) and is_output(each)
+            if each.startswith(begin) and is_merged(each)
         ]
     return found
 

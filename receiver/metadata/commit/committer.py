@@ -27,6 +27,7 @@ from common.errors import (
     TsferryError,
     UnreachableError,
 )
+from receiver.metadata.commit.becoming_final import with_fallbacks, with_finals
 from receiver.metadata.commit.coming_back import with_revivals
 from receiver.metadata.commit.dissolving import with_dissolutions
 from receiver.metadata.commit.draft import examine
@@ -372,7 +373,8 @@ class Committer:
     def _bring_back(self, request: _Request) -> None:
         """Add what comes back, is dissolved or made by it; anew each time it is put off."""
         asked = request.ops if request.asked is None else request.asked
-        ops = with_dissolutions(self._state, with_revivals(self._state, asked))
+        ops = with_revivals(self._state, with_fallbacks(self._state, asked))
+        ops = with_finals(self._state, with_dissolutions(self._state, ops))
         ops = with_tablets(self._state, ops)
         if ops is not asked or request.asked is not None:
             request.encode(ops)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from common.digests import is_md5
 from common.errors import ConflictError
 from common.names import storage_group_of
+from receiver.metadata.commit.becoming_final import why_not_final
 from receiver.metadata.commit.dissolving import comes_between_files, times_of
 from receiver.metadata.commit.record_checks import (
     SIGNED_64,
@@ -19,23 +20,28 @@ from receiver.metadata.commit.record_checks import (
     parse_path,
     refusal_of,
 )
+from receiver.metadata.model.merged_names import is_merged
 from receiver.metadata.state.ranges import ids_of
 from receiver.metadata.state.tables.retired import partition_of
 from receiver.metadata.state.transfer_cuts import TransferCuts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from receiver.metadata.model import records
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables.compactions import CompactedRow
 
-__all__ = ["check_compacted", "check_dissolved", "check_forgotten", "times_of_files"]
+__all__ = [
+    "check_compacted",
+    "check_dissolved",
+    "check_final",
+    "check_forgotten",
+    "times_of_files",
+]
 
 _MOST_INPUTS = 10_000
-_BEGIN = "merged-"
-"""Of the names of outputs: no file that is loaded has a name without a tag."""
 
 
 def check_compacted(state: State, op: records.FilesCompacted) -> None:
@@ -64,10 +70,31 @@ def check_dissolved(op: records.CompactionDissolved, row: CompactedRow | None) -
         raise refusal_of(op, f"there is no compaction {op.id} that holds")
 
 
-def check_forgotten(op: records.CompactionForgotten, row: CompactedRow | None) -> None:
-    """Refuse to forget what readers may read."""
+def check_final(state: State, op: records.CompactionFinal) -> None:
+    """Refuse to make files of what does not stand for its inputs for good.
+
+    Raises:
+        ConflictError: something is in the way, that may go.
+        RefusedCommitError: there is no such compaction, or it has other outputs.
+    """
+    row = state.compacted_table.rows.get(op.id)
+    if row is None or row.dissolved:
+        raise refusal_of(op, f"there is no compaction {op.id} that holds")
+    if [each.physical for each in op.outputs] != [each.physical for each in row.outputs]:
+        raise refusal_of(op, "its outputs are others")
+    why = why_not_final(state, row)
+    if why is not None:
+        raise ConflictError(f"compaction {op.id} cannot become final: {why}")
+
+
+def check_forgotten(
+    op: records.CompactionForgotten, row: CompactedRow | None, files: Container[str]
+) -> None:
+    """Refuse to forget what readers may read, or what files are made of."""
     if row is None or not row.dissolved:
         raise refusal_of(op, f"there is no compaction {op.id} that is dissolved")
+    if any(each in files for each in row.became):
+        raise refusal_of(op, f"files are known that compaction {op.id} made")
 
 
 def _input(state: State, op: records.FilesCompacted, physical: str) -> FileRow:
@@ -130,7 +157,7 @@ def _check_outputs(state: State, op: records.FilesCompacted, rows: Sequence[File
     key = partition_of(op.inputs[0])
     for made in op.outputs:
         path = parse_path(op, made.physical)
-        if partition_of(made.physical) != key or not path.name.startswith(_BEGIN):
+        if partition_of(made.physical) != key or not is_merged(path.name):
             raise refusal_of(op, f"{made.physical} is no name of an output")
         if made.physical in state.files or path.is_resource:
             raise refusal_of(op, f"the name {made.physical} is taken")

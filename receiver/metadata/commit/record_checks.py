@@ -11,6 +11,7 @@ from common.errors import NameRefusedError
 from common.names import FilePath, is_sender_uuid
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
+from receiver.metadata.model.merged_names import is_merged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +23,8 @@ _HEX64 = re.compile(r"[0-9a-f]{64}\Z")
 def check_names(op: records.FileLoaded) -> None:
     """Refuse a file whose two names lie in different directories."""
     path, physical = parse_path(op, op.path), parse_path(op, op.physical)
+    if is_merged(op.physical):  # it has files of both kinds, and the name of the highest
+        path = FilePath(physical.kind, *path.group, path.name)
     if path.directory != physical.directory:
         raise refusal_of(op, f"{op.physical} is not in the directory of {op.path}")
 

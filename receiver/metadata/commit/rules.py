@@ -17,9 +17,11 @@ from msgspec.structs import replace as replace_row
 from common.digests import is_md5
 from common.errors import ConflictError
 from common.names import is_sender_uuid, is_task_id
+from receiver.metadata.commit.becoming_final import between_final
 from receiver.metadata.commit.compaction_rules import (
     check_compacted,
     check_dissolved,
+    check_final,
     check_forgotten,
 )
 from receiver.metadata.commit.record_checks import (
@@ -51,6 +53,7 @@ from receiver.metadata.commit.work_rules import (
 )
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
+from receiver.metadata.model.merged_names import is_merged
 from receiver.metadata.model.snapshot_kv import check_keys, check_prefixes
 from receiver.metadata.state.table_rows import (
     OPEN_WORK,
@@ -95,12 +98,13 @@ class Rules:
         touched: keys that the commit looked at and changes.
     """
 
-    __slots__ = ("_changes", "_compacts", "_state", "schema", "touched")
+    __slots__ = ("_changes", "_compacts", "_final", "_state", "schema", "touched")
 
     def __init__(self, state: State, *, notes: bool) -> None:
         self._state = state
         self._changes: dict[TouchedKey, Any] = {}
         self._compacts = False
+        self._final: frozenset[str] = frozenset()
         self.touched = Touched()
         counts = state.max_memory is not None
         self.schema = SchemaRules(state.schema, self.touched, notes=notes, counts=counts)
@@ -120,6 +124,8 @@ class Rules:
             raise RefusedCommitError(f"{type(op).__name__} is not for callers to commit")
         if self._compacts and not isinstance(op, _BESIDE_COMPACTIONS):
             raise refusal_of(op, "it stands in a commit with a compaction")
+        if self._final and not self._is_of_final(op):
+            raise refusal_of(op, "it stands in a commit that makes a compaction final")
         rule(self, op)
 
     def _get(self, key: TouchedKey, committed: Callable[[], T]) -> T:
@@ -280,6 +286,7 @@ class Rules:
         there = self._held(op.sender, op.path)
         if there is not None:
             raise refusal_of(op, f"{op.path} is loaded already, as {there}")
+        self._check_merged(op)
         for device in op.devices:
             owner = self._owner(device.name)
             if owner is None:
@@ -294,6 +301,24 @@ class Rules:
             self._put(("lost", *key), False)
         for row in self._state.deletion_table.unloaded(op.sender, op.path):
             self._put(("deletions", op.sender, op.physical, row.form), len(row.content))
+
+    def _is_of_final(self, op: records.Op) -> bool:
+        if isinstance(op, records.FileSuperseded):
+            return self._final.issuperset(op.rests)
+        return (
+            isinstance(op, records.FileLoaded | records.FileRetired) and op.physical in self._final
+        )
+
+    def _check_merged(self, op: records.FileLoaded) -> None:
+        """Refuse what would come between files that are merged for good, and merged files."""
+        if is_merged(op.physical) and op.physical not in self._final:
+            raise refusal_of(op, f"{op.physical} is called as merged files are")
+        final = between_final(self._state, op)
+        if final is not None:
+            raise ConflictError(
+                f"{op.path} stands between files that were merged for good, as {final}",
+                extra={"path": op.path, "file": final},
+            )
 
     def _file_deleted(self, op: records.FileDeleted) -> None:
         self._shake(op.physical)
@@ -372,7 +397,15 @@ class Rules:
 
     def _file_revived(self, op: records.FileRevived) -> None:
         file = self._need_file(op.physical, op, FileState.SUPERSEDED)
+        row = self._state.files.get(op.physical)
+        above = [each for each in row.rests if is_merged(each)] if row is not None else []
+        if above and all(self._is_visible(each) for each in above):
+            raise refusal_of(op, f"{op.physical} is merged for good, in {above[0]}")
         self._put(("file", op.physical), replace(file, state=FileState.RETIRED))
+
+    def _is_visible(self, physical: str) -> bool:
+        file = self._file(physical)
+        return file is not None and file.state in (FileState.LIVE, FileState.RETIRED)
 
     def _file_undeleted(self, op: records.FileUndeleted) -> None:
         file = self._need_file(op.physical, op, FileState.DELETED)
@@ -664,8 +697,18 @@ class Rules:
         assert row is not None
         self._put(("compacted", op.id), replace_row(row, dissolved=SIGNED_64.stop))
 
+    def _compaction_final(self, op: records.CompactionFinal) -> None:
+        self.touched.exclusive = True  # it is about all that may come to its partition
+        if self._changes:
+            raise refusal_of(op, "it stands in a commit with other changes")
+        check_final(self._state, op)
+        row = self._compaction(op.id)
+        assert row is not None
+        self._final = frozenset(each.physical for each in row.outputs)
+        self._put(("compacted", op.id), replace_row(row, dissolved=row.created))
+
     def _compaction_forgotten(self, op: records.CompactionForgotten) -> None:
-        check_forgotten(op, self._compaction(op.id))
+        check_forgotten(op, self._compaction(op.id), self._state.files)
         self._put(("compacted", op.id), None)
 
     def _table(self, name: str) -> str | None:
@@ -802,6 +845,7 @@ _RULES: dict[type, Callable[[Rules, Any], None]] = {
     records.WorkEnded: Rules._work_ended,
     records.FilesCompacted: Rules._files_compacted,
     records.CompactionDissolved: Rules._compaction_dissolved,
+    records.CompactionFinal: Rules._compaction_final,
     records.CompactionForgotten: Rules._compaction_forgotten,
     records.TableMade: Rules._table_made,
     records.TableDropped: Rules._table_dropped,

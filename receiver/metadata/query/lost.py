@@ -42,8 +42,9 @@ def unknown_here(state: State, told: Iterable[records.FileLost]) -> list[records
     """Of files that a sender had loaded here and has no more, those that no row knows.
 
     A row of the same content says what became of it, whatever that was; one that was deleted only
-    if it had the very path, for the content may have come once more under another one. What is lost
-    already, or acknowledged, is not told again.
+    if it had the very path, for the content may have come once more under another one. What was
+    merged for good is known by what it is in. What is lost already, or acknowledged, is not told
+    again.
 
     Args:
         state: committed.
@@ -53,6 +54,7 @@ def unknown_here(state: State, told: Iterable[records.FileLost]) -> list[records
         (op.sender, op.path, op.md5): op
         for op in told
         if (op.sender, op.path, op.md5) not in state.lost_table.rows
+        and not state.compacted_table.with_leaf(op.sender, op.path, op.md5)
     }
     if not new:
         return []

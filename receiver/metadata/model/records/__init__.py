@@ -26,9 +26,11 @@ from receiver.metadata.model.records.commits_encoded import (
 )
 from receiver.metadata.model.records.compaction_records import (
     CompactionDissolved,
+    CompactionFinal,
     CompactionForgotten,
     CompactionOutput,
     FilesCompacted,
+    FinalOutput,
 )
 from receiver.metadata.model.records.file_records import (
     FileDeleted,
@@ -133,6 +135,7 @@ __all__ = [
     "ClockCorrected",
     "Commit",
     "CompactionDissolved",
+    "CompactionFinal",
     "CompactionForgotten",
     "CompactionOutput",
     "DeletesCounted",
@@ -162,6 +165,7 @@ __all__ = [
     "FileUploaded",
     "FileVerified",
     "FilesCompacted",
+    "FinalOutput",
     "KeptRecordsApplied",
     "KeysWritten",
     "ListBegun",

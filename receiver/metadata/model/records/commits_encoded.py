@@ -8,6 +8,7 @@ import msgspec
 
 from receiver.metadata.model.records.compaction_records import (
     CompactionDissolved,
+    CompactionFinal,
     CompactionForgotten,
     FilesCompacted,
 )
@@ -135,6 +136,7 @@ Op = (
     | TableDropped
     | TableForgotten
     | TabletMade
+    | CompactionFinal
 )
 
 

@@ -48,7 +48,33 @@ class CompactionDissolved(Record, frozen=True, tag=84):
     reason: str
 
 
+class FinalOutput(Record, frozen=True):
+    """An output that becomes a file; `tail`: xxh3-128 of its last 64 KiB, as of a loaded one."""
+
+    physical: str
+    tail: str
+
+
+class CompactionFinal(Record, frozen=True, tag=86):
+    """The outputs of a compaction are files from now on, and its inputs superseded by them.
+
+    It stands before the operations that do so, which the engine adds: for each output `FileLoaded`
+    and `FileRetired`, for each input `FileSuperseded`. From then on the compaction says what the
+    outputs are made of, and is forgotten behind the last of them.
+
+    Attributes:
+        id: of the compaction.
+        outputs: all of its outputs.
+    """
+
+    id: int
+    outputs: Sequence[FinalOutput]
+
+
 class CompactionForgotten(Record, frozen=True, tag=85):
-    """The outputs of a dissolved compaction are gone from the disk; so may be its row."""
+    """The outputs of a dissolved compaction are gone from the disk; so may be its row.
+
+    Of a final one: the rows of the files that they became are forgotten.
+    """
 
     id: int

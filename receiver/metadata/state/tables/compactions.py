@@ -67,8 +67,14 @@ class CompactedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         oldest_closed: the first look that had one of them closed.
         created: the commit that made it.
         changed: the commit that the row is from.
-        dissolved: the commit that did, 0 while it holds.
+        dissolved: the commit that did, 0 while it holds. Of a final one `created`: at no commit are
+            its outputs read in place of the inputs any more, which are there as long as anybody can
+            ask for a commit before.
         reason: of that.
+        final: the commit that made files of the outputs, 0 for none.
+        became: physical paths of these; `outputs` is empty then, so nobody takes their bytes away.
+        leaves: the files of the sender that they are made of, see `made_of`.
+        news: the commit that loaded the last of those: a stream behind it has had all of them.
     """
 
     created: int
@@ -87,6 +93,10 @@ class CompactedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     oldest_closed: int
     dissolved: int = 0
     reason: str = ""
+    final: int = 0
+    became: tuple[str, ...] = ()
+    leaves: bytes = b""
+    news: int = 0
 
     @property
     def key(self) -> PartitionKey:
@@ -97,6 +107,12 @@ class CompactedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def inputs(self) -> list[str]:
         """Physical paths of the files that it stands for."""
         return zlib.decompress(self.packed).decode().split("\n")
+
+    @property
+    def made_of(self) -> list[tuple[str, str]]:
+        """(MD5, path) of the sender's files that a final one is made of, each under each name."""
+        lines = zlib.decompress(self.leaves).decode().split("\n") if self.leaves else []
+        return [(md5, path) for md5, _, path in (each.partition(" ") for each in lines)]
 
     def holds_at(self, ts: int) -> bool:
         """Whether readers of a commit read it."""
@@ -125,6 +141,9 @@ class CompactedTable:
         self._members: dict[int, array[int]] = {}
         self._reaches: dict[str, _Reaches] = {}
         self._outputs: dict[str, CompactedOutput] = {}
+        self._made: dict[str, int] = {}
+        self._final: dict[PartitionKey, dict[int, None]] = {}
+        self._leaves: dict[int, array[int]] = {}
 
     # -- questions ---------------------------------------------------------------------------
 
@@ -186,7 +205,39 @@ class CompactedTable:
 
     def dissolved(self) -> list[CompactedRow]:
         """Those whose outputs may go, when no reader of an earlier commit needs them."""
-        return [row for row in self.rows.values() if row.dissolved]
+        return [row for row in self.rows.values() if row.dissolved and not row.final]
+
+    def maker(self, physical: str) -> CompactedRow | None:
+        """The final compaction that made a file."""
+        found = self._made.get(physical)
+        return None if found is None else self.rows[found]
+
+    def news_of(self, file: FileRow) -> int:
+        """The commit that loaded a file; of a merged one the last file that it is made of."""
+        maker = self.maker(file.physical)
+        return file.created if maker is None else maker.news
+
+    def final(self) -> list[CompactedRow]:
+        """Those whose outputs are, or were, files."""
+        return [self.rows[each] for several in self._final.values() for each in several]
+
+    def final_of(self, key: PartitionKey) -> list[CompactedRow]:
+        """The final ones of a partition."""
+        return [self.rows[each] for each in self._final.get(key, ())]
+
+    def with_leaf(self, sender: str, path: str, md5: str) -> list[CompactedRow]:
+        """The final ones that are made of a file of a sender."""
+        mark = _mark(f"{md5} {path}")
+        rows = self.final_of(partition_of(path)) if self._final else ()
+        return [row for row in rows if row.sender == sender and self._has_leaf(row, mark)]
+
+    def _has_leaf(self, row: CompactedRow, mark: int) -> bool:
+        known = self._leaves.get(row.id)
+        if known is None:  # hardly ever asked for
+            marks = sorted(_mark(f"{md5} {path}") for md5, path in row.made_of)
+            known = self._leaves[row.id] = array("Q", marks)
+        at = bisect_left(known, mark)
+        return at < len(known) and known[at] == mark
 
     # -- operations --------------------------------------------------------------------------
 
@@ -199,12 +250,16 @@ class CompactedTable:
             self._holding.setdefault(row.key, {})[row.id] = None
             self._of_sender.setdefault(row.sender, {})[row.id] = None
             self._reaches.pop(row.sender, None)
+        if row.final:
+            self._final.setdefault(row.key, {})[row.id] = None
+            self._made |= dict.fromkeys(row.became, row.id)
 
     def operations(self) -> Appliers:
         """What it does with operations."""
         return {
             records.FilesCompacted: self._files_compacted,
             records.CompactionDissolved: self._compaction_dissolved,
+            records.CompactionFinal: self._compaction_final,
             records.CompactionForgotten: self._compaction_forgotten,
         }
 
@@ -249,17 +304,56 @@ class CompactedTable:
             data_dir=made.data_dir,
         )
 
+    def _hold_no_more(self, row: CompactedRow) -> None:
+        del self._members[row.id]
+        _take_out(self._holding, row.key, row.id)
+        _take_out(self._of_sender, row.sender, row.id)
+        self._reaches.pop(row.sender, None)
+
+    def _compaction_final(self, op: records.CompactionFinal, ts: int) -> None:
+        row = self.rows[op.id]
+        self._hold_no_more(row)
+        for each in row.outputs:
+            del self._outputs[each.physical]
+        self.restore(
+            msgspec.structs.replace(
+                row,
+                outputs=(),
+                dissolved=row.created,
+                reason="final",
+                final=ts,
+                became=tuple(each.physical for each in op.outputs),
+                leaves=_packed(self._leaves_of(row)),
+                news=max(self.news_of(self._files[each]) for each in row.inputs),
+                changed=ts,
+            )
+        )
+
+    def _leaves_of(self, row: CompactedRow) -> set[str]:
+        """Lines of MD5 and path: of what was merged before, what that is made of."""
+        found: set[str] = set()
+        for each in row.inputs:
+            inner, file = self.maker(each), self._files[each]
+            if inner is not None:
+                found.update(f"{md5} {path}" for md5, path in inner.made_of)
+            else:
+                found.update(f"{file.md5} {path}" for path in file.paths)
+        return found
+
     def _compaction_dissolved(self, op: records.CompactionDissolved, ts: int) -> None:
         row = self.rows[op.id]
-        del self._members[op.id]
-        _take_out(self._holding, row.key, op.id)
-        _take_out(self._of_sender, row.sender, op.id)
-        self._reaches.pop(row.sender, None)
+        self._hold_no_more(row)
         self.rows[op.id] = msgspec.structs.replace(row, dissolved=ts, reason=op.reason, changed=ts)
 
     def _compaction_forgotten(self, op: records.CompactionForgotten, ts: int) -> None:
-        for each in self.rows.pop(op.id).outputs:
+        row = self.rows.pop(op.id)
+        for each in row.outputs:
             del self._outputs[each.physical]
+        for physical in row.became:
+            del self._made[physical]
+        if row.final:
+            _take_out(self._final, row.key, op.id)
+            self._leaves.pop(op.id, None)
 
 
 class _Reaches:

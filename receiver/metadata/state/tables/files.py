@@ -16,6 +16,7 @@ import msgspec
 
 from common.names import Kind
 from receiver.metadata.model import records
+from receiver.metadata.model.merged_names import is_merged
 from receiver.metadata.state.file_rows import FileRows, FrozenFileRows
 from receiver.metadata.state.packed_file import whole
 from receiver.metadata.state.sorted_keys import SortedKeys
@@ -258,6 +259,15 @@ class FileTable:
         own = {f"{kind}/{'/'.join(key)}" for kind in Kind}
         return list(self.rows.meeting(ids, first, last, since=since, beside=own))
 
+    def every_in(self, sg: str, vsg: str, partition: int | str) -> list[FileRow]:
+        """The files of a partition in whatever state, those too that are not yet forgotten."""
+        rows = self.partition(sg, vsg, partition)
+        for state in (FileState.QUARANTINED, FileState.SUPERSEDED, FileState.DELETED):
+            for kind in Kind:
+                begin = "/".join((kind, sg, vsg, str(partition), ""))
+                rows += [self.rows.young[each] for each in self._orders[state].starting(begin)]
+        return rows
+
     def totals(self, sender: str | None = None) -> FileTotals:
         """Number and bytes of the visible files of a sender, or of all."""
         if sender is not None:
@@ -384,6 +394,7 @@ class FileTable:
             first_look=op.first_look,
             closed_look=op.closed_look,
             origin=op.origin,
+            registered=is_merged(op.physical),  # its series are those of what it is made of
         )
         self.rows.young[op.physical] = row
         self._note_way(row)

@@ -1,7 +1,9 @@
 """What stands for its inputs answers as they do, at every commit, whatever comes between.
 
 The oracle knows points: which file gives which value at which time of which device, and which
-deletions hide it. It ranks as readers do, and knows nothing of what dissolves a compaction.
+deletions hide it. It ranks as readers do, and knows nothing of what dissolves a compaction, nor of
+what lets one become final: of a final one it remembers the files that it is made of, as they stood,
+and goes on ranking these against all that comes, whatever became of their rows.
 """
 
 from __future__ import annotations
@@ -9,15 +11,16 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Collection
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from common.errors import TsferryError
+from common.errors import ConflictError, TsferryError
+from receiver.metadata.commit.becoming_final import why_not_final
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
-from receiver.metadata.model.ranks import Rank, cut_in, highest, rank_in
+from receiver.metadata.model.errors import HistoryGoneError
+from receiver.metadata.model.ranks import LOWEST_LOOK, Rank, cut_in, highest, rank_in
 from receiver.metadata.query.applied_deletions import applied_deletions
 from receiver.metadata.query.past_files import files_at
 from receiver.metadata.state.state import State
@@ -35,22 +38,39 @@ FOUND = (5035, 5049, 6590)
 past, where a file was in quarantine, deleted, brought back and deleted."""
 Points = dict[tuple[str, int], str]
 """The file that gives a point of a device and time."""
+Ghost = tuple[FileRow, set[tuple[str, int]]]
+"""A file as it stood when it was merged for good, and what it gave then."""
 
 
 class Life:
     """Random commits, mostly over one partition, and the answers that readers got at each."""
 
-    def __init__(self, directory: Path, seed: int, partitions: int = 1) -> None:
+    def __init__(
+        self, directory: Path, seed: int, partitions: int = 1, *, ends: bool = False
+    ) -> None:
+        """Begin one; `ends`: compactions become final in it."""
         self.chance = random.Random(seed)
         self.keys = [PartitionKey("root.t", "0", f"{each}") for each in range(partitions)]
         self.engine = Engine.open(directory / "e")
         self.engine.commit([seen(), seen(B, "other")])
         self.points: dict[str, set[tuple[str, int]]] = {}
+        self.givers: dict[str, Points] = {}
+        """Of a final output, which file each point is of."""
+        self.inside: dict[str, list[Ghost]] = {}
+        """Of a final output, the files that it is made of, and what they gave then."""
+        self.refused = 0
+        """Files that came too late."""
+        self.finals = 0
         self.merged: dict[str, Points] = {}
         self.answers: dict[int, Points] = {}
-        self.look = 100
+        self.base = LOWEST_LOOK if ends else 0
+        self.look = self.base + 100
         self.number = 0
         self.held = 0
+        self.ends = ends
+        self.quiet = ends and self.chance.random() < 0.5
+        """Whether things mostly end, as they do at an edge that frees what is old."""
+        self.forgotten = False
 
     # -- what readers get --------------------------------------------------------------------
 
@@ -59,6 +79,19 @@ class Life:
 
     def answer(self, state: State, rows: list[FileRow]) -> Points:
         """By the leaves: of each point the file that stands above."""
+        given: dict[tuple[str, int], dict[str, Rank]] = defaultdict(dict)
+        cuts = TransferCuts(state.owner_table.moves, state.newest)
+        for row in sorted(rows, key=lambda row: row.physical not in self.inside):
+            for leaf, points in self.inside.get(row.physical, [(row, self.points[row.physical])]):
+                mine = cuts.of(leaf)
+                for device, time in points:
+                    if not self.is_hidden(state, row, device, time):
+                        rank = rank_in(leaf.rank, cut_in(mine, device))
+                        given[device, time][leaf.physical] = rank
+        return {point: highest(ranks.values()).physical for point, ranks in given.items()}
+
+    def by_rows(self, state: State, rows: list[FileRow]) -> Points:
+        """As readers do: of each point the row that stands above."""
         given: dict[tuple[str, int], list[Rank]] = defaultdict(list)
         cuts = TransferCuts(state.owner_table.moves, state.newest)
         for row in rows:
@@ -67,6 +100,10 @@ class Life:
                 if not self.is_hidden(state, row, device, time):
                     given[device, time].append(rank_in(row.rank, cut_in(mine, device)))
         return {point: highest(ranks).physical for point, ranks in given.items()}
+
+    def leaves(self, answer: Points) -> Points:
+        """What rows give, by the files that these are made of."""
+        return {point: self.givers.get(name, {}).get(point, name) for point, name in answer.items()}
 
     def is_hidden(self, state: State, row: FileRow, device: str, time: int) -> bool:
         for note in applied_deletions(list(state.deletion_table), state.newest):
@@ -89,7 +126,8 @@ class Life:
             found = self.merged[f"{row.id}"]
             assert not answer.keys() & found.keys(), "two outputs overlap"
             answer |= found
-        return answer | self.answer(state, [row for row in rows if row.physical not in inputs])
+        others = [row for row in rows if row.physical not in inputs]
+        return answer | self.leaves(self.by_rows(state, others))
 
     def check(self) -> None:
         with self.engine.reading() as state:
@@ -105,19 +143,30 @@ class Life:
         with self.engine.reading() as state:
             table = {ts: state.compacted_table.at(ts) for ts in self.answers}
         for ts, answer in self.answers.items():
-            visible = {row.physical for row in files_at(self.engine, ts).visible}
+            try:
+                visible = {row.physical for row in files_at(self.engine, ts).visible}
+            except HistoryGoneError:  # files that were there have left the disk
+                assert self.forgotten
+                continue
             for row in table[ts]:
                 inputs = set(row.inputs)
                 assert inputs <= visible
+                for each in inputs & self.inside.keys():
+                    inputs |= {leaf.physical for leaf, _ in self.inside[each]}
                 mine = {point: name for point, name in answer.items() if name in inputs}
                 merged = self.merged[f"{row.id}"]
                 assert mine.items() <= merged.items()
 
     # -- commits -----------------------------------------------------------------------------
 
-    def one(self, *states: FileState) -> FileRow | None:
+    def one(self, *states: FileState, edge: bool = False) -> FileRow | None:
+        """Some row; `edge`: of a file that its edge may have, or say something of."""
         with self.engine.reading() as state:
             rows = [row for row in state.files.values() if row.state in states]
+            if edge:
+                finals = {each for row in state.compacted_table.final() for each in row.became}
+                merged = {leaf.physical for each in finals for leaf, _ in self.inside[each]}
+                rows = [row for row in rows if row.physical not in finals | merged]
         rows.sort(key=lambda row: row.physical)
         return self.chance.choice(rows) if rows else None
 
@@ -137,7 +186,11 @@ class Life:
         for device in self.chance.sample(DEVICES, self.chance.randrange(1, 3)):
             first = self.chance.randrange(TIMES)
             spans[device] = (first, min(TIMES - 1, first + self.chance.randrange(4)))
-        look = self.look if self.chance.random() < 0.8 else self.chance.randrange(90, self.look + 1)
+        look = (
+            self.look
+            if self.chance.random() < 0.8
+            else self.chance.randrange(self.base + 90, self.look + 1)
+        )
         sender = A if self.chance.random() < 0.85 else B
         if len(self.keys) > 1 and not self.may_load(sender, spans):
             return []
@@ -160,13 +213,15 @@ class Life:
         return all(each is None or each.sender == sender for each in owners)
 
     def delete_points(self) -> list[records.Op]:
-        row = self.one(FileState.LIVE, FileState.RETIRED, FileState.QUARANTINED)
+        row = self.one(FileState.LIVE, FileState.RETIRED, FileState.QUARANTINED, edge=True)
         if row is None:
             return []
         first = self.chance.randrange(TIMES)
         last = first + self.chance.randrange(3)
         content = f"DELETION,{self.chance.choice(DEVICES)}.s,1,{first},{last}\n".encode()
-        floor = self.chance.choice((0, self.look - 1, self.chance.randrange(90, self.look)))
+        floor = self.chance.choice(
+            (0, self.look - 1, self.chance.randrange(self.base + 90, self.look))
+        )
         with self.engine.reading() as state:
             known = sum(len(each.content) for each in state.deletion_table.of_file(row.physical))
         base = known if self.chance.random() < 0.7 else 0
@@ -204,7 +259,10 @@ class Life:
             )  # it was there in the look that had it first
             last = self.chance.choice((0, self.look, self.chance.randrange(since, self.look + 1)))
             return [records.FileRetired(name, last)]
-        if kind == 3:
+        if kind == 3 and self.ends:
+            there = self.one(FileState.RETIRED, edge=True)
+            name = name if there is None else there.physical
+        if kind == 3 and name not in self.inside:
             return [records.FileReturned(name, "", self.look * sometimes)]
         if kind == 4:
             return [records.FileQuarantined(name, "rot")]
@@ -234,7 +292,7 @@ class Life:
         """A file that ended and gives nothing rests on those that give its points."""
         with self.engine.reading() as state:
             rows = self.rows(state)
-            answer = self.answer(state, rows)
+            answer = self.by_rows(state, rows)
         for row in rows:
             givers = {answer[each] for each in self.points[row.physical] if each in answer}
             whole = all(each in answer for each in self.points[row.physical])
@@ -242,6 +300,56 @@ class Life:
                 return [records.FileSuperseded(row.physical, sorted(givers))]
         back = self.one(FileState.SUPERSEDED)
         return [] if back is None else [records.FileRevived(back.physical)]
+
+    def reap(self) -> list[records.Op]:
+        """What is superseded leaves the disk, then its row goes."""
+        row = self.one(FileState.SUPERSEDED, FileState.DELETED)
+        if row is None:
+            return []
+        if row.state is FileState.SUPERSEDED:
+            return [records.FileDeleted(row.physical, "superseded")]
+        self.forgotten = True
+        return [records.FileForgotten(row.physical)]
+
+    def end(self) -> list[records.Op]:
+        """All that a merge is made of, and perhaps more, is gone at the edge."""
+        with self.engine.reading() as state:
+            held = list(state.compacted_table.holding())
+            live = [row for row in state.files.values() if row.state is FileState.LIVE]
+        if not held:
+            return []
+        inputs = set(self.chance.choice(held).inputs)
+        ended = [row for row in live if row.physical in inputs or self.chance.random() < 0.3]
+        self.look += 1
+        return [records.FileRetired(row.physical, self.look - 1) for row in ended]
+
+    def finish(self) -> list[records.Op]:
+        """A compaction becomes final, if it may."""
+        with self.engine.reading() as state:
+            held = [row for row in state.compacted_table.holding() if row.outputs]
+        self.chance.shuffle(held)
+        self.look += 1
+        for row in held:
+            with self.engine.reading() as state:
+                if why_not_final(state, row) is None:
+                    break
+        else:
+            return []
+        made = [records.FinalOutput(each.physical, digest("tail")) for each in row.outputs]
+        with self.engine.reading() as state:
+            inputs = [state.files[each] for each in row.inputs]
+            ghosts = [
+                (leaf, {each for each in points if not self.is_hidden(state, file, *each)})
+                for file in inputs
+                for leaf, points in self.inside.get(
+                    file.physical, [(file, self.points[file.physical])]
+                )
+            ]
+        for each in made:
+            self.points[each.physical] = set(self.merged[f"{row.id}"])
+            self.givers[each.physical] = self.merged[f"{row.id}"]
+            self.inside[each.physical] = ghosts
+        return [records.CompactionFinal(row.id, made)]
 
     def compact(self) -> list[records.Op]:
         """A whole cluster of one sender's, as whoever chooses does."""
@@ -260,7 +368,7 @@ class Life:
             several = self.chance.sample(chosen, self.chance.randrange(1, len(chosen) + 1))
             sender = several[0][0].sender
             inputs = [row for each in several for row in each if row.sender == sender]
-            found = self.answer(state, inputs)
+            found = self.leaves(self.by_rows(state, inputs))
             at = state.newest
         self.number += 1
         ident = self.number
@@ -281,19 +389,26 @@ class Life:
         return [records.FilesCompacted(ident, at, names, [output] if found else [])]
 
     def commit(self, ops: list[records.Op]) -> None:
-        with suppress(TsferryError):
+        try:
             if ops:
+                before = self.answers.get(self.engine.newest_commit)
                 self.engine.commit(ops)
                 self.check()
+                if isinstance(ops[0], records.CompactionFinal):
+                    assert self.answers[self.engine.newest_commit] == before
+        except ConflictError as error:
+            self.refused += "merged for good" in error.message
+        except TsferryError:
+            pass
 
     def step(self) -> None:
         if self.chance.random() < 0.5:
             self.look += 1
-        chosen = self.chance.choices(
-            (self.load, self.compact, self.delete_points, self.apply_kept, self.touch,
-             self.supersede),
-            (6, 4, 2, 1, 6, 1),
-        )[0]  # fmt: skip
+        kinds = (self.load, self.compact, self.delete_points, self.apply_kept, self.touch,
+                 self.supersede, self.end, self.finish, self.reap)  # fmt: skip
+        weights = (4, 6, 1, 0, 2, 1, 4, 6, 4) if self.quiet else (6, 4, 2, 1, 6, 1, 1, 1, 1)
+        among = len(kinds) if self.ends else 6
+        chosen = self.chance.choices(kinds[:among], weights[:among])[0]
         ops = chosen()
         if self.chance.random() < 0.1:
             ops += self.touch()
@@ -320,12 +435,16 @@ def _clusters(rows: list[FileRow]) -> list[list[FileRow]]:
     return clusters
 
 
-def live(directory: Path, seed: int, steps: int = 80, partitions: int = 1) -> Life:
-    life = Life(directory, seed, partitions)
+def live(
+    directory: Path, seed: int, steps: int = 80, partitions: int = 1, *, ends: bool = False
+) -> Life:
+    life = Life(directory, seed, partitions, ends=ends)
     with life.engine:
         for _ in range(steps):
             life.step()
         life.check_past()
+        with life.engine.reading() as state:
+            life.finals = len(state.compacted_table.final())
     return life
 
 
@@ -345,3 +464,19 @@ def test_lives_have_compactions_that_hold_for_long(tmp_path: Path) -> None:
     for seed in range(4):
         (tmp_path / f"{seed}").mkdir()
     assert sum(live(tmp_path / f"{seed}", seed).held for seed in range(4)) > 40
+
+
+@pytest.mark.parametrize("seed", range(tiers.examples(20)))
+def test_final_outputs_answer_as_their_inputs_would_whatever_comes_later(
+    tmp_path: Path, seed: int
+) -> None:
+    live(tmp_path, seed, ends=True)
+
+
+def test_lives_have_final_compactions_and_files_that_come_too_late(tmp_path: Path) -> None:
+    lives = []
+    for seed in range(8):
+        (tmp_path / f"{seed}").mkdir()
+        lives.append(live(tmp_path / f"{seed}", seed, ends=True))
+    assert sum(each.finals for each in lives) > 8
+    assert sum(each.refused for each in lives) > 0
