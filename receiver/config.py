@@ -191,6 +191,8 @@ class MergeConfig(Struct, frozen=True, kw_only=True):
         hours: when it is, by the time of this machine.
         memory: that the process may take which merges.
         here: false leaves all of it to executors elsewhere (`tsferry-receiver work`).
+        final_after: since the last file of a merge was gone at the edge, until the merged ones take
+            the place of what they were made of for good; None for never.
     """
 
     enabled: bool = False
@@ -201,6 +203,7 @@ class MergeConfig(Struct, frozen=True, kw_only=True):
     hours: Hours = Hours()
     memory: Annotated[Size, Meta(ge=256 * 2**20)] = 2**30
     here: bool = True
+    final_after: Annotated[Duration, Meta(ge=0)] | None = None
 
 
 class DeletesConfig(Struct, frozen=True, kw_only=True):

@@ -13,10 +13,12 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
+from common.bandwidth import local_now
 from common.durable import Closing, Tree, failed_sync
 from common.wire import IncarnationMark
 from receiver.compaction.compactor import Compactor
 from receiver.compaction.crowded import CrowdedPartitions
+from receiver.compaction.final_merges import FinalMerges
 from receiver.compaction.merge_progress import MERGE
 from receiver.compaction.merged_upkeep import MergedUpkeep
 from receiver.compaction.remote_merges import RemoteMerges
@@ -76,6 +78,7 @@ class Node(Closing):
         crowded: hears from readers where there are many.
         merged: takes away what it made, when nobody reads that any more.
         tables: keeps tables and tablets in step with the files.
+        final_merges: has merged files take the place of what they were made of for good.
         remote_work: what executors elsewhere do of the background work.
         storage: copies into the object store; None without one.
         uploads: the tus calls.
@@ -122,6 +125,8 @@ class Node(Closing):
         )
         self.tables = TableUpkeep(engine)
         load.reaper.chores += [self.merged.let_go, self.tables.forget]
+        self.final_merges = self._final_merges()
+        self.compactor.chores.append(self.final_merges.run_once)
         merges = RemoteMerges(self.compactor, self.work, block=config.limits.max_chunk_bytes)
         self.remote_work = RemoteWork(
             engine,
@@ -166,6 +171,7 @@ class Node(Closing):
             work=self.work,
             prover=self.prover,
             compactor=self.compactor,
+            final_merges=self.final_merges,
             storage=self.storage,
             out_of_reach=files_out_of_reach(engine, load.disks) if self.storage is None else 0,
             clock=clock,
@@ -185,11 +191,7 @@ class Node(Closing):
             self._resources.callback(self.storage.close)
 
     def _compactor(self) -> Compactor:
-        config, load, prover = self.config, self.load, self.prover
-
-        def awaits_proof(key: PartitionKey, row: FileRow) -> bool:
-            return config.proofs.enabled and prover.awaits(key, row)
-
+        config, load = self.config, self.load
         return Compactor.configured(
             config,
             self.engine,
@@ -197,8 +199,21 @@ class Node(Closing):
             self.work,
             is_busy=lambda: load.loader.waiting > 0,
             room=lambda: load.room() - config.limits.min_free_bytes,
-            awaits_proof=awaits_proof,
+            awaits_proof=self._awaits_proof,
         )
+
+    def _final_merges(self) -> FinalMerges:
+        return FinalMerges(
+            self.engine,
+            self.load.disks,
+            after=self.config.merge.final_after,
+            awaits_proof=self._awaits_proof,
+            is_time=lambda: self.config.merge.hours.hold(local_now()),
+            stopped=lambda: self.compactor.is_stopped,
+        )
+
+    def _awaits_proof(self, key: PartitionKey, row: FileRow) -> bool:
+        return self.config.proofs.enabled and self.prover.awaits(key, row)
 
     def _incarnation(self) -> IncarnationMark | None:
         """Which of the owners of its copies this is; what never had a store imports nothing."""

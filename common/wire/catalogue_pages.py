@@ -69,6 +69,8 @@ class CatalogueEntry(Struct, frozen=True, kw_only=True):
     """The object store of the receiver has it: where it is in no data directory, it is there."""
     object: ObjectEntry | None = None
     """Which it is there, of one that is stored."""
+    news: Count = 0
+    """Of files that were merged for good: the commit that loaded the last of them; 0 for others."""
 
 
 class FatesRequest(Struct, frozen=True, kw_only=True):

@@ -113,6 +113,8 @@ def show_retired(invocation: Invocation[ReceiverConfig], physical: str, as_json:
         click.echo(f"  {printable(series)}: {each.points} points, {each.first} to {each.last}")
     for physical in view.rests:
         click.echo(f"  rests on {printable(physical)}")
+    for path in view.made_of:
+        click.echo(f"  made of {printable(path)}")
 
 
 @retired.command(
@@ -138,6 +140,8 @@ def drop(invocation: Invocation[ReceiverConfig], physical: tuple[str, ...], as_j
 
 def _elsewhere(view: RetiredView) -> str:
     """What is known of its points being elsewhere."""
+    if view.merged and view.state != "superseded":
+        return f"no: it took the place of {view.merged} files for good"
     if view.state == "superseded":
         return f"all, in {len(view.rests)} files"
     if view.unreadable is not None:

@@ -130,6 +130,11 @@ def _merged(view: MergeTotals) -> str:
         text = f"{view.inputs} files are read as {view.outputs}, {size_text(view.output_bytes)}"
         text += f"; the last {commit_time(view.last, view.last_at)}"
         text += f" ({view.did})" if view.did else ""
+    if view.final:
+        text += f"; {view.final} in place of {view.final_inputs} for good"
+        text += f", {size_text(view.final_bytes)}"
+    if view.kept_back is not None:
+        text += f"; not for good: {view.kept_back}"
     if view.waiting:
         text += f"; {view.waiting} wait"
     if view.problem is not None:

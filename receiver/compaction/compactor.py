@@ -102,7 +102,11 @@ class _Known:
 
 
 class Compactor:
-    """Producer and consumer of merges, in a thread of its own."""
+    """Producer and consumer of merges, in a thread of its own.
+
+    Attributes:
+        chores: called behind the merges of a pass.
+    """
 
     def __init__(
         self,
@@ -156,6 +160,7 @@ class Compactor:
         self._held_since: float | None = None
         self._short_until = 0.0
         self._begun = False
+        self.chores: list[Callable[[], object]] = []
         self.run = MergeRun(
             disks,
             work,
@@ -220,6 +225,11 @@ class Compactor:
 
     # -- questions ---------------------------------------------------------------------------
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it is to stop."""
+        return self._stop.is_set()
+
     def progress(self) -> MergeProgress:
         """How far it is."""
         told = (each.problem for each in list(self._known.values()) if each.problem)
@@ -272,6 +282,8 @@ class Compactor:
             while self._here and (row := self._take()) is not None:
                 made += self._do(row)
             self._process.close()  # it has memory that others can use
+            for chore in self.chores if not self._stop.is_set() else ():
+                chore()
             return made
 
     def made_room(self, key: PartitionKey) -> None:

@@ -28,6 +28,9 @@ class MergeProgress(NamedTuple):
         did: what the newest did.
         waiting: work that waits or runs.
         problem: why something is not merged, None if nothing is in the way.
+        final: files that took the place of what they were made of for good.
+        final_bytes: of those.
+        final_inputs: files that were merged into these, merged ones too.
     """
 
     compactions: int = 0
@@ -38,6 +41,9 @@ class MergeProgress(NamedTuple):
     did: str = ""
     waiting: int = 0
     problem: str | None = None
+    final: int = 0
+    final_bytes: int = 0
+    final_inputs: int = 0
 
 
 def merge_progress(engine: Engine) -> MergeProgress:
@@ -46,7 +52,12 @@ def merge_progress(engine: Engine) -> MergeProgress:
         rows = list(state.compacted_table.holding())
         work = [row for row in state.work_table.rows.values() if row.kind == MERGE]
         waiting = sum(row.state in OPEN_WORK for row in work)
+        finals = [
+            (row, [file for each in row.became if (file := state.files.get(each)) is not None])
+            for row in state.compacted_table.final()
+        ]
     last = max((row.created for row in rows), default=0)
+    seen = [(row, [each for each in files if each.visible]) for row, files in finals]
     return MergeProgress(
         compactions=len(rows),
         inputs=sum(row.count for row in rows),
@@ -55,6 +66,9 @@ def merge_progress(engine: Engine) -> MergeProgress:
         last=last,
         did=next((row.reason for row in work if row.changed == last), ""),
         waiting=waiting,
+        final=sum(len(files) for _, files in seen),
+        final_bytes=sum(each.size for _, files in seen for each in files),
+        final_inputs=sum(row.count for row, files in seen if files),
     )
 
 

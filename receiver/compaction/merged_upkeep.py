@@ -105,6 +105,7 @@ class MergedUpkeep:
         return gone
 
     def _due(self, now: float, *, pressed: bool) -> list[CompactedRow]:
+        self._forget_final()
         oldest = self._engine.oldest_answerable
         with self._engine.reading() as state:
             seconds = state.clock.times.seconds
@@ -114,6 +115,17 @@ class MergedUpkeep:
                 if pressed
                 or (row.dissolved <= oldest and seconds(row.dissolved) + self._keep_deleted <= now)
             ]
+
+    def _forget_final(self) -> None:
+        """Forget what files were made of that are forgotten themselves; their bytes went before."""
+        with self._engine.reading() as state:
+            gone = [
+                row.id
+                for row in state.compacted_table.final()
+                if not any(each in state.files for each in row.became)
+            ]
+        for ident in gone:
+            self._engine.commit([records.CompactionForgotten(ident)])
 
     def _forget(self, rows: Iterable[CompactedRow]) -> int:
         count = 0

@@ -78,6 +78,7 @@ def merge_totals(there: ReceiverDirectories) -> MergeTotals:
         now = there.compactor.progress()
     else:
         now = merge_progress(there.engine)
+    kept_back = there.final_merges.kept_back if isinstance(there, RunningReceiver) else {}
     return MergeTotals(
         enabled=there.config.merge.enabled,
         compactions=now.compactions,
@@ -89,6 +90,10 @@ def merge_totals(there: ReceiverDirectories) -> MergeTotals:
         did=now.did,
         waiting=now.waiting,
         problem=now.problem,
+        final=now.final,
+        final_bytes=now.final_bytes,
+        final_inputs=now.final_inputs,
+        kept_back=next(iter(kept_back.values()), None),
     )
 
 

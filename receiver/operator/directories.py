@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from receiver.compaction.compactor import Compactor
+    from receiver.compaction.final_merges import FinalMerges
     from receiver.config import ReceiverConfig
     from receiver.load.service import LoadService
     from receiver.operator.centre_loading import CentreLoads
@@ -68,6 +69,7 @@ class RunningReceiver(ReceiverDirectories):
         work: background work, and who does it.
         prover: knows what of retired files exists nowhere else.
         compactor: merges files.
+        final_merges: has merged files take the place of what they were made of.
         storage: makes the copies in the object store; None without one.
         out_of_reach: files that were in an object store only when it was opened without one.
         clock: seconds since the epoch.
@@ -82,6 +84,7 @@ class RunningReceiver(ReceiverDirectories):
     work: WorkQueue
     prover: Prover
     compactor: Compactor
+    final_merges: FinalMerges
     storage: StorageService | None
     out_of_reach: int
     clock: Callable[[], float]

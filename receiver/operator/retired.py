@@ -75,15 +75,26 @@ def show_retired(there: ReceiverDirectories, physical: str) -> RetiredView:
 
 
 def drop_retired(there: RunningReceiver, physical: str) -> None:
-    """Give a retired or superseded file up, points and all.
+    """Give a retired or superseded file up, points and all; of a merged one, what is in it too.
 
     Raises:
         NotFoundError: there is no such file.
         ConflictError: something has just happened to it.
     """
     row = _gone(there, physical)
+    with there.engine.reading() as state:
+        maker = state.compacted_table.maker(physical)
+        inputs = () if maker is None else map(state.files.get, maker.inputs)
+        # They would come back: what they give is what is given up.
+        within = [
+            each
+            for each in inputs
+            if each is not None and each.state is FileState.SUPERSEDED and physical in each.rests
+        ]
+    rows = [row, *within]
     there.engine.commit(
-        [records.FileDeleted(physical, "operator")], [Guard("file", physical, row.changed)]
+        [records.FileDeleted(each.physical, "operator") for each in rows],
+        [Guard("file", each.physical, each.changed) for each in rows],
     )
 
 
@@ -124,6 +135,9 @@ def _gone(there: ReceiverDirectories, physical: str) -> FileRow:
 def _view(there: ReceiverDirectories, row: FileRow, *, ranges: int | None) -> RetiredView:
     """A row as it is shown, with so many ranges of its remainder at most."""
     found = _found(there, row)
+    with there.engine.reading() as state:
+        maker = state.compacted_table.maker(row.physical)
+    made_of = [] if maker is None else [path for _, path in maker.made_of]
     exclusive = found.exclusive if found is not None else ()
     return RetiredView(
         sender=row.sender,
@@ -143,6 +157,8 @@ def _view(there: ReceiverDirectories, row: FileRow, *, ranges: int | None) -> Re
             for each in exclusive[:ranges]
         ],
         rests=list(row.rests),
+        merged=len(made_of),
+        made_of=made_of if ranges is None else [],
     )
 
 

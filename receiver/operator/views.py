@@ -337,6 +337,8 @@ class RetiredView(Struct, frozen=True, kw_only=True):
         unique_series: series that have such points.
         remainder: where those are; empty in lists.
         rests: physical paths of the files that give what a superseded one has.
+        merged: files of the sender that a merged one is made of for good; 0 for others. `made_of`
+            has their paths; it is empty in lists.
     """
 
     sender: str
@@ -353,6 +355,8 @@ class RetiredView(Struct, frozen=True, kw_only=True):
     unique_series: int = 0
     remainder: list[RemainderView] = msgspec.field(default_factory=list)
     rests: list[str] = msgspec.field(default_factory=list)
+    merged: int = 0
+    made_of: list[str] = msgspec.field(default_factory=list)
 
 
 class RetiredPage(Struct, frozen=True, kw_only=True):
@@ -400,6 +404,10 @@ class MergeTotals(Struct, frozen=True, kw_only=True):
         did: what that one did: files, bytes and points before and after, and how long it took.
         waiting: merges that wait or run.
         problem: why something is not merged, None if nothing is in the way.
+        final: merged files that took the place of what they were made of for good.
+        final_bytes: of those.
+        final_inputs: files that were merged into these.
+        kept_back: why another merge is not final that is old enough to be; None if none is.
     """
 
     enabled: bool = False
@@ -412,6 +420,10 @@ class MergeTotals(Struct, frozen=True, kw_only=True):
     did: str = ""
     waiting: int = 0
     problem: str | None = None
+    final: int = 0
+    final_bytes: int = 0
+    final_inputs: int = 0
+    kept_back: str | None = None
 
 
 class CompactedPartition(Struct, frozen=True, kw_only=True):

@@ -381,6 +381,11 @@ class LocalCatalogue(Catalogue):
             stored = {
                 row.physical: table.rows[row.physical] for row in rows if table.parts(row).file
             }
+            news = {
+                physical: maker.news
+                for maker in state.compacted_table.final()
+                for physical in maker.became
+            }
 
         def found(row: FileRow) -> DataFile:
             deletions = noted.of(row.author, row.physical, row.closed)
@@ -391,6 +396,7 @@ class LocalCatalogue(Catalogue):
             place = self._place(row.physical, row.size, row.md5, there)
             return replace(
                 file,
+                created=news.get(row.physical, row.created),
                 cuts=cuts.of(row),
                 deletions=deletions,
                 stored=there is not None,
@@ -648,9 +654,10 @@ class RemoteCatalogue(Catalogue):
                 changed=entry.commit,
             )
         place = self._place(entry.path, entry.size, entry.md5, there)
-        if not cuts and not entry.stored and place is None:
+        if not cuts and not entry.stored and place is None and not entry.news:
             return file
-        return replace(file, cuts=cuts, stored=entry.stored, place=place)
+        created = entry.news or entry.commit
+        return replace(file, created=created, cuts=cuts, stored=entry.stored, place=place)
 
     def _noted(self, at: int) -> NotedDeletions | None:
         """What was deleted; None if the server is too old to know."""

@@ -48,7 +48,8 @@ class DataFile:
         name: as messages and the file column call it.
         size: bytes; another size means that it was replaced.
         database: that its tables are in, where its directory tells.
-        created: the commit that loaded it; 0 for a file that no catalogue has.
+        created: the commit that loaded it; 0 for a file that no catalogue has. Of one that was
+            merged for good, the last of what it is made of: it is no news.
         devices: with their ranges of time, where a catalogue has them. Not for workers.
         first: time of its first point, where a catalogue has it.
         last: of its last.

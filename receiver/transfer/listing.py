@@ -386,6 +386,7 @@ class Listing:
             table = state.uploaded_table
             uploaded = (row.physical for row in rows if table.parts(row).file)
             stored = {each: _object(table.rows[each]) for each in uploaded}
+            makers = {row.physical: state.compacted_table.maker(row.physical) for row in rows}
         for row, tree in found:
             # Whoever went on without it would answer too little.
             if tree is None and away and row.physical not in stored:
@@ -400,6 +401,7 @@ class Listing:
                 _extents(row, several) if devices else None,
                 quarantined=row.physical in quarantined,
                 stored=stored.get(row.physical),
+                news=0 if (maker := makers[row.physical]) is None else maker.news,
             )
             for (row, tree), several in zip(found, of_rows, strict=True)
         ]
@@ -412,6 +414,7 @@ def _entry(
     *,
     quarantined: bool,
     stored: ObjectEntry | None,
+    news: int,
 ) -> CatalogueEntry:
     rank = row.rank
     return CatalogueEntry(
@@ -434,6 +437,7 @@ def _entry(
         changed=row.changed,
         stored=stored is not None,
         object=stored,
+        news=news,
     )
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
+    from receiver.metadata.state.table_rows import FileRow
     from receiver.principal import Principal
 
 __all__ = ["Settlements"]
@@ -65,14 +66,15 @@ def _settled(state: State, sender: str, after: int, scope: Scope) -> set[tuple[i
     """(commit, MD5, path)."""
     table = state.file_table
     found = {
-        (commit, row.md5, path)
+        (commit, md5, path)
         for rows in (
             ((row.superseded, row) for row in table.superseded_since(after)),
             ((row.deleted, row) for row in table.deleted_since(after)),
         )
         for commit, row in rows
         if row.sender == sender and scope.first_outside(row.devices) is None
-        for path in row.paths
+        for md5, path in _contents(state, row)
+        if not _is_merged_in(state, sender, path, md5)
     }
     lost = state.lost_table.rows.values()
     found |= {
@@ -81,6 +83,19 @@ def _settled(state: State, sender: str, after: int, scope: Scope) -> set[tuple[i
         if row.sender == sender and row.acknowledged > after
     }
     return found
+
+
+def _contents(state: State, row: FileRow) -> list[tuple[str, str]]:
+    """(MD5, path) of what a row is of, at its sender: of a merged file what it is made of."""
+    maker = state.compacted_table.maker(row.physical)
+    return [(row.md5, path) for path in row.paths] if maker is None else maker.made_of
+
+
+def _is_merged_in(state: State, sender: str, path: str, md5: str) -> bool:
+    """Whether readers see a merged file that is made of one: its sender alone knows what of."""
+    finals = state.compacted_table.with_leaf(sender, path, md5)
+    rows = (state.files.get(each) for row in finals for each in row.became)
+    return any(row is not None and row.visible for row in rows)
 
 
 def _parsed(cursor: str) -> tuple[int, str, str]:

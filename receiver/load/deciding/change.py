@@ -36,6 +36,7 @@ from receiver.load.deciding.refused_files import RefusedFiles
 from receiver.load.deciding.taken_paths import TakenPaths, last_transfer
 from receiver.load.deciding.uncovered_files import uncovered_by
 from receiver.load.schema.registering import SeriesRefusal
+from receiver.metadata.commit.becoming_final import between_final
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.ranks import name_rank
@@ -499,6 +500,9 @@ class _Decision:
         physical = physical_name(self.record.sender, self.record.task, path)
         again = held if held is not None and _same_content(held, candidate) else None
         loaded = self._file_loaded(candidate, physical, again)
+        too_late = self._between(path, loaded)
+        if too_late is not None:
+            return too_late
         before: list[records.Op] = []
         if again is not None:  # it is bad, or not on the disk: this takes its place, and its looks
             before.append(records.FileDeleted(again.physical, "replaced"))
@@ -523,6 +527,17 @@ class _Decision:
             self.carried[path.text] = again.physical
         self.change.ops += self._end_of_copy(path.text, loaded)
         return FileOutcome(path.text, Result.LOADED)
+
+    def _between(self, path: FilePath, loaded: records.FileLoaded) -> FileOutcome | None:
+        """The outcome of a file that comes too late: files that it stands between are one now."""
+        final = between_final(self.state, loaded)
+        if final is None:
+            return None
+        reason = (
+            f"it comes too late: files that it stands between were merged for good, as {final}; "
+            "`load --as` of it puts it above them"
+        )
+        return FileOutcome(path.text, Result.QUARANTINED, reason=reason, hold=True)
 
     def _file_loaded(
         self, candidate: Candidate, physical: FilePath, again: FileRow | None

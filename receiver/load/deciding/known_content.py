@@ -7,6 +7,8 @@ nothing of where it came from: it has no identity beyond its path. What ended si
 are other senders' does not come back. Nor does a file of which something was deleted under a name
 of another rank: points that were deleted, written again and compacted can make its very content,
 and its deletions are none of the product's. They may come with the task that brings the product.
+What was merged for good does not come back either: it is sent as a new file, since what it was
+merged with stands where it stood.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from common.names import FilePath
+from receiver.metadata.model.merged_names import is_merged
 from receiver.metadata.model.ranks import name_rank
 from receiver.metadata.query.given_back import is_anothers
 from receiver.metadata.state.table_rows import FileState
@@ -64,6 +67,7 @@ def known_content(
         for row in state.file_table.of_tail(tail)
         if row.sender == sender
         and row.state in _GOOD
+        and not (row.state is FileState.SUPERSEDED and any(map(is_merged, row.rests)))
         and (row.origin is None or row.origin.sender == origin)
         and (row.points or path in row.paths)
         and (row.held or not is_anothers(state, row))

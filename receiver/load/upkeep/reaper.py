@@ -7,7 +7,9 @@ goes, then its row: a crash in between means one more unlink of nothing. What ha
 never removed here; `fsck` shows it.
 
 A superseded file goes in the same way, counted from the proof that took it out of sight; where
-space is short it does not wait for the history to end, for its points are all given by others.
+space is short it does not wait for the history to end, for its points are all given by others. One
+that is in the object store stays until the merged files are there which it is in for good: with the
+edge's own file gone, what is on one disk alone proves less.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from receiver.load.upkeep.undeleting import bring_back_unproved
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed
+from receiver.metadata.model.merged_names import is_merged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -206,6 +209,8 @@ class Reaper:
                     break  # in the order of their proofs
                 if not is_past and self._is_remote(state, row):
                     continue  # it takes no room here
+                if _waits_for_copy(state, row):
+                    continue
                 due.append(row)
                 if pressed and len(due) == _PRESSED_BATCH:
                     break
@@ -262,3 +267,12 @@ class Reaper:
                 rel = f"{folder.quarantine}/{name}"
                 if rel not in kept and found.st_mtime < oldest:
                     folder.tree.unlink(rel)
+
+
+def _waits_for_copy(state: State, row: FileRow) -> bool:
+    """Whether the store has a superseded file, and lacks a merged one that it is in for good."""
+    merged = [each for each in row.rests if is_merged(each)]
+    if not merged or not state.uploaded_table.parts(row).file:
+        return False
+    above = (state.files.get(each) for each in merged)
+    return any(each is not None and not state.uploaded_table.parts(each).file for each in above)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -30,7 +31,7 @@ from receiver.node import Node
 from tests.fault.receiver.test_node_full_disk import Failing
 from tests.support.merging_node import MergedHere, compactions, given_by, merge_here, small_files
 from tests.support.node_world import Clock, World, fsck_of
-from tests.support.proving import Site
+from tests.support.proving import Site, in_this_process
 
 START = 1_700_000_000.0
 POINTS = ("merge.staged", "merge.made", "placing.moved", "placing.synced", "merge.placed",
@@ -250,3 +251,79 @@ def test_a_merged_file_that_rots_or_is_lost_is_read_no_more(tmp_path: Path) -> N
             site.again(node)
             assert compactions(node) == []
             assert site.answer() == answer
+
+
+# -- for good ------------------------------------------------------------------------------------
+
+OF_FINAL = ("merge.reread", "mlog.commit.before", "mlog.commit.durable", "mlog.commit.published",
+            "merge.final", "reaper.superseded", "reaper.unlinked", "reaper.forgotten")  # fmt: skip
+
+
+def final_world(root: Path, now: float) -> World:
+    merge = {"enabled": True, "quiet": 0.0, "min_files": 3, "final_after": 5.0}
+    return World(root, clock=Clock(now), keep_deleted=10.0, metadata={"history": 0.0}, merge=merge)
+
+
+def begin_to_end(root: Path) -> tuple[Site, dict[tuple[str, int], int]]:
+    """Files are merged, and gone at the edge."""
+    with final_world(root, START).still_node() as node:
+        site = Site(node)
+        paths = small_files(site, 4)
+        merge_here(node)
+        in_this_process(node)
+        assert node.compactor.run_once() == 1
+        answer = site.answer()
+        site.round({}, gone=paths)
+        node.prover.run_once()
+        site.round({"sequence/root.sg/0/9/9-9-0-0.tsfile": {"a": {900: 9}}})
+        return site, answer
+
+
+def final_life(root: Path, at: float) -> None:
+    with final_world(root, at).still_node() as node:
+        node.merged.recover()
+        merge_here(node)
+        in_this_process(node)
+        node.prover.run_once()
+        node.compactor.run_once()
+        node.load.reaper.run_once()
+
+
+@pytest.mark.parametrize("name", OF_FINAL)
+def test_a_death_while_merged_files_become_final_loses_no_point(tmp_path: Path, name: str) -> None:
+    _, answer = begin_to_end(tmp_path)
+    for number, at in enumerate((START + 20, START + 60, START + 100), 1):
+        dies(lambda at=at: final_life(tmp_path, at), name, number)  # type: ignore[misc]
+        with final_world(tmp_path, at).still_node() as node:
+            node.merged.recover()
+            assert fsck_of(node).found == []
+            assert read(node) == answer
+    final_life(tmp_path, START + 200)
+    final_life(tmp_path, START + 300)
+    with final_world(tmp_path, START + 300).still_node() as node:
+        assert read(node) == answer
+        assert len(final_world(tmp_path, START).loaded()) == 2
+        with node.engine.reading() as state:
+            assert len(state.files) == 2
+    assert fsck(final_world(tmp_path, START).config).found == []
+
+
+def read(node: Node) -> dict[tuple[str, int], int]:
+    """What the visible files of the partition give; none of them overlap."""
+    with node.engine.reading() as state:
+        rows = state.file_table.partition("root.sg", "0", 0)
+    found: dict[tuple[str, int], int] = {}
+    for row in rows:
+        more = given_by(node, SimpleNamespace(outputs=[row]))  # type: ignore[arg-type]
+        assert found.keys().isdisjoint(more)
+        found |= more
+    return found
+
+
+def test_each_point_of_becoming_final_is_one_that_a_life_comes_to(tmp_path: Path) -> None:
+    begin_to_end(tmp_path)
+    seen: set[str] = set()
+    with crash.arm(seen.add):
+        final_life(tmp_path, START + 20)
+        final_life(tmp_path, START + 60)
+    assert seen >= set(OF_FINAL)

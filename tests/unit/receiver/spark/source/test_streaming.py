@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import pickle
 from pathlib import Path
@@ -277,3 +278,34 @@ def test_files_of_one_batch_are_merged_and_without_merge_all_is_told(world: Worl
     _put(world, "unsequence/root.wind/0/0/2-2-0-0.tsfile", (2, 2), (3, 2))
     assert _rows(query) == [(1, 1), (2, 2), (3, 2)]
     assert _rows(stored) == [(1, 1), (2, 1), (2, 2), (3, 2)]
+
+
+def test_what_was_merged_for_good_is_no_news_for_who_had_it_and_comes_once_for_others(
+    world: World,
+):
+    merged = "sequence/root.wind/0/0/merged-7-1.tsfile"
+    had, late = Query(world), Query(world)
+    contents = [build({"root.wind.d1": {"s1": [(time, 1)]}}) for time in (1, 2)]
+    inputs = [
+        str(world.load(NORTH, PATH.format(number), each).relative_to(world.data))
+        for number, each in enumerate(contents, 1)
+    ]
+    assert had.next() == inputs
+    content = build({"root.wind.d1": {"s1": [(1, 1), (2, 1)]}})
+    (world.data / merged).write_bytes(content)
+    md5 = hashlib.md5(content).hexdigest()
+    ranges = [records.DeviceRange("root.wind.d1", 1, 2)]
+    made = records.CompactionOutput(
+        merged, len(content), md5, 4, ranges, 1, 2, 1, 2, str(world.data)
+    )
+    world.engine.commit([records.FilesCompacted(7, world.engine.newest_commit, inputs, [made])])
+    assert had.next() is None
+    world.engine.commit([records.FileRetired(each) for each in inputs])
+    world.engine.commit([records.CompactionFinal(7, [records.FinalOutput(merged, md5)])])
+    for query in (had, late):
+        query.restart()
+    assert had.next() is None
+    assert late.next() == [merged]
+    assert late.next() is None
+    more = load(world, 3)
+    assert had.next() == late.next() == [more]

@@ -1,0 +1,185 @@
+"""Has merged files take the place of what they were made of for good, so that those give back room.
+
+Looked for are compactions of which all inputs are gone at the edge, and were for `after`; their
+sender has been here since; nobody forwards from this receiver, for whom they would be missing; and
+the engine finds nothing that could still come between (`becoming_final`). Then the outputs are read
+again from the disk, and one commit makes files of them. From then on the inputs are superseded:
+their bytes go as those of all superseded files do.
+
+An output that is not what was made dissolves its compaction: the inputs are still there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING, Final
+
+from common import crash
+from common.digests import md5_of_fd
+from common.errors import ConflictError
+from common.tsfile.tail_digest import tail_digest
+from receiver.metadata.commit.becoming_final import why_not_final
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import RefusedCommitError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from common.durable import Tree
+    from receiver.disks import Disks
+    from receiver.metadata.engine import Engine
+    from receiver.metadata.state.table_rows import FileRow
+    from receiver.metadata.state.tables.compactions import CompactedOutput, CompactedRow
+    from receiver.metadata.state.tables.retired import PartitionKey
+
+__all__ = ["FinalMerges"]
+
+log = logging.getLogger(__name__)
+
+_SENDERS: Final = "sync-sender"
+"""Of a data directory: what a sender keeps that forwards from this receiver."""
+_LOOK_AGAIN: Final = 3600.0
+"""Seconds until a compaction is looked at again that was not ripe, at the most."""
+
+
+class FinalMerges:
+    """Finds compactions that can become final, and makes them so; see the module."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        disks: Disks,
+        *,
+        after: float | None,
+        awaits_proof: Callable[[PartitionKey, FileRow], bool],
+        is_time: Callable[[], bool] = lambda: True,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            engine: the metadata engine.
+            disks: the data directories.
+            after: seconds since the last input ended; None for never.
+            awaits_proof: whether a retired file may soon be superseded by others.
+            is_time: whether anything is done at this hour.
+            stopped: whether to stop between two.
+        """
+        self._engine = engine
+        self._disks = disks
+        self._after = after
+        self._awaits_proof = awaits_proof
+        self._is_time = is_time
+        self._stopped = stopped
+        self._not_before: dict[int, float] = {}
+        self.kept_back: dict[int, str] = {}
+        """Why compactions are not final that are old enough, by their ids."""
+
+    def run_once(self) -> int:
+        """Make final what is ripe; returns how many compactions that were."""
+        if self._after is None or not self._is_time():
+            return 0
+        now = self._engine.clock.cautious()
+        with self._engine.reading() as state:
+            holding = {row.id: row for row in state.compacted_table.holding()}
+        for known in (self._not_before, self.kept_back):
+            for ident in known.keys() - holding.keys():
+                del known[ident]
+        made = 0
+        for ident, row in holding.items():
+            if self._stopped():
+                break
+            if now < self._not_before.get(ident, 0.0):
+                continue
+            self._not_before[ident] = now + min(_LOOK_AGAIN, self._after / 4)
+            why = self._why_not(row, now)
+            if why is None:
+                why = self._make_final(row)
+                made += why is None
+            if why:
+                self.kept_back[ident] = why
+            else:
+                self.kept_back.pop(ident, None)
+        return made
+
+    def _why_not(self, row: CompactedRow, now: float) -> str | None:
+        """Why a compaction does not become final now; empty if it is only too early."""
+        assert self._after is not None
+        with self._engine.reading() as state:
+            if state.compacted_table.rows.get(row.id) is not row:
+                return ""
+            inputs = [state.files[each] for each in row.inputs]
+            if not all(each.retired for each in inputs):
+                return ""
+            last = max(each.changed for each in inputs)
+            if state.clock.times.seconds(last) + self._after > now:
+                return ""
+            if state.senders[row.sender].last_commit <= last:
+                return "its sender has not been here since"
+            why = why_not_final(state, row)
+        if why is not None:
+            return why
+        if any(self._awaits_proof(row.key, each) for each in inputs):
+            return "files of it may yet be given by others"
+        if self._disks.away():
+            return "a data directory is away"
+        if any(list(tree.listing(_SENDERS)) for tree in self._disks.trees):
+            return "this receiver is forwarded from: what is above it takes the files themselves"
+        return None
+
+    def _make_final(self, row: CompactedRow) -> str | None:
+        """Read the outputs again, and commit; why not, if not."""
+        found: list[records.FinalOutput] = []
+        for output in row.outputs:
+            tail = self._read_again(output)
+            if tail is None:
+                self._dissolve(row, f"{output.physical} is not what was made")
+                return ""
+            found.append(records.FinalOutput(output.physical, tail))
+        crash.point("merge.reread")
+        try:
+            self._engine.commit([records.CompactionFinal(row.id, found)])
+        except (ConflictError, RefusedCommitError) as error:
+            return error.message
+        crash.point("merge.final")
+        log.info(
+            "merged files take the place of their inputs for good",
+            extra={
+                "partition": "/".join(row.key),
+                "files": row.count,
+                "outputs": len(found),
+            },
+        )
+        return None
+
+    def _read_again(self, output: CompactedOutput) -> str | None:
+        """The digest of an output's tail, if all of its bytes are what was made.
+
+        These very bytes were decoded and compared with the inputs when they were made.
+
+        Raises:
+            OSError: it cannot be read; that says nothing of it.
+        """
+        tree = _home_of(self._disks.trees, output.physical)
+        if tree is None:
+            return None
+        fd = tree.open_read(output.physical)
+        try:
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)  # from the disk, not from memory
+            if os.fstat(fd).st_size != output.size or md5_of_fd(fd) != output.md5:
+                return None
+            return tail_digest(fd)
+        finally:
+            os.close(fd)
+
+    def _dissolve(self, row: CompactedRow, why: str) -> None:
+        log.warning("a merged file is bad", extra={"compaction": row.id, "why": why})
+        try:
+            self._engine.commit([records.CompactionDissolved(row.id, why)])
+        except (ConflictError, RefusedCommitError) as error:
+            log.info("a compaction has ended meanwhile", extra={"error": str(error)})
+
+
+def _home_of(trees: Sequence[Tree], physical: str) -> Tree | None:
+    return next((tree for tree in trees if tree.exists(physical)), None)

@@ -1,0 +1,275 @@
+"""Merged files take the place of what they were made of, and give back its room: no sooner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from common import wire
+from receiver.compaction.final_merges import FinalMerges
+from receiver.metadata.model import records
+from receiver.metadata.model.errors import RefusedCommitError
+from receiver.metadata.query.lost import unknown_here
+from receiver.metadata.state.table_rows import FileRow
+from receiver.node import Node
+from receiver.operator.compact import merge_totals
+from receiver.operator.retired import drop_retired, show_retired
+from tests.support.merging_node import compactions, given_by, merge_here, small_files
+from tests.support.node_world import READER, A, Clock, World, fsck_of, plan_entry
+from tests.support.proving import Site, content, in_this_process
+
+AFTER, HISTORY, KEPT = 500.0, 1000.0, 100.0
+OTHER = "sequence/root.sg/0/9/99-99-0-0.tsfile"
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def world(tmp_path: Path, clock: Clock) -> World:
+    merge = {"final_after": AFTER, "quiet": 0.0}
+    return World(
+        tmp_path, clock=clock, keep_deleted=KEPT, metadata={"history": HISTORY}, merge=merge
+    )
+
+
+@pytest.fixture
+def node(world: World) -> Iterator[Node]:
+    with world.still_node() as node:
+        merge_here(node)
+        in_this_process(node)
+        yield node
+
+
+@pytest.fixture
+def site(node: Node) -> Site:
+    """Four files are merged into one, and were gone at the edge before its last round."""
+    site = Site(node)
+    paths = small_files(site, 4)
+    node.compactor.compact("root.sg")
+    node.compactor.run_once()
+    assert len(compactions(node)) == 1
+    site.round({}, gone=paths)
+    node.prover.run_once()
+    site.round({OTHER: {"a": {900: 9}}})
+    return site
+
+
+def pass_time(node: Node, clock: Clock, seconds: float) -> None:
+    clock.now += seconds
+    node.engine.collect()
+
+
+def made_final(node: Node, clock: Clock) -> FileRow:
+    pass_time(node, clock, AFTER + 1)
+    assert node.final_merges.run_once() == 1
+    with node.engine.reading() as state:
+        (row,) = (each for each in state.files.values() if "/merged-" in each.physical)
+    return row
+
+
+def gives(node: Node, physical: str) -> dict[tuple[str, int], int]:
+    row: Any = SimpleNamespace(outputs=[SimpleNamespace(physical=physical)])
+    return given_by(node, row)
+
+
+def mine(site: Site) -> dict[tuple[str, int], int]:
+    return {key: value for key, value in site.answer().items() if key[1] != 900}
+
+
+def test_merged_files_take_the_place_of_what_is_gone_at_the_edge_and_its_room_comes_back(
+    node: Node, world: World, clock: Clock, site: Site
+) -> None:
+    answer, loaded = mine(site), set(world.loaded())
+    assert node.final_merges.run_once() == 0, "too early"
+    row = made_final(node, clock)
+    assert gives(node, row.physical) == answer
+    assert set(world.loaded()) == loaded, "who asks for the past reads the inputs"
+    pass_time(node, clock, HISTORY + KEPT)
+    node.load.reaper.run_once()
+    assert gives(node, row.physical) == answer
+    assert set(world.loaded()) == {row.physical, site.row(OTHER).physical}
+    assert fsck_of(node).found == []
+    node.merged.recover()
+    node.merged.let_go(clock.now + 1e9)
+    assert set(world.loaded()) == {row.physical, site.row(OTHER).physical}
+    totals = merge_totals(node.operator)
+    assert (totals.compactions, totals.final, totals.final_inputs) == (0, 1, 4)
+    view = show_retired(node.operator, row.physical)
+    assert (view.merged, len(view.made_of)) == (4, 4)
+
+
+def test_nothing_of_it_shows_at_the_edge(
+    node: Node, clock: Clock, site: Site, world: World
+) -> None:
+    with node.engine.reading() as state:
+        listed = state.file_table.listed.of(A)
+        before = [row.path for row in state.files.values() if row.retired]
+    row = made_final(node, clock)
+    assert row.path not in before
+    with node.engine.reading() as state:
+        assert state.file_table.listed.of(A) == listed
+    told = node.settled.page(site.edge.who, A, 0, None, None).files
+    assert told == [], "only the merged file has their points"
+    md5 = {each.path: each.md5 for each in site_rows(node)}
+    lost = [records.FileLost(A, path, each, 9) for path, each in md5.items()]
+    pass_time(node, clock, HISTORY + KEPT)
+    node.load.reaper.run_once()
+    assert site_rows(node) == []
+    with node.engine.reading() as state:
+        assert unknown_here(state, lost) == []
+    drop_retired(node.operator, row.physical)
+    told = node.settled.page(site.edge.who, A, 0, None, None).files
+    assert {(each.path, each.md5) for each in told} == set(md5.items())
+
+
+def site_rows(node: Node) -> list[FileRow]:
+    with node.engine.reading() as state:
+        return [row for row in state.files.values() if row.superseded]
+
+
+def test_it_is_no_news_for_a_stream_that_had_its_inputs(
+    node: Node, world: World, clock: Clock, site: Site
+) -> None:
+    with node.engine.reading() as state:
+        loaded = max(row.created for row in state.files.values() if row.retired)
+    row = made_final(node, clock)
+    page = node.listing.catalogue(READER, None, None)
+    (entry,) = (each for each in page.entries if each.path == row.physical)
+    assert (entry.news, entry.commit) == (loaded, row.created)
+    assert all(each.news == 0 for each in page.entries if each is not entry)
+
+
+def test_a_merged_file_that_has_rotted_is_dissolved_and_not_made_final(
+    node: Node, world: World, clock: Clock, site: Site
+) -> None:
+    answer = mine(site)
+    (compacted,) = compactions(node)
+    place = world.data / compacted.outputs[0].physical
+    place.write_bytes(place.read_bytes()[:-9] + b"123456789")
+    pass_time(node, clock, AFTER + 1)
+    assert node.final_merges.run_once() == 0
+    assert compactions(node) == []
+    assert mine(site) == answer
+
+
+def test_it_waits_while_this_receiver_is_forwarded_from(
+    node: Node, world: World, clock: Clock, site: Site
+) -> None:
+    (world.data / "sync-sender" / "above_8443").mkdir(parents=True)
+    pass_time(node, clock, AFTER + 1)
+    assert node.final_merges.run_once() == 0
+    assert "forwarded from" in (merge_totals(node.operator).kept_back or "")
+    (world.data / "sync-sender" / "above_8443").rmdir()
+    pass_time(node, clock, AFTER)
+    assert node.final_merges.run_once() == 1
+    assert merge_totals(node.operator).kept_back is None
+
+
+def test_it_waits_for_the_sender_and_for_proofs(node: Node, clock: Clock) -> None:
+    site = Site(node)
+    paths = small_files(site, 4)
+    node.compactor.compact("root.sg")
+    node.compactor.run_once()
+    site.round({}, gone=paths)
+    pass_time(node, clock, AFTER + 1)
+    assert node.final_merges.run_once() == 0
+    assert list(node.final_merges.kept_back.values()) == ["its sender has not been here since"]
+    site.round({OTHER: {"a": {900: 9}}})
+    pass_time(node, clock, AFTER)
+    assert node.final_merges.run_once() == 0
+    assert list(node.final_merges.kept_back.values()) == ["files of it may yet be given by others"]
+    node.prover.run_once()
+    pass_time(node, clock, AFTER)
+    assert node.final_merges.run_once() == 1
+
+
+def test_nothing_is_final_unless_it_is_configured(node: Node, clock: Clock, site: Site) -> None:
+    pass_time(node, clock, AFTER + 1)
+    never = FinalMerges(node.engine, node.load.disks, after=None, awaits_proof=lambda _, __: False)
+    assert never.run_once() == 0
+    assert len(compactions(node)) == 1
+
+
+def test_content_that_is_at_the_edge_again_comes_as_a_new_file(
+    node: Node, clock: Clock, site: Site
+) -> None:
+    row = made_final(node, clock)
+    path = "sequence/root.sg/0/0/1-1-0-0.tsfile"
+    before = site.row(path)
+    site.round({path: site.points[before.physical]})
+    again = site.row(path)
+    assert again.physical != before.physical
+    assert again.md5 == before.md5
+    assert again.rank.first > row.rank.last
+    with node.engine.reading() as state:
+        assert state.files[before.physical].state == "superseded"
+
+
+def test_a_file_that_comes_between_too_late_is_held_and_named(
+    node: Node, clock: Clock, site: Site
+) -> None:
+    row = made_final(node, clock)
+    late = "sequence/root.sg/0/0/2-2-0-0.tsfile".replace("2-2", "7-2")
+    points = {"a": {20: 5}}
+    edge = site.edge
+    edge.check()
+    task = edge.start()
+    edge.plan(task, [plan_entry(late, content(points))])
+    edge.batch(task, {late: content(points)})
+    edge.end(task, {late: content(points)}, looks={late: (row.rank.first, row.rank.first)})
+    outcome = edge.outcome(task)[late]
+    assert outcome.result is wire.Result.QUARANTINED
+    assert row.physical in (outcome.reason or "")
+    with node.engine.reading() as state:
+        (entry,) = state.quarantine.values()
+    assert (entry.path, entry.hold) == (late, True)
+
+
+def test_what_an_operator_drops_takes_along_what_is_in_it(
+    node: Node, clock: Clock, site: Site
+) -> None:
+    row = made_final(node, clock)
+    drop_retired(node.operator, row.physical)
+    with node.engine.reading() as state:
+        assert [each.path for each in state.files.values() if each.visible] == [OTHER]
+    with pytest.raises(RefusedCommitError):
+        node.engine.commit([records.FileRestored(row.physical)])
+
+
+def test_what_is_in_the_store_stays_until_the_merged_files_are_there(
+    node: Node, world: World, clock: Clock, site: Site
+) -> None:
+    row = made_final(node, clock)
+    inputs = site_rows(node)
+    node.engine.commit([uploaded(each) for each in inputs])
+    pass_time(node, clock, HISTORY + KEPT)
+    node.load.reaper.run_once()
+    assert len(site_rows(node)) == 4
+    assert len(world.loaded()) == 6
+    node.engine.commit([uploaded(row)])
+    node.load.reaper.run_once()
+    assert len(world.loaded()) == 2
+
+
+def uploaded(row: FileRow) -> records.FileUploaded:
+    return records.FileUploaded(row.physical, 1, row.size, "etag=x")
+
+
+def test_a_start_takes_no_file_for_what_an_unfinished_merge_left(
+    node: Node, world: World, clock: Clock, site: Site
+) -> None:
+    row = made_final(node, clock)
+    ident = row.physical.rpartition("merged-")[2].split("-")[0]
+    staged = world.data / "merging" / ident
+    staged.mkdir(parents=True)
+    (staged / "partition").write_text("root.sg/0/0")
+    node.merged.recover()
+    assert (world.data / row.physical).exists()
+    assert not staged.exists()
