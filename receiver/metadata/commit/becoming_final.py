@@ -23,6 +23,7 @@ from receiver.metadata.commit.dissolving import times_of
 from receiver.metadata.model import records
 from receiver.metadata.model.merged_names import is_merged
 from receiver.metadata.model.ranks import LOWEST_LOOK, NOW, Rank, name_rank, stands_above
+from receiver.metadata.state.ranges import ids_of
 from receiver.metadata.state.table_rows import FileState
 from receiver.metadata.state.tables.retired import partition_of
 
@@ -110,7 +111,9 @@ def between_final(state: State, op: records.FileLoaded) -> str | None:
         state: committed.
         op: loads it.
     """
-    finals = state.compacted_table.final_of(partition_of(op.physical))
+    key, totals = partition_of(op.physical), state.file_table.by_partition
+    reached = () if op.first is None else totals.meeting(key.sg, op.first, op.last or op.first)
+    finals = state.compacted_table.final_near(key, reached)
     if not finals or 0 < op.first_look < LOWEST_LOOK:  # that one is below all that was looked at
         return None
     path = FilePath.parse(op.path if op.origin is None else op.origin.path)
@@ -212,6 +215,12 @@ def _why_not_alone(state: State, row: CompactedRow, inputs: Sequence[FileRow]) -
     top, first, closed, last = _rank_of(inputs)
     rank = Rank(top.rank.name, first, closed, last, NOW, row.outputs[0].physical)
     spans = _hull(inputs)
+    begin = min(begin for begin, _ in spans.values()) if spans else 0
+    end = max(end for _, end in spans.values()) if spans else -1
+    ids = ids_of(file.devices for file in inputs)
+    beside = state.file_table.beside(row.key, ids, begin, end)
+    if beside:
+        return f"{beside[0].physical} of another partition overlaps it"
     mine = {file.physical for file in inputs}
     for other in state.file_table.every_in(*row.key):
         if other.physical in mine or not _may_meet(other, spans):

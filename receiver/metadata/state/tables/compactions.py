@@ -225,6 +225,18 @@ class CompactedTable:
         """The final ones of a partition."""
         return [self.rows[each] for each in self._final.get(key, ())]
 
+    def final_near(self, key: PartitionKey, partitions: Iterable[int]) -> list[CompactedRow]:
+        """The final ones of a partition, and of others of its group by their numbers."""
+        if not self._final:
+            return []
+        wanted = {key.partition, *map(str, partitions)}
+        return [
+            self.rows[ident]
+            for place, several in self._final.items()
+            if place.sg == key.sg and place.partition in wanted
+            for ident in several
+        ]
+
     def with_leaf(self, sender: str, path: str, md5: str) -> list[CompactedRow]:
         """The final ones that are made of a file of a sender."""
         mark = _mark(f"{md5} {path}")

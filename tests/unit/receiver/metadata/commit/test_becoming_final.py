@@ -277,6 +277,26 @@ def test_merged_files_come_by_a_merge_alone_and_with_nothing_else(ended: Engine)
         ended.commit([final(2)])
 
 
+def test_a_file_of_another_partition_is_looked_at_where_it_reaches_over(ended: Engine) -> None:
+    """A flat layout, or another interval: its name says partition 1, its times are of 0."""
+    there = "sequence/root.t/0/1/5-5-0.tsfile"
+    early = loads(5, 8, 60, look=6, logical=there)
+    apart = loads(6, 40, 60, look=6, logical="sequence/root.t/0/1/6-6-0.tsfile")
+    ended.commit([apart])
+    ended.commit([final()])
+    with pytest.raises(ConflictError, match="stands between files that were merged for good"):
+        ended.commit([early])
+    ended.commit([loads(7, 8, 60, look=11, logical="sequence/root.t/0/1/7-7-0.tsfile")])
+
+
+def test_what_another_partition_has_of_its_times_keeps_it_from_being_final(
+    ended: Engine,
+) -> None:
+    ended.commit([loads(6, 28, 60, look=20, logical="sequence/root.t/0/1/6-6-0.tsfile")])
+    with pytest.raises(ConflictError, match="of another partition overlaps it"):
+        ended.commit([final()])
+
+
 def test_a_final_output_is_merged_again_as_any_file(ended: Engine) -> None:
     ended.commit([final()])
     ended.commit([loads(3, 5, 6, look=10)])
