@@ -14,6 +14,10 @@ from receiver.points.encodings import Binaries
 __all__ = ["Cuts", "WaitingRows", "part_of"]
 
 
+_TOGETHER = 128
+"""Times as many bytes as a page of texts should have: what a few large ones may have together."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cuts:
     """How large things become; all are least sizes at which a thing ends, but for the points.
@@ -23,6 +27,9 @@ class Cuts:
         page_cells: rows times columns of the pages of an aligned device, at most, unless one row
             has more: so many values wait in memory.
         page_bytes: of the texts of one column in a page; one value may be larger.
+        page_texts: so many texts may be larger together, up to 128 times as much: what says of a
+            page or a chunk which its first and its last one is holds them whole, so pages of one
+            text each take three times what it has, and more.
         chunk_points: rows of a chunk.
         chunk_bytes: of a chunk, compressed; of a plain device.
         group_bytes: of the chunks of an aligned device that are written together: this much waits
@@ -32,6 +39,7 @@ class Cuts:
     page_points: int = 10_000
     page_cells: int = 4 * 1024 * 1024
     page_bytes: int = 64 * 1024
+    page_texts: int = 8
     chunk_points: int = 100_000
     chunk_bytes: int = 1024 * 1024
     group_bytes: int = 16 * 1024 * 1024
@@ -42,7 +50,7 @@ class WaitingRows:
 
     def __init__(self, cuts: Cuts, columns: int = 1) -> None:
         self._most = max(1, min(cuts.page_points, cuts.page_cells // max(1, columns)))
-        self._bytes = cuts.page_bytes
+        self._bytes, self._texts = cuts.page_bytes, cuts.page_texts
         self._times: list[Times] = []
         self._columns: list[Sequence[Column]] = []
 
@@ -77,8 +85,9 @@ class WaitingRows:
         for column in columns:
             if isinstance(column.values, Binaries):
                 offsets = column.values.offsets[low : high + 1].astype(np.int64)
-                fit = int(np.searchsorted(offsets, offsets[0] + self._bytes, "right")) - 1
-                high = min(high, low + max(1, fit))
+                sizes = offsets[0] + np.array((self._bytes, self._bytes * _TOGETHER))
+                fit, most = (np.searchsorted(offsets, sizes, "right") - 1).tolist()
+                high = min(high, low + max(1, fit, min(self._texts, most)))
         return high
 
 

@@ -18,7 +18,7 @@ from receiver.writing.page_cuts import Cuts
 from receiver.writing.tsfile_writer import TsFileWriter
 from receiver.writing.value_encoding import written_as
 
-SMALL = Cuts(page_points=97, page_bytes=700, chunk_points=400, group_bytes=20_000)
+SMALL = Cuts(page_points=97, page_bytes=700, page_texts=1, chunk_points=400, group_bytes=20_000)
 BEGIN, ROWS = 1_700_000_000_000, 1_000
 TABLE = TableSchema(
     "written",

@@ -186,7 +186,7 @@ class MergeWorld:
         """One flush, by the project's writer, with pages and chunks cut at random."""
         rng = self._rng
         cuts = Cuts(
-            page_points=rng.choice((1, 5, 100)), page_bytes=rng.choice((1, 30, 1000)),
+            page_points=rng.choice((1, 5, 100)), page_bytes=rng.choice((1, 30, 1000)), page_texts=1,
             chunk_points=rng.choice((1, 7, 1000)), chunk_bytes=rng.choice((1, 100, 10000)),
             group_bytes=rng.choice((1, 100, 10000)),
         )  # fmt: skip

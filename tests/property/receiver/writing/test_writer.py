@@ -33,6 +33,7 @@ CUTS = st.builds(
     Cuts,
     page_points=st.integers(1, 12),
     page_bytes=st.integers(1, 30),
+    page_texts=st.integers(1, 4),
     chunk_points=st.integers(1, 30),
     chunk_bytes=st.integers(1, 300),
     group_bytes=st.integers(1, 900),

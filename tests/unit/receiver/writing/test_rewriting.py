@@ -16,7 +16,9 @@ from receiver.writing.value_encoding import written_as
 from tests.support.expected_rows import comparable, real_files
 
 PATHS = sorted({path for real in real_files() if not real.encrypted for path in real.paths})
-SMALL = Cuts(page_points=7, page_bytes=40, chunk_points=20, chunk_bytes=300, group_bytes=1200)
+SMALL = Cuts(
+    page_points=7, page_bytes=40, page_texts=1, chunk_points=20, chunk_bytes=300, group_bytes=1200
+)
 
 
 def again(path: Path, into: Path, version: int | None, cuts: Cuts | None) -> Tail:

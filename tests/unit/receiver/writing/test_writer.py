@@ -11,7 +11,7 @@ from common.tsfile import Compression, DataType, Encoding, Status, read_tail
 from common.tsfile.device_names import device_name, device_segments
 from receiver.points import Binaries, Column
 from receiver.writing.chunk_pages import SeriesForm
-from receiver.writing.page_cuts import Cuts
+from receiver.writing.page_cuts import Cuts, part_of
 from receiver.writing.tsfile_writer import TsFileWriter
 from tests.live.written_files import TABLE
 
@@ -113,7 +113,7 @@ def test_a_device_without_points_is_not_there():
 
 def test_pages_and_chunks_end_where_they_are_told_to():
     out = bytearray()
-    cuts = Cuts(page_points=10, page_bytes=100, chunk_points=40)
+    cuts = Cuts(page_points=10, page_bytes=100, page_texts=1, chunk_points=40)
     writer = TsFileWriter(out.extend, cuts=cuts)
     times = np.arange(95, dtype=np.int64)
     texts = Binaries(np.arange(96, dtype=np.int32) * 30, np.zeros(96 * 30, np.uint8))
@@ -128,6 +128,24 @@ def test_pages_and_chunks_end_where_they_are_told_to():
         for _, each in read_tail(bytes(out)).series()
     }
     assert found == {"s": [40, 40, 15], "t": [42, 42, 11]}  # three texts of 30 bytes a page
+
+
+def test_large_texts_take_little_more_than_they_have():
+    """What says of a page and of a chunk which its first and last values are has them whole."""
+    size, count = 200_000, 40
+    out = bytearray()
+    writer = TsFileWriter(out.extend)
+    data = np.zeros(size * count, np.uint8)
+    texts = Binaries(np.arange(count + 1, dtype=np.int32) * size, data)
+    with writer.plain_device(DEVICE) as device:
+        form = SeriesForm("t", DataType.BLOB, Encoding.PLAIN, Compression.UNCOMPRESSED)
+        times = np.arange(count, dtype=np.int64)
+        for low in range(0, count, 5):
+            column = part_of(Column(DataType.BLOB, texts), low, low + 5)
+            device.write(form, times[low : low + 5], column)
+    writer.finish()
+    assert read_tail(bytes(out)).point_count == count
+    assert len(out) < 1.6 * size * count
 
 
 def test_pages_of_a_wide_device_have_fewer_rows():
