@@ -33,6 +33,8 @@ __all__ = ["MergeChoice", "MergeLimits", "ReadingCost", "choose", "cost_of"]
 
 _SMALL: Final = 4
 """A file below this part of the target is small."""
+_LARGE: Final = 4
+"""A file of so many times the target is cut, when an operator asks for it."""
 _AGAIN: Final = 2
 """What comes with something merged before has to be this part of it."""
 _MANY: Final = 10
@@ -129,7 +131,8 @@ def choose(
         limits: of one merge.
         may_merge: whether nothing else is to happen to a file first.
         refused: marks of what could not be merged; halves of it are tried.
-        forced: merge whatever spares readers one file, and what was merged before again.
+        forced: merge whatever spares readers one file, and what was merged before again; and cut
+            files that are large.
     """
     found: list[MergeChoice] = []
     gathered: dict[str, _Gathered] = {}
@@ -142,6 +145,8 @@ def choose(
     for unit in units_of(rows, compactions):
         names = unit.spans.device.tolist()
         if not _may_go(unit, limits, may_merge):
+            if forced and _is_to_be_cut(unit, limits, may_merge) and _mark([unit]) not in refused:
+                found.append(MergeChoice(unit.rows[0].sender, tuple(unit.rows), _mark([unit])))
             meeting = [each for each, its in gathered.items() if not its.devices.isdisjoint(names)]
             for each in meeting:
                 close(each)
@@ -185,6 +190,15 @@ def _may_go(unit: FileUnit, limits: MergeLimits, may_merge: Callable[[FileRow], 
         return False  # readers would be spared nothing
     sender = unit.rows[0].sender
     return all(row.sender == sender and may_merge(row) for row in unit.rows)
+
+
+def _is_to_be_cut(
+    unit: FileUnit, limits: MergeLimits, may_merge: Callable[[FileRow], bool]
+) -> bool:
+    """Whether a unit is one large file: who asks for a few of its devices reads an index of all."""
+    (first, *others), size = unit.rows, unit.size
+    is_large = _LARGE * limits.target_bytes <= size <= limits.most_bytes
+    return is_large and not others and not unit.merged and may_merge(first)
 
 
 def _of_group(

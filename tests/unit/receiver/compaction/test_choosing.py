@@ -79,6 +79,17 @@ def test_a_large_file_that_overlaps_nothing_is_left_and_nothing_is_merged_around
     ]
 
 
+def test_a_large_file_is_cut_when_it_is_asked_for_and_once() -> None:
+    rows = [row(1, 10, size=4000), row(2, 30, size=3999), row(3, 50, size=5001)]
+    assert choose(rows, [], LIMITS) == []
+    (choice,) = choose(rows, [], LIMITS, forced=True)
+    assert numbers([choice]) == [[1]]
+    assert choose(rows, [], LIMITS, forced=True, refused={choice.mark}) == []
+    assert choose(rows, [], LIMITS, forced=True, may_merge=lambda each: each.created != 1) == []
+    done = compaction(100, rows[:1], outputs=4)
+    assert choose(rows, [done], LIMITS, forced=True) == []
+
+
 def test_a_cluster_goes_whole_or_not_at_all() -> None:
     cluster = [row(1, {"d": (0, 20)}), row(2, {"d": (15, 40), "e": (0, 5)}), row(3, {"e": (5, 9)})]
     others = [row(n, n * 10) for n in range(6, 12)]
