@@ -344,3 +344,28 @@ def test_pages_are_taken_over_by_the_bytes_that_were_decoded(
 def counting() -> Any:
     numbers = iter(range(1_000_000))
     return lambda _: str(next(numbers)).encode()
+
+
+@KINDS
+def test_another_reader_finds_the_points_of_pages_that_were_taken_over(
+    world: World, encoded: list[int], aligned: bool
+) -> None:
+    """The package `tsfile`, in C++."""
+    tsfile = pytest.importorskip("tsfile")
+    contents = [made(n * 100_000, PAGE, aligned=aligned, missing=[1]) for n in range(2)]
+    contents.append(made(200_000, 300, aligned=aligned))
+    for each in contents:
+        world.add(each)
+    encoded.clear()
+    (output,) = world.merge().outputs
+    assert set(encoded) == {300}
+    wanted = {row["time"]: row for row in rows_in(*contents)}
+    reader = tsfile.TsFileReader(output.path)
+    for name in ("a", "b"):
+        found = {}
+        with reader.query_timeseries(D1, [name], -1, 1 << 40) as rows:
+            while rows.next():
+                found[rows.get_value_by_index(1)] = rows.get_value_by_index(2)
+        found = {at: value for at, value in found.items() if value is not None}
+        assert found == {at: row[name] for at, row in wanted.items() if row[name] is not None}
+    reader.close()
