@@ -21,6 +21,7 @@ from receiver.config import (
     ListenConfig,
     LoadConfig,
     MetadataConfig,
+    ProofsConfig,
     ReceiverConfig,
 )
 from receiver.metadata.state.table_rows import DeletionsRow, FileRow, FileState
@@ -414,7 +415,10 @@ def an_edge(root: Path, url: str, mode: str) -> Edge:
 def receiver_config(
     root: Path, deletes: DeletesConfig | None = None, *, keeps: bool = True
 ) -> ReceiverConfig:
-    """Of the receiver of an oracle, which has a data directory; it may keep nothing deleted."""
+    """Of the receiver of an oracle, which has a data directory; it may keep nothing deleted.
+
+    It proves when a history says so, and never meanwhile, however long a step takes.
+    """
     kept = (
         {}
         if keeps
@@ -427,6 +431,7 @@ def receiver_config(
         listen=ListenConfig(host="127.0.0.1", port=0),
         limits=LimitsConfig(min_free_bytes=0),
         deletes=deletes or DeletesConfig(max_fraction=1.0),
+        proofs=ProofsConfig(every=86_400.0),
     )
     config.data_dirs[0].mkdir(parents=True)
     return config
