@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,6 +48,9 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("tsferry")
     if memory := tiers.memory():
         os.environ["TMPDIR"] = tempfile.tempdir = str(memory)  # for the programs too
+    # A shell that starts them in the background has Ctrl-C ignored by them and all they start.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if file := config.getoption("costs"):
         config.pluginmanager.register(Costs(Path(file).absolute()))
 
