@@ -40,8 +40,9 @@ def die_at(name: str, nth: int = 1):
 
 
 def abandon(node: Node) -> None:
-    """What is left of a process that died: its locks are gone, nothing was finished."""
+    """What is left of a process that died: its locks and descriptors are gone, no work was done."""
     node.engine.close()
+    node.load.close()
 
 
 def ended(world: World, at: str | None = "placing.synced") -> tuple[str, str]:
