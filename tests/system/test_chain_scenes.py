@@ -23,10 +23,7 @@ from tests.support.oracle_chain import OracleChain, forwarding_to, oracle_chain
 from tests.system.test_oracle_scenes import SCENES, played
 
 EVERY, LAST, SOME = "each look", "the end", "each third look"
-PLAYED = tiers.sample(
-    itertools.product(SCENES, (EVERY, LAST, SOME)), 1, kind=lambda each: (each[0], each[1] == EVERY)
-)
-"""Each history with every look handed up, and with fewer."""
+PLAYED = tiers.sample(itertools.product(SCENES, (EVERY, LAST, SOME)), 1, kind=lambda each: each[0])
 
 
 def forwarding(world: OracleChain, how: str) -> None:

@@ -12,8 +12,8 @@ import pytest
 from tests.support import tiers
 from tests.support.architecture import ROOT
 
-DELAYS = tiers.sample((0.0, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0), 2, kind=lambda seconds: seconds > 0.15)
-BOUND = 60
+DELAYS = tiers.sample((0.0, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0), 1, kind=lambda seconds: seconds > 0.15)
+BOUND = 120
 COMMANDS = {
     "tsferry-sender": ("sender.cli", "--config", "sender.toml", "run"),
     "tsferry-receiver": ("receiver.cli", "--config", "receiver.toml", "serve", "--port", "0"),

@@ -27,6 +27,7 @@ import pytest
 from common import crash
 from common.crash import SimulatedCrash
 from sender.select.walk import Walk
+from tests.support import tiers
 from tests.support.oracle import Oracle, oracle
 
 BASE = "w a 1, w a 2, close 0, w a 1, close 1, look, "
@@ -83,6 +84,10 @@ SCENES = {
     "updated and compacted": BASE + "cross, look, = a 1 3, = a 2 2",
     "deleted and compacted": BASE + "del a 1 1, look, cross, look, = a 1 -, = a 2 2",
 }
+
+MODES = ["replaced", "never"]
+PLAYED = [(name, "replaced") for name in SCENES]
+PLAYED += tiers.sample([(name, "never") for name in SCENES], 8)
 
 
 def played(world: Oracle, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,14 +186,13 @@ def torn(world: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
         assert world.round().error is None
 
 
-@pytest.mark.parametrize("mode", ["replaced", "never"])
-@pytest.mark.parametrize("name", SCENES)
+@pytest.mark.parametrize(("name", "mode"), PLAYED)
 def test_a_reader_gets_what_the_edges_database_would_have_given(name, mode, tmp_path, monkeypatch):
     with oracle(tmp_path, mode) as world:
         played(world, SCENES[name], monkeypatch)
 
 
-@pytest.mark.parametrize("mode", ["replaced", "never"])
+@pytest.mark.parametrize("mode", MODES)
 def test_what_a_look_without_one_directory_had_together_ranks_so(mode, tmp_path):
     """Both came in it, and one of them lives on as a link only when the other directory is back."""
     with oracle(tmp_path, mode) as world:

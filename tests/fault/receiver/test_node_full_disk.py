@@ -19,6 +19,7 @@ import common.durable as durable
 from common.errors import TsferryError
 from receiver.node import Node
 from tests.fault.receiver import test_node_crash as crashes
+from tests.support import tiers
 from tests.support.node_world import A, Edge, World, path_of, results, tsfile
 
 CALLS = ("write", "pwrite", "fsync", "fdatasync", "rename", "mkdir", "ftruncate", "unlink", "rmdir")
@@ -103,7 +104,7 @@ def test_a_write_that_fails_once_costs_a_retry_and_nothing_else(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("nth", range(1, 20))
+@pytest.mark.parametrize("nth", tiers.sample(range(1, 20), 6))
 def test_what_cannot_be_removed_of_a_task_does_not_keep_the_next_from_starting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nth: int
 ) -> None:

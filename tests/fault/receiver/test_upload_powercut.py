@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from contextlib import suppress
 
@@ -12,7 +13,7 @@ from common.crash import SimulatedCrash
 from common.durable import Tree
 from receiver.transfer.partial import PartialUpload
 from tests.property.receiver.transfer.test_partial_model import CONTENT, ID, meta, write
-from tests.support import powercut
+from tests.support import powercut, tiers
 from tests.support.disk import heal
 
 pytestmark = pytest.mark.slow
@@ -109,8 +110,10 @@ def test_what_the_next_process_tells_of_a_killed_one_survives_a_power_cut(disk, 
     is_sound(disk, told)
 
 
-@pytest.mark.parametrize("first", POINTS)
-@pytest.mark.parametrize("second", ["upload.cut", *POINTS])
+TWICE = itertools.product(POINTS, ["upload.cut", *POINTS])
+
+
+@pytest.mark.parametrize(("first", "second"), tiers.sample(TWICE, 2, kind=lambda points: points[1]))
 def test_killed_twice_and_then_cut_nothing_acknowledged_is_gone(disk, first, second):
     with Tree(disk.path) as tree:
         write(tree, PartialUpload.create(tree, UPLOADS, meta()), 1000)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections import Counter
 
 import pytest
 
 from common import crash
 from common.crash import SimulatedCrash
+from tests.support import tiers
 
 ANEW = b"another resource"
 SETTINGS = {
@@ -125,7 +127,11 @@ def test_the_list_of_points_is_the_whole_list(shared, make_edge):
 
 AGAIN = ("ledger.renamed", "snapshot.", "synclogs.", "task.begun", "task.ended", "upload.block.")
 CASES = [(point, 1) for point in POINTS]
-CASES += [(point, 2) for point in POINTS if point.startswith(AGAIN)]
+CASES += tiers.sample(
+    [(point, 2) for point in POINTS if point.startswith(AGAIN)],
+    1,
+    kind=lambda each: each[0].partition(".")[0],
+)
 
 
 @pytest.mark.parametrize(("point", "passage"), CASES)
@@ -159,8 +165,14 @@ def test_a_death_at_the_first_contact(shared, make_edge, point):
     settle(edge, shared)
 
 
-@pytest.mark.parametrize("second", [each for each in POINTS if each.startswith("recovery")])
-@pytest.mark.parametrize("first", ["task.ended", "task.end.sent", "task.loaded", "synclogs.files"])
+FIRST = ("task.ended", "task.end.sent", "task.loaded", "synclogs.files")
+SECOND = [each for each in POINTS if each.startswith("recovery")]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    tiers.sample(itertools.product(FIRST, SECOND), 1, kind=lambda each: each[0]),
+)
 def test_a_recovery_that_is_cut_off_is_done_again(shared, make_edge, first, second):
     edge = make_edge(shared.url, **SETTINGS)
     for number in range(4):

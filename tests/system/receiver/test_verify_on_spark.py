@@ -268,8 +268,15 @@ def test_an_unknown_task_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFi
     assert "e" * 32 in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("stage", ["java", "pyspark.daemon"])
+@pytest.mark.parametrize(
+    ("stage", "number"),
+    [
+        ("java", signal.SIGINT),
+        ("pyspark.daemon", signal.SIGTERM),
+        pytest.param("java", signal.SIGTERM, marks=pytest.mark.long),
+        pytest.param("pyspark.daemon", signal.SIGINT, marks=pytest.mark.long),
+    ],
+)
 def test_ctrl_c_ends_it_with_one_line_and_leaves_no_java(
     tmp_path: Path, stage: str, number: int
 ) -> None:

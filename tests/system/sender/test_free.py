@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ from sender.round.freeing import Freeing, FreeOptions, FreeReport
 from sender.round.removing import Removal
 from sender.round.round import Round
 from sender.send.remote import Remote
+from tests.support import tiers
 from tests.support.tsfile_bytes import build, vstr
 from tests.support.tsfile_bytes import resource as tsfile_resource
 from tests.system.sender.test_rounds import call, in_sync
@@ -459,8 +461,10 @@ def test_the_list_of_points_is_the_whole_list(shared, make_edge):
     assert {each for each in seen if each.startswith(("removing.", "freed."))} == set(POINTS)
 
 
-@pytest.mark.parametrize("passage", [0, 1, 2])
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    ("point", "passage"),
+    tiers.sample(itertools.product(POINTS, range(3)), 1, kind=lambda each: each[0]),
+)
 def test_a_death_at_any_step_of_free_loses_nothing(shared, make_edge, point, passage):
     edge = make_edge(shared.url)
     for number in (1, 2):

@@ -440,7 +440,8 @@ class EngineAgainstModel(RuleBasedStateMachine):
 
     @rule()
     def reads_beside_it(self):
-        assert view(Engine.read_only(self.home)) == self.model.view()
+        with Engine.read_only(self.home) as reader:
+            assert view(reader) == self.model.view()
 
     def teardown(self):
         if hasattr(self, "engine"):
@@ -449,7 +450,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
 
 
 EngineAgainstModel.TestCase.settings = settings(
-    max_examples=tiers.examples(120),
+    max_examples=tiers.examples(60),
     stateful_step_count=40,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

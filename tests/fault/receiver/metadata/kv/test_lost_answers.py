@@ -1,5 +1,6 @@
 """A write to etcd without an answer is found out about, and never made twice."""
 
+import itertools
 import threading
 
 import pytest
@@ -17,6 +18,7 @@ from receiver.metadata.model.errors import (
     TimestampRefusedError,
     UnknownOutcomeError,
 )
+from tests.support import tiers
 from tests.support.etcd import running_etcd
 from tests.support.etcd_faults import FAULTS, LossyClient, quick
 
@@ -164,8 +166,10 @@ def large(keys):
     return keys.kv.multi_save_and_remove_with_prefix(AFTER, ["old/"])
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("step", range(7))
+@pytest.mark.parametrize(
+    ("fault", "step"),
+    tiers.sample(itertools.product(FAULTS, range(7)), 3, kind=lambda each: each[0]),
+)
 def test_a_large_commit_is_whole_or_nothing_whatever_is_lost(shared_etcd, fault, step):
     keys = Keys(shared_etcd.settings())
     keys.kv.multi_save(BEFORE)
