@@ -7,6 +7,7 @@ int64 meta offset, Bloom filter, properties. Source: apache/tsfile, ``TsFileMeta
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Final
 
 import msgspec
@@ -27,7 +28,8 @@ __all__ = ["Footer", "TableColumn", "TableSchema", "read_footer"]
 _NO_BLOOM: Final = b"\x00\x00\x00"  # what is left of the int32 0 that Java writes for "no filter"
 
 
-class TableColumn(msgspec.Struct, frozen=True):
+@dataclasses.dataclass(frozen=True, slots=True)
+class TableColumn:
     """A column of a table.
 
     Attributes:
@@ -47,7 +49,8 @@ class TableColumn(msgspec.Struct, frozen=True):
     properties: tuple[tuple[str, str | None], ...] = ()
 
 
-class TableSchema(msgspec.Struct, frozen=True):
+@dataclasses.dataclass(frozen=True, slots=True)
+class TableSchema:
     """A table of a table-model file."""
 
     name: str
