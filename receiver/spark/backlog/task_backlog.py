@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from receiver.executor.task_executor import Executor
 
-__all__ = ["BacklogWorker", "work_off", "worker_token"]
+__all__ = ["BacklogPlan", "BacklogWorker", "work_off", "worker_token"]
 
 _TOKEN: Final = "TSFERRY_WORKER_TOKEN"  # noqa: S105  # names of variables, not what is in them
 _TOKEN_PATH: Final = "TSFERRY_WORKER_TOKEN_FILE"  # noqa: S105
@@ -52,7 +52,7 @@ class BacklogWorker(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Plan:
+class BacklogPlan:
     """What each worker is told."""
 
     url: str
@@ -61,7 +61,7 @@ class _Plan:
     token_file: str | None
     data_dirs: tuple[str, ...]
     memory: int
-    store: bool
+    store: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """For `mapInArrow`: each row is a worker."""
@@ -117,13 +117,13 @@ def work_off(
     """
     if workers < 1:
         raise UsageError(f"workers: {workers}; expected 1 or more")
-    plan = _Plan(url, tuple(kinds), ca_cert, token_file, tuple(data_dirs), memory, store)
+    plan = BacklogPlan(url, tuple(kinds), ca_cert, token_file, tuple(data_dirs), memory, store)
     numbers = spark.range(0, workers, 1, numPartitions=workers)
     rows = sorted(numbers.mapInArrow(shipped(_as_it_is, None, plan), _ROW).collect())
     return [BacklogWorker(str(row["host"]), int(row["tasks"])) for row in rows]
 
 
-def _as_it_is(_: None, plan: _Plan) -> _Plan:
+def _as_it_is(_: None, plan: BacklogPlan) -> BacklogPlan:
     return plan
 
 

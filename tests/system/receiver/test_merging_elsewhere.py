@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from receiver.metadata.state.table_rows import WorkRow
@@ -121,7 +122,27 @@ def test_who_ends_in_the_middle_of_sending_commits_nothing_and_leaves_nothing(
     assert plant.is_merged()
 
 
+@pytest.mark.slow
+def test_a_worker_of_a_cluster_does_what_waits_by_leases_of_its_own(
+    plant: Plant, tmp_path: Path
+) -> None:
+    """What is sent to it, without a cluster."""
+    from receiver.spark.backlog.task_backlog import BacklogPlan
+
+    token = tmp_path / "worker.token"
+    token.write_text(plant.token)
+    plant.node.work.lease = 60
+    plan = BacklogPlan(plant.url, ("merge",), None, str(token), (str(plant.world.data),), 1 << 30)
+    numbers = pa.RecordBatch.from_pydict({"id": pa.array([0, 1], pa.int64())})
+    done = [row for each in plan([numbers]) for row in each.to_pylist()]
+    assert [each["tasks"] for each in done] == [1, 0]
+    assert plant.states() == ["done"]
+    assert plant.is_merged()
+    assert plant.rows()[0].attempt == 1
+
+
 @pytest.mark.spark
+@pytest.mark.timeout(900)
 def test_workers_of_a_cluster_do_what_waits_each_by_its_own_lease(
     plant: Plant, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -129,6 +150,7 @@ def test_workers_of_a_cluster_do_what_waits_each_by_its_own_lease(
 
     token = tmp_path / "worker.token"
     token.write_text(plant.token)
+    plant.node.work.lease = 60  # how long Python takes to start there is not what this is about
     done = work_off(spark, plant.url, workers=2, token_file=str(token))
     assert len(done) == 2
     assert sum(each.tasks for each in done) == 1
