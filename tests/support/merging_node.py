@@ -61,7 +61,7 @@ def with_interval(node: Node, interval: int) -> None:
     compactor = node.compactor
     rules = replace(compactor._rules, limits=replace(compactor._rules.limits, interval=interval))
     compactor._rules = rules
-    compactor._run = replace(compactor._run, rules=rules)
+    compactor.run = replace(compactor.run, rules=rules)
 
 
 def compactions(node: Node) -> list[CompactedRow]:
