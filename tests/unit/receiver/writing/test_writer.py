@@ -135,13 +135,13 @@ def test_large_texts_take_little_more_than_they_have():
     size, count = 200_000, 40
     out = bytearray()
     writer = TsFileWriter(out.extend)
-    data = np.zeros(size * count, np.uint8)
+    data = np.full(size * count, ord("x"), np.uint8)
     texts = Binaries(np.arange(count + 1, dtype=np.int32) * size, data)
     with writer.plain_device(DEVICE) as device:
-        form = SeriesForm("t", DataType.BLOB, Encoding.PLAIN, Compression.UNCOMPRESSED)
+        form = SeriesForm("t", DataType.TEXT, Encoding.PLAIN, Compression.UNCOMPRESSED)
         times = np.arange(count, dtype=np.int64)
         for low in range(0, count, 5):
-            column = part_of(Column(DataType.BLOB, texts), low, low + 5)
+            column = part_of(Column(DataType.TEXT, texts), low, low + 5)
             device.write(form, times[low : low + 5], column)
     writer.finish()
     assert read_tail(bytes(out)).point_count == count
