@@ -63,7 +63,7 @@ class World:
         """All of them."""
         asked = MergeAsked(
             tuple(self.files), tuple(self.notes), "sg", str(self.out), "m",
-            more.pop("target", 1 << 20), more.pop("memory", 64 << 20),
+            more.pop("target", 1 << 20), more.pop("memory", 64 << 20), more.pop("interval", 0),
         )  # fmt: skip
         whole = msgspec.msgpack.decode(msgspec.msgpack.encode(asked), type=MergeAsked)
         return merge_files(whole, **more)
@@ -325,6 +325,37 @@ def test_a_device_that_is_larger_than_an_output_is_cut_by_time(world: World) -> 
     assert sum(each.points for each in answer.outputs) == 2 * 50_000
     assert answer.points == 2 * 80_000
     assert max(each.size for each in answer.outputs) < 2 * 200_000
+
+
+def spread(*times: int) -> bytes:
+    """A file whose one chunk reaches over all of these times."""
+    content = bytearray()
+    writer = TsFileWriter(content.extend, version=3)
+    with writer.plain_device((D1,)) as device:
+        form = SeriesForm("a", DataType.INT64, Encoding.PLAIN, Compression.UNCOMPRESSED)
+        column = np.array(times, np.int64)
+        device.write(form, column, Column(DataType.INT64, column))
+    writer.finish()
+    return bytes(content)
+
+
+def test_times_at_both_ends_are_cut_where_partitions_begin(world: World) -> None:
+    times = (-(2**63), -1, 0, 2**62, 2**63 - 1)
+    world.add(spread(*times))
+    world.add(spread(5, 6))
+    answer = world.merge(interval=2**62)
+    spans = [(each.first, each.last) for each in answer.outputs]
+    assert spans == [(-(2**63), -(2**63)), (-1, -1), (0, 6), (2**62, 2**63 - 1)]
+    assert points(answer) == {(D1, "a", each): each for each in (*times, 5, 6)}
+
+
+def test_points_of_very_many_partitions_are_refused_and_not_looked_for_in_each(
+    world: World,
+) -> None:
+    world.add(spread(-(2**63), 2**63 - 1))
+    with pytest.raises(ContradictingFilesError, match="may be of 30500568906 time partitions"):
+        world.merge(interval=604_800_000)
+    assert world.left() == []
 
 
 def test_times_of_a_circle_of_ranks_are_as_readers_see_them(world: World) -> None:
