@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -377,7 +378,7 @@ def test_what_had_to_make_room_is_not_merged_again_as_soon_as_there_is_some(
     made = node.compactor.run_once()
     for _ in range(70):  # three days
         pressed = iter((True, True, False))
-        node.merged._is_pressed = lambda left=pressed: next(left, False)
+        node.merged._is_pressed = partial(next, pressed, False)
         node.merged.let_go(clock.now)
         clock.now += 3600
         made += node.compactor.run_once()
