@@ -66,6 +66,11 @@ class Site:
         self.scanner = Scanner(self.config, clock=lambda: self.now)
         self.dirs = DataDirs.open(self.data_dirs, self.uuid)
 
+    def __del__(self) -> None:
+        """With its test go the descriptors of its directories."""
+        if hasattr(self, "dirs"):
+            self.dirs.close()
+
     # -- files -------------------------------------------------------------------------------
 
     def place(self, at: FilePath | str, data_dir: int = 0) -> Path:

@@ -71,6 +71,10 @@ class Centre:
         self.home.close()
         self.tree.close()
 
+    def end(self) -> None:
+        self.stop()
+        self.store.close()
+
     def restart(self) -> None:
         self.stop()
         self.start()

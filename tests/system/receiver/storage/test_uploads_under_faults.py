@@ -73,7 +73,7 @@ def store(place: tuple[str, dict[str, object]]) -> Iterator[ObjectStore]:
 def centre(tmp_path: Path, store: ObjectStore) -> Iterator[Centre]:
     made = Centre(tmp_path, store)
     yield made
-    made.stop()
+    made.end()
 
 
 def upload_all(centre: Centre, tries: int = 60) -> None:

@@ -70,7 +70,8 @@ def test_what_was_committed_is_there_after_a_restart(home):
 
 def test_a_commit_is_on_the_disk_when_it_returns(home, engine):
     engine.commit([seen()])
-    assert view(Engine.read_only(home)) == view(engine)
+    with Engine.read_only(home) as reader:
+        assert view(reader) == view(engine)
 
 
 def test_whoever_reads_sees_the_state_and_its_commit_together(engine, monkeypatch):
@@ -253,7 +254,8 @@ def test_read_only_stops_at_a_torn_tail_and_leaves_it(home):
         before = view(engine)
     content = log_file(home).read_bytes() + b"TSFm torn"
     log_file(home).write_bytes(content)
-    assert view(Engine.read_only(home)) == before
+    with Engine.read_only(home) as reader:
+        assert view(reader) == before
     assert log_file(home).read_bytes() == content
     with Engine.open(home) as engine:
         assert view(engine) == before

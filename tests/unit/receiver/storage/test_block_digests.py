@@ -50,7 +50,7 @@ def centre(tmp_path: Path) -> Iterator[Large]:
     (tmp_path / "bucket").mkdir()
     made = Large(tmp_path, DirectoryStore(tmp_path / "bucket"))
     yield made
-    made.stop()
+    made.end()
 
 
 def test_a_large_file_has_them_and_a_small_one_needs_none(centre: Large) -> None:

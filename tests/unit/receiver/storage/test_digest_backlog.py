@@ -62,7 +62,7 @@ def centre(tmp_path: Path) -> Iterator[Former]:
     (tmp_path / "bucket").mkdir()
     made = Former(tmp_path, DirectoryStore(tmp_path / "bucket"))
     yield made
-    made.stop()
+    made.end()
 
 
 def test_a_file_that_is_here_gives_its_object_digests_that_readers_find(

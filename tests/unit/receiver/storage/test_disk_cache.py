@@ -124,7 +124,7 @@ class Cached(Centre):
 def centre(tmp_path: Path) -> Iterator[Cached]:
     made = Cached(tmp_path)
     yield made
-    made.stop()
+    made.end()
 
 
 # -- what goes ---------------------------------------------------------------------------------

@@ -61,6 +61,10 @@ class Centre:
         self.engine.close()
         self.home.close()
 
+    def end(self) -> None:
+        self.stop()
+        self.store.close()
+
     def restart(self) -> None:
         self.stop()
         self.start()
@@ -95,7 +99,7 @@ class Centre:
 def centre(tmp_path: Path) -> Iterator[Centre]:
     made = Centre(tmp_path)
     yield made
-    made.stop()
+    made.end()
 
 
 def test_what_was_shipped_is_restored_and_nothing_later(centre: Centre) -> None:

@@ -52,7 +52,7 @@ def centre(tmp_path: Path) -> Iterator[Checked]:
     (tmp_path / "bucket").mkdir()
     made = Checked(tmp_path, DirectoryStore(tmp_path / "bucket"))
     yield made
-    made.stop()
+    made.end()
 
 
 def test_a_good_store_is_good(centre: Checked) -> None:

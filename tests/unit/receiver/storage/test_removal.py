@@ -90,7 +90,7 @@ def centre(tmp_path: Path) -> Iterator[Keeper]:
     (tmp_path / "bucket").mkdir()
     made = Keeper(tmp_path, DirectoryStore(tmp_path / "bucket"))
     yield made
-    made.stop()
+    made.end()
 
 
 def test_the_objects_of_a_file_go_when_it_is_forgotten_for_history_and_grace(

@@ -38,7 +38,7 @@ def centre(tmp_path: Path) -> Iterator[Superseded]:
     (tmp_path / "bucket").mkdir()
     made = Superseded(tmp_path, DirectoryStore(tmp_path / "bucket"))
     yield made
-    made.stop()
+    made.end()
 
 
 def path_at_sender(physical: str) -> tuple[str, str]:

@@ -74,7 +74,7 @@ class Scrubbed(Centre):
 def centre(tmp_path: Path) -> Iterator[Scrubbed]:
     made = Scrubbed(tmp_path)
     yield made
-    made.stop()
+    made.end()
 
 
 def test_a_round_is_spread_over_its_days_and_asks_for_each_file_once(centre: Scrubbed) -> None:

@@ -32,7 +32,7 @@ def centre(tmp_path: Path) -> Iterator[Centre]:
     (tmp_path / "bucket").mkdir()
     made = Centre(tmp_path, DirectoryStore(tmp_path / "bucket"))
     yield made
-    made.stop()
+    made.end()
 
 
 def test_what_is_loaded_is_uploaded_with_its_resource(centre: Centre) -> None:

@@ -59,7 +59,9 @@ class Watched:
 
 @pytest.fixture
 def edge(tmp_path):
-    return Watched(tmp_path)
+    watched = Watched(tmp_path)
+    yield watched
+    watched.tree.close()
 
 
 def test_a_file_keeps_the_first_look_that_had_it_until_it_is_loaded(edge):

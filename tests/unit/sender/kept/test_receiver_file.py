@@ -10,7 +10,8 @@ from tests.support.site import ENDPOINT
 
 @pytest.fixture
 def sync(tmp_path):
-    return identity.open_sync_dir(tmp_path)
+    with identity.open_sync_dir(tmp_path) as sync:
+        yield sync
 
 
 def test_what_is_remembered_survives_a_restart(sync):

@@ -35,8 +35,8 @@ def clock():
 
 @pytest.fixture
 def reopen(tmp_path, clock):
-    sync = identity.open_sync_dir(tmp_path)
-    return lambda: Troubles.open(sync, ENDPOINT, clock=clock)
+    with identity.open_sync_dir(tmp_path) as sync:
+        yield lambda: Troubles.open(sync, ENDPOINT, clock=clock)
 
 
 def test_a_trouble_is_still_there_after_a_restart(reopen):

@@ -194,7 +194,8 @@ def test_an_operator_confirms_and_that_is_committed(world, tmp_path):
     with world.engine.reading() as state:
         assert state.clock.row.why == "operator"
         assert state.clock.row.changed == world.engine.newest_commit
-    assert Engine.read_only(world.home).times.pieces == world.engine.times.pieces
+    with Engine.read_only(world.home) as reader:
+        assert reader.times.pieces == world.engine.times.pieces
 
 
 def test_a_wrong_clock_that_was_confirmed_is_healed_too(world):

@@ -181,7 +181,8 @@ def test_commits_that_wait_when_the_engine_closes_are_finished(engine, frames):
     for thread in (*threads, *closer):
         thread.join(BOUND)
     assert len(results) == 5
-    assert has_commit(Engine.read_only(Path(engine._what)), max(results))
+    with Engine.read_only(Path(engine._what)) as reader:
+        assert has_commit(reader, max(results))
 
 
 def test_a_commit_is_visible_as_a_whole_or_not_at_all(engine):

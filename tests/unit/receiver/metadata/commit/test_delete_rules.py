@@ -67,5 +67,5 @@ def test_a_token_that_forbids_deletes_does_so_after_a_restart(
         engine.commit([seen(), TOKEN])
         if checkpoint:
             engine.checkpoint()
-    with Engine.open(tmp_path / "schema").reading() as state:
+    with Engine.open(tmp_path / "schema") as engine, engine.reading() as state:
         assert not state.tokens["t1"].allow_deletes

@@ -55,9 +55,10 @@ def test_each_commit_shows_what_readers_saw_at_it(world: World):
     then(records.FileDeleted(b, "replaced"), [c], [])
     then(records.FileQuarantined(c, "bad"), [], [c])
     then(records.FileDeleted(c, "operator"), [], [])
-    for reader in (engine, Engine.read_only(world.root / "schema")):
-        for at, expected in model.items():
-            assert seen(reader, at) == expected
+    with Engine.read_only(world.root / "schema") as beside:
+        for reader in (engine, beside):
+            for at, expected in model.items():
+                assert seen(reader, at) == expected
     assert seen(engine, loaded - 1)[0] == sorted([a, b])
     assert files_at(engine, loaded << 1).commit == engine.newest_commit
 
@@ -152,9 +153,10 @@ def test_each_commit_ranks_by_what_was_true_then(world: World):
     then(records.FileDeleted(a, "gone"))
     then(records.FileUndeleted(a, [records.DeviceRange("root.wind.d1", 1, 1)]))
     assert {rank[a].last == NOW for rank in model.values() if a in rank} == {True, False}
-    for reader in (engine, Engine.read_only(world.root / "schema")):
-        for at, expected in model.items():
-            assert ranks(reader, at) == expected
+    with Engine.read_only(world.root / "schema") as beside:
+        for reader in (engine, beside):
+            for at, expected in model.items():
+                assert ranks(reader, at) == expected
 
 
 def test_a_file_that_came_back_and_was_retired_before_the_history_was_retired_then(world: World):

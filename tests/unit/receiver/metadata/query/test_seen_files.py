@@ -55,12 +55,13 @@ def test_a_file_and_the_one_in_its_place_meet_at_one_timestamp(world: World):
         devices=[records.DeviceRange("root.wind.d1", 1, 1)],
     )
     replaced = engine.commit([records.FileDeleted(old, "replaced"), loaded])
-    for reader in (engine, Engine.read_only(world.root / "schema")):
-        then = list(execute(reader, f"show files at {replaced - 1}"))
-        assert [(row[0], row[8], row[9]) for row in then] == [(old, begun, replaced)]
-        now = list(execute(reader, f"show files at {replaced}"))
-        assert [(row[0], row[8], row[9]) for row in now] == [(new, replaced, None)]
-        assert list(execute(reader, "show files")) == now
+    with Engine.read_only(world.root / "schema") as beside:
+        for reader in (engine, beside):
+            then = list(execute(reader, f"show files at {replaced - 1}"))
+            assert [(row[0], row[8], row[9]) for row in then] == [(old, begun, replaced)]
+            now = list(execute(reader, f"show files at {replaced}"))
+            assert [(row[0], row[8], row[9]) for row in now] == [(new, replaced, None)]
+            assert list(execute(reader, "show files")) == now
 
 
 def test_each_answer_is_as_of_its_commit_whatever_is_committed_between_its_pages(world: World):
