@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -74,8 +75,10 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+def world(tmp_path: Path) -> Iterator[World]:
+    opened = World(tmp_path)
+    yield opened
+    opened.sync.close()
 
 
 def test_all_regions_are_one_log_and_what_each_gains_goes_on(world: World) -> None:

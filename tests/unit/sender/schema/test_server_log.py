@@ -89,8 +89,10 @@ def database(request: pytest.FixtureRequest) -> Iterator[FakeDatabase]:
 
 
 @pytest.fixture
-def world(tmp_path: Path, database: FakeDatabase) -> World:
-    return World(tmp_path, database)
+def world(tmp_path: Path, database: FakeDatabase) -> Iterator[World]:
+    made = World(tmp_path, database)
+    yield made
+    made.sync.close()
 
 
 def test_all_is_told_once_and_then_nothing(world: World) -> None:
