@@ -24,6 +24,9 @@ from tests.support.node_world import A, Edge, World, path_of, results, tsfile
 
 CALLS = ("write", "pwrite", "fsync", "fdatasync", "rename", "mkdir", "ftruncate", "unlink", "rmdir")
 
+EACH, STEP = (5, 13) if tiers.is_long() else (3, 29)
+"""Each of the first passages, then one of so many."""
+
 
 class Failing:
     """Lets one passage of one call fail, in whatever thread."""
@@ -89,7 +92,7 @@ def test_a_write_that_fails_once_costs_a_retry_and_nothing_else(
 ) -> None:
     nth = 0
     while True:
-        nth += 1 if nth < 5 else 13
+        nth += 1 if nth < EACH else STEP
         root = tmp_path / str(nth)
         world, told = crashes.fresh(root)
         with monkeypatch.context() as patch:
