@@ -63,7 +63,11 @@ def python(root, *arguments, blocked):
 def ended(process, number, delay):
     time.sleep(delay)
     process.send_signal(number)
-    _, err = process.communicate(timeout=BOUND)  # which waits for all that could write there
+    try:
+        _, err = process.communicate(timeout=BOUND)  # which waits for all that could write there
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
     assert not re.search("Traceback|Exception ignored|Fatal", err), err
     return process.returncode, err
 

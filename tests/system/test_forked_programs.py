@@ -61,4 +61,5 @@ def test_programs_end_with_a_drill_that_is_killed_even_if_a_copy_of_it_lives_on(
         try:
             wait_until(lambda: not any(map(runs, programs)), f"{programs} to end")
         finally:
-            os.kill(kept, 9)
+            for each in filter(runs, (kept, *programs)):
+                os.kill(each, 9)
