@@ -18,6 +18,7 @@ from common.tsfile.device_names import (
     parse_name,
     split_database,
     split_path,
+    tree_name,
 )
 from receiver.metadata.model.paths import device_nodes, format_path
 
@@ -135,10 +136,16 @@ class DeviceBook:
         try:
             is_table, nodes = parse_name(name)
         except ValueError as error:
-            raise UsageError(f"device {text!r}: {error}") from error
+            raise UsageError(f"device {text!r}: {error}{_as_the_catalogue_has(name)}") from error
         if not is_table:
             if database is not None:
                 raise UsageError(f"device {text!r}: no table stands behind the database")
+            is_outside = nodes[0] != "root" and self._plan.options.group is None
+            if is_outside or (len(nodes) < 2 and nodes[0] == "root"):
+                raise UsageError(
+                    f"device {text!r}: expected a path such as root.site.d1, or option sg; or a "
+                    "table's device, /database/table:tag"
+                )
             return text, text, device_segments(text, _VERSION), False
         database = database or self._plan.options.group
         if database is None:
@@ -177,3 +184,11 @@ class DeviceBook:
         if number == len(self.groups):
             self.groups.append(group)
         return number
+
+
+def _as_the_catalogue_has(name: str) -> str:
+    """How a path is to be written, if it is one but for quotes."""
+    nodes = split_path(name)
+    if nodes[0] != "root" or not all(nodes) or "*" in name:
+        return ""
+    return f"; expected {tree_name(nodes)}"

@@ -25,6 +25,8 @@ _DEFAULTS: Final = {
     "date": DataType.DATE,
 }
 """Type of a new series by that of its column in Spark."""
+_TIME: Final = "time"
+"""A column that every table has, under this name."""
 _CASTS: Final = {
     "decimal": "cast({} as double), or as string",
     "tinyint": "cast({} as int)",
@@ -98,6 +100,8 @@ def planned_columns(
         UsageError: a column is missing, or is of a type that no file has.
     """
     known = {each.name: each for each in columns}
+    if "" in known or len(known) < len(columns):
+        raise UsageError("each column needs a name, and no two the same")
     _expect(known, options.time_column, "bigint", "the time as files have it (unix_millis(...))")
     if options.form == "long":
         _check_long(options, known)
@@ -117,7 +121,13 @@ def planned_columns(
     own = {options.time_column, *tags}
     if options.table is None:
         own.add(options.device_column)
-    return tuple(_field(each) for each in columns if each.name not in own), tags
+    fields = tuple(_field(each) for each in columns if each.name not in own)
+    if options.table is None and not fields:
+        raise UsageError("no column is a measurement: nothing would be written")
+    wrong = [each.name for each in fields if each.name.lower() == _TIME]
+    if options.table is not None and wrong:
+        raise UsageError(f"column {wrong[0]}: a table has its time under that name; rename it")
+    return fields, tags
 
 
 def _field(column: SinkColumn) -> SinkField:
@@ -144,6 +154,8 @@ def _tags(options: SinkOptions, known: dict[str, SinkColumn]) -> tuple[str, ...]
     names = options.tag_columns
     if names is None:
         names = tuple(name for name, each in known.items() if TAG_KEY in each.metadata)
+    if len({*names, options.time_column}) <= len(names):
+        raise UsageError(f"option tagColumns = {', '.join(names)}: each once, and not the time")
     for name in names:
         _expect(known, name, "string", "a tag (option tagColumns)")
     return names

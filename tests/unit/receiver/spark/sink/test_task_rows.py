@@ -14,7 +14,9 @@ import pytest
 from common.errors import ConflictError, UsageError
 from receiver.node import Node
 from receiver.spark.sink import constraints, task_rows
+from receiver.spark.sink.sink_options import parse_sink_options
 from receiver.spark.sink.sorted_rows import Sorter
+from receiver.spark.sink.write_plan import SinkColumn, planned_columns
 from receiver.spark.source.result_columns import ResultColumn
 from tests.support.node_world import A, B, Edge, path_of, tsfile
 from tests.support.writing_world import Write, as_set, batch_of, config_of, rows_of
@@ -170,6 +172,10 @@ def test_a_device_that_is_known_keeps_its_storage_group_its_form_and_its_types(
         ([{"time": None, "device": "root.sg.d2", "s1": 1}], {}, {}, "column time: NULL in 1 rows"),
         ([{"time": 1, "s1": 1}], {}, {}, "column device: NULL in 1 rows"),
         ([{"time": 1, "device": "root..d", "s1": 1}], {}, {}, "is not the text form of a device"),
+        ([{"time": 1, "device": "root.sg.ä", "s1": 1}], {}, {}, "expected root.sg.`ä`"),
+        ([{"time": 1, "device": "root.sg.`d`", "s1": 1}], {}, {}, "expected root.sg.d"),
+        ([{"time": 1, "device": "d1", "s1": 1}], {}, {}, "expected a path such as root.site.d1"),
+        ([{"time": 1, "device": "root", "s1": 1}], {}, {}, "expected a path such as root.site.d1"),
         ([{"time": 1, "device": "plant:x", "s1": 1}], {}, {}, "expected its database"),
         ([{"time": 1, "device": "/db/plant:x", "s1": 1}], {}, {}, "expected option tagColumns"),
         ([{"time": 1, "device": "root.sg.d2", "measurement": "f", "data_type": "FLOAT",
@@ -266,3 +272,43 @@ def test_values_that_are_no_numbers_and_rows_without_a_tag_are_refused_where_tha
     assert Write(node, columns(types), constraints="finite, tagged", **given).run(
         [batch_of([good], types)]
     )
+
+
+@pytest.mark.parametrize(
+    ("types", "given", "said"),
+    [
+        ({"time": "bigint", "device": "string"}, {}, "no column is a measurement"),
+        ({"time": "bigint", "device": "string", "": "double"}, {}, "needs a name"),
+        ({"time": "bigint", "g": "string"}, {"tagColumns": "g, g"}, "each once, and not the time"),
+        ({"time": "bigint", "g": "string"}, {"tagColumns": "time"}, "each once, and not the time"),
+        ({"ts": "bigint", "Time": "double"}, {"timeColumn": "ts"}, "its time under that name"),
+        ({"time": "bigint", "d": "decimal(10,2)"}, {}, "expected cast.d as double., or as string"),
+        ({"time": "bigint", "d": "timestamp_ntz"}, {}, "unix_millis.to_timestamp_ltz.d.."),
+        ({"time": "bigint", "d": "interval day"}, {}, "which no TsFile has .*, date.$"),
+    ],
+)
+def test_columns_that_mean_nothing_are_named_before_a_row_is_read(
+    types: dict[str, str], given: dict[str, str], said: str
+) -> None:
+    table = {} if "device" in types else {"table": "/db/t"}
+    options = parse_sink_options({"receiver": "http://127.0.0.1:1", **table, **given})
+    found = [SinkColumn(name, kind, {}) for name, kind in types.items()]
+    with pytest.raises(UsageError, match=said):
+        planned_columns(options, found)
+    twice = [*found, found[-1]]
+    with pytest.raises(UsageError, match="no two the same"):
+        planned_columns(options, twice)
+
+
+def test_rows_that_are_odd_are_read_again_as_they_were(node: Node, read: Any) -> None:
+    names = ["`a.b`", "`a``b`", "`ü😀`", "`1`", "`x\ny`", "中文", "x" * 3000]
+    rows: Rows = [
+        {"time": time, "device": f"root.odd.{name}", "`a.b`": float(time), "a b": text}
+        for name in names
+        for time, text in ((-(2**63), ""), (-1, "null"), (0, None), (2**63 - 1, "\0"))
+    ]
+    types = {"time": "bigint", "device": "string", "`a.b`": "double", "a b": "string"}
+    write = Write(node, columns(types))
+    answer = write.commit(write.run([batch_of(rows, types)]))
+    assert {each.result for each in answer.files} == {"loaded"}
+    assert read(devices="root.odd.*") == as_set([batch_of(rows, types)])
