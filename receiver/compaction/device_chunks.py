@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +14,13 @@ from receiver.points.many_chunks import Chunks, PlacedChunk
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from receiver.compaction.input_files import InputFiles
     from receiver.compaction.survey import SeenDevice
+    from receiver.points import TsFileReader
     from receiver.points.chunks import ChunkRef
     from receiver.points.deletions import Deletions
     from receiver.points.encodings import Bytes
 
-__all__ = ["DeviceChunks"]
+__all__ = ["DeviceChunks", "MergeFiles", "ReadableFile"]
 
 _Places = npt.NDArray[np.int64]
 
@@ -29,10 +29,40 @@ _ENTRIES: Final = 500_000
 _MOST_OFFSET: Final = 1 << 48
 
 
+class ReadableFile(Protocol):
+    """A file that is open."""
+
+    @property
+    def reader(self) -> TsFileReader:
+        """Of its points, without what was deleted; texts as binary."""
+
+
+class MergeFiles(Protocol):
+    """Where the files of a merge are, by their numbers."""
+
+    def open(self, number: int, together: int = 1) -> ReadableFile:
+        """A file opened. It stays so while no more than `together` others are asked for.
+
+        Raises:
+            TsferryError, OSError: it cannot be read.
+        """
+
+    def gather(
+        self, numbers: _Places, offsets: _Places, likely: _Places
+    ) -> tuple[Bytes, _Places, _Places]:
+        """Bytes of data sections: what holds them, where each begins, and where it ends there.
+
+        Args:
+            numbers: of the files, which were open before.
+            offsets: in those.
+            likely: bytes that are wanted, at most.
+        """
+
+
 class DeviceChunks:
     """The chunks of a device, by its series."""
 
-    def __init__(self, files: InputFiles, device: SeenDevice) -> None:
+    def __init__(self, files: MergeFiles, device: SeenDevice) -> None:
         """Look at nothing yet.
 
         Args:

@@ -26,7 +26,7 @@ from receiver.compaction.chunk_runs import (
     runs_of,
     spans_between,
 )
-from receiver.compaction.device_chunks import DeviceChunks
+from receiver.compaction.device_chunks import DeviceChunks, MergeFiles
 from receiver.points.chunks import chunk_refs
 from receiver.points.columns import BINARY, Column
 from receiver.points.deletions import deleted
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from receiver.compaction.file_standing import FileStanding
-    from receiver.compaction.input_files import InputFiles
     from receiver.compaction.survey import SeenDevice
     from receiver.points.decoding import Times
 
@@ -91,7 +90,7 @@ class DeviceRows:
     """
 
     def __init__(
-        self, files: InputFiles, standing: FileStanding, device: SeenDevice, memory: int
+        self, files: MergeFiles, standing: FileStanding, device: SeenDevice, memory: int
     ) -> None:
         """Look at nothing yet.
 

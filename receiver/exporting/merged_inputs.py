@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,9 +16,13 @@ from common.durable import Closing
 from common.errors import Permanent
 from common.tsfile import DataType, TableSchema
 from common.tsfile.device_names import split_database
+from receiver.compaction.chunk_runs import MergeSpan
+from receiver.compaction.device_rows import DeviceRows
+from receiver.compaction.file_standing import FileStanding
+from receiver.compaction.survey import SeenDevice, SeenSeries
 from receiver.metadata.model.ranks import Ladder, cut_in, rank_in
 from receiver.points import TsFileReader
-from receiver.points.columns import arrow_type
+from receiver.points.columns import Column, arrow_type
 from receiver.points.decoding import Times
 from receiver.points.device_merge import DeviceMerge, MergedColumn, MergeSource
 from receiver.spark.source.file_opening import FileOpener, MissingFileError
@@ -26,14 +31,22 @@ from receiver.spark.source.read_plan import ReadPlan
 from receiver.spark.source.selection import Selection
 from receiver.spark.source.slicing import Slice
 from receiver.spark.source.source_options import SourceOptions
+from receiver.writing.arrow_columns import column_of
 
 if TYPE_CHECKING:
     from receiver.exporting.time_slices import TimeSlice
     from receiver.exporting.wanted_points import SchemaSeries, WantedPoints
+    from receiver.metadata.model.ranks import Rank
+    from receiver.points.encodings import Bytes
     from receiver.spark.finder import DataFile
+    from receiver.spark.source.selection import TimeRange
 
 __all__ = ["MergedInput", "MixedTypesError", "SliceInputs"]
 
+_Places: TypeAlias = npt.NDArray[np.int64]
+
+_MEMORY: Final = 128 << 20
+"""Bytes that decoded points of a device take, about."""
 _KEPT_OPEN: Final = 200
 """Files; a device that more of them have opens all of its own."""
 _WIDER: Final = frozenset({
@@ -51,7 +64,20 @@ class MixedTypesError(Permanent):
     slug = "mixed-types"
 
 
-@dataclass(frozen=True, slots=True)
+class _OpenFile(NamedTuple):
+    """A file that is open.
+
+    Attributes:
+        reader: of its points, without what was deleted.
+        bytes_a_point: that it takes, about.
+        stack: closes it.
+    """
+
+    reader: TsFileReader
+    bytes_a_point: float
+    stack: ExitStack
+
+
 class MergedInput:
     """A device, and its copies in the files of a slice.
 
@@ -63,20 +89,50 @@ class MergedInput:
         types: of each wanted measurement, as it is written.
     """
 
-    name: str
-    segments: tuple[str | None, ...]
-    is_table: bool
-    aligned: bool
-    types: dict[str, int]
-    _sources: tuple[MergeSource, ...]
-    _ladder: Ladder
-    _slice: TimeSlice
+    def __init__(
+        self,
+        name: str,
+        sources: Sequence[MergeSource],
+        rows: DeviceRows | None,
+        ranks: Sequence[Rank],
+        span: TimeRange,
+        aligned: bool,
+        types: dict[str, int],
+    ) -> None:
+        """Look at no point yet.
 
-    def rows(self, measurements: Sequence[str]) -> Iterator[tuple[Times, list[pa.Array]]]:
-        """Times, and a column for each of some measurements, each time once."""
-        merge = DeviceMerge(self._sources, self._ladder, measurements)
-        span = self._slice.span
-        for found in merge.rows(span.start, span.end):
+        Args:
+            name: see above.
+            sources: the files that have it.
+            rows: merges them; None where they have it in several ways.
+            ranks: of the files.
+            span: times that are wanted.
+            aligned: see above.
+            types: see above.
+        """
+        device = sources[0].device
+        self.name, self.segments, self.is_table = name, device.segments, device.is_table
+        self.aligned, self.types = aligned, types
+        self._sources, self._rows, self._ranks, self._span = sources, rows, ranks, span
+
+    def points(self, measurement: str) -> Iterator[tuple[Times, Column]]:
+        """Those of a series whose times are its own, each time once."""
+        if self._rows is not None:
+            yield from self._rows.points(measurement, MergeSpan(self._span.start, self._span.end))
+            return
+        for times, (column,) in self._of_several([measurement]):
+            yield times, column
+
+    def rows(self) -> Iterator[tuple[Times, list[Column]]]:
+        """Those of series that share their times, with a column for each of `types`."""
+        if self._rows is not None:
+            return self._rows.rows(MergeSpan(self._span.start, self._span.end))
+        return self._of_several(list(self.types))
+
+    def _of_several(self, measurements: Sequence[str]) -> Iterator[tuple[Times, list[Column]]]:
+        """Of files that have a series with several types, or only some of them aligned."""
+        merge = DeviceMerge(self._sources, Ladder(self._ranks), measurements)
+        for found in merge.rows(self._span.start, self._span.end):
             yield (
                 found.times,
                 [self._column(name, merge.columns, found.columns) for name in measurements],
@@ -84,15 +140,14 @@ class MergedInput:
 
     def _column(
         self, name: str, columns: Sequence[MergedColumn], arrays: Sequence[pa.Array]
-    ) -> pa.Array:
-        """The values of a measurement that files may have with several types."""
-        kind = arrow_type(self.types[name], "binary")
+    ) -> Column:
+        code = self.types[name]
         found = [
-            pc.cast(array, kind)
+            pc.cast(array, arrow_type(code, "binary"))
             for column, array in zip(columns, arrays, strict=True)
             if column.measurement == name
         ]
-        return found[0] if len(found) == 1 else pc.coalesce(*found)
+        return column_of(found[0] if len(found) == 1 else pc.coalesce(*found), code)
 
 
 class SliceInputs(Closing):
@@ -104,7 +159,10 @@ class SliceInputs(Closing):
         options = SourceOptions(catalog="", text="binary")
         self._plan = ReadPlan(options, Selection(part.span), ())
         self._picker = self._plan.picker()
-        self._open: OrderedDict[int, tuple[TsFileReader, ExitStack]] = OrderedDict()
+        self._open: OrderedDict[int, _OpenFile] = OrderedDict()
+        self._together = 1
+        self._ranks = [each.standing for each in part.files]
+        self._standing = FileStanding(self._ranks)
 
     def devices(self) -> Iterator[MergedInput]:
         """Those with wanted points, by name.
@@ -132,7 +190,7 @@ class SliceInputs(Closing):
             names = file.devices or ()
             if not any(each.startswith("/") and self._wanted.takes_device(each) for each in names):
                 continue
-            reader = self._reader(number, 1)
+            reader = self.open(number).reader
             used = {each.segments[0] for each in reader.tail.devices if each.is_table
                     and self._wanted.takes_device(row_device(each, file.database))}  # fmt: skip
             for table in reader.tail.tables:
@@ -141,26 +199,57 @@ class SliceInputs(Closing):
         return list(found.values())
 
     def _device(self, name: str, numbers: Sequence[int]) -> MergedInput:
-        files = [self._part.files[each] for each in numbers]
+        self._together = len(numbers)
         sources = []
-        for number, file in zip(numbers, files, strict=True):
-            reader = self._reader(number, len(numbers))
+        for number in numbers:
+            reader = self.open(number).reader
             try:
                 device = reader.device(split_database(name)[1])
             except KeyError:
                 raise MissingFileError(
-                    f"{file.name}: it has no device {name}, as it had when it was loaded"
+                    f"{reader.name}: it has no device {name}, as it had when it was loaded"
                 ) from None
             sources.append(MergeSource(reader, device))
-        first = sources[0].device
         aligned = self._schema.is_aligned(name)
-        if first.is_table or aligned is None:
+        if sources[0].device.is_table or aligned is None:
             aligned = any(each.device.aligned for each in sources)
-        ladder = Ladder([rank_in(each.standing, cut_in(each.cuts, name)) for each in files])
+        ranks, standing = self._ranks_in(name)
         types = self._types(name, sources)
-        return MergedInput(
-            name, first.segments, first.is_table, aligned, types, tuple(sources), ladder, self._part
-        )
+        seen = self._seen(numbers, sources, aligned, types)
+        rows = None if seen is None else DeviceRows(self, standing, seen, _MEMORY)
+        mine = [ranks[each] for each in numbers]
+        return MergedInput(name, sources, rows, mine, self._part.span, aligned, types)
+
+    def _ranks_in(self, name: str) -> tuple[Sequence[Rank], FileStanding]:
+        """How the files stand in a device."""
+        if not any(each.cuts for each in self._part.files):
+            return self._ranks, self._standing
+        ranks = [rank_in(each.standing, cut_in(each.cuts, name)) for each in self._part.files]
+        return ranks, FileStanding(ranks)
+
+    def _seen(
+        self, numbers: Sequence[int], sources: Sequence[MergeSource], aligned: bool,
+        types: Mapping[str, int],
+    ) -> SeenDevice | None:  # fmt: skip
+        """The device as a merge sees it; None where files have it in several ways."""
+        seen = SeenDevice(sources[0].device)
+        seen.tables = None
+        if any(each.device.aligned != aligned for each in sources):
+            return None
+        for number, source in zip(numbers, sources, strict=True):
+            seen.files.append(number)
+            seen.points += source.device.point_count
+            seen.size += source.device.point_count * self.open(number).bytes_a_point
+            for measurement, series in source.file.columns(source.device).items():
+                if measurement and measurement not in types:
+                    continue
+                code = int(series.data_type)
+                if measurement and code != types[measurement]:
+                    return None
+                seen.series.setdefault(measurement, SeenSeries(code, number, None))
+        order = ("", *types)  # columns are given in this order
+        seen.series = {each: seen.series[each] for each in order if each in seen.series}
+        return seen
 
     def _types(self, name: str, sources: Sequence[MergeSource]) -> dict[str, int]:
         found: dict[str, dict[int, str]] = {}
@@ -181,18 +270,31 @@ class SliceInputs(Closing):
         schema = "" if known is None else f"; the schema has {DataType(known.data_type).name}"
         raise MixedTypesError(f"{path}: {said}{schema}: one file cannot hold both")
 
-    def _reader(self, number: int, together: int) -> TsFileReader:
+    # -- what a merge wants of files -------------------------------------------------------------
+
+    def open(self, number: int, together: int = 1) -> _OpenFile:
         """A file opened; so many are needed at once."""
         if number in self._open:
             self._open.move_to_end(number)
-            return self._open[number][0]
-        while len(self._open) >= max(_KEPT_OPEN, together):
-            self._open.popitem(last=False)[1][1].close()
+            return self._open[number]
+        while len(self._open) >= max(_KEPT_OPEN, self._together, together):
+            self._open.popitem(last=False)[1].stack.close()
         file = self._part.files[number]
         with ExitStack() as stack:
             reader = self._opened(file, stack)
-            self._open[number] = reader, stack.pop_all()
-        return reader
+            points = max(1, reader.tail.point_count)
+            self._open[number] = _OpenFile(reader, file.size / points, stack.pop_all())
+        return self._open[number]
+
+    def gather(
+        self, numbers: _Places, offsets: _Places, likely: _Places
+    ) -> tuple[Bytes, _Places, _Places]:
+        """See `MergeFiles`."""
+        wanted = zip(numbers.tolist(), offsets.tolist(), likely.tolist(), strict=True)
+        parts = [self.open(number).reader.data(*place) for number, *place in wanted]
+        sizes = np.array([len(each) for each in parts], np.int64)
+        ends = np.cumsum(sizes, dtype=np.int64)
+        return np.frombuffer(b"".join(parts), np.uint8), ends - sizes, ends
 
     def _opened(self, file: DataFile, stack: ExitStack) -> TsFileReader:
         part = Slice(file, self._part.span)
@@ -205,7 +307,7 @@ class SliceInputs(Closing):
     def close(self) -> None:
         """Close all."""
         while self._open:
-            self._open.popitem()[1][1].close()
+            self._open.popitem()[1].stack.close()
 
 
 def _both(one: TableSchema | None, other: TableSchema) -> TableSchema:

@@ -8,9 +8,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-import pyarrow as pa
-
 from common.durable import Tree, WriteFile, temporary_name
 from common.errors import Integrity, UsageError
 from common.tsfile import Compression, DataType, Encoding, TableSchema, read_tail
@@ -18,7 +15,6 @@ from common.tsfile.device_names import device_segments, split_database
 from common.wire import Struct
 from receiver.exporting.point_digests import DeviceDigests, SeriesSum, whole_digest
 from receiver.points import TsFileReader
-from receiver.writing.arrow_columns import column_of
 from receiver.writing.chunk_pages import SeriesForm
 from receiver.writing.page_compression import compressed_as
 from receiver.writing.resource_bytes import resource_of
@@ -185,23 +181,20 @@ class OutputFile:
         with self._writer.plain_device(segments) as target:
             for name, code in device.types.items():
                 form = self._form(device, name, code)
-                for times, (array,) in device.rows([name]):
-                    column = column_of(array, code)
+                for times, column in device.points(name):
                     digests.add(name, times, column)
                     target.write(form, times, column)
 
     def _add_aligned(
         self, device: MergedInput, segments: tuple[str | None, ...], digests: DeviceDigests
     ) -> None:
-        names = list(device.types)
-        forms = [self._form(device, name, device.types[name]) for name in names]
+        forms = [self._form(device, name, code) for name, code in device.types.items()]
         with self._writer.aligned_device(segments, forms) as target:
-            for times, arrays in device.rows(names):
-                _digest_rows(digests, times, dict(zip(names, arrays, strict=True)), device.types)
-                target.write(
-                    times,
-                    [column_of(a, form.data_type) for a, form in zip(arrays, forms, strict=True)],
-                )
+            for times, columns in device.rows():
+                digests.add_times(times)
+                for form, column in zip(forms, columns, strict=True):
+                    digests.add(form.measurement, times, column)
+                target.write(times, columns)
 
     def _form(self, device: MergedInput, name: str, code: int) -> SeriesForm:
         if self._version == 3 and code in _NEW_TYPES:
@@ -225,16 +218,13 @@ class OutputFile:
         with TsFileReader(fd, name=self._path, text="binary") as reader:
             for device in reader.tail.devices:
                 found = DeviceDigests()
-                types = {each.measurement: int(each.data_type) for each in device.series()}
-                if device.aligned:
-                    for batch in reader.read_device(device):
-                        arrays = dict(zip(batch.schema.names[1:], batch.columns[1:], strict=True))
-                        _digest_rows(found, batch.column(0).to_numpy(), arrays, types)
-                else:
-                    for name, code in types.items():
-                        for batch in reader.read_series(device, name):
-                            column = column_of(batch.column(1), code)
-                            found.add(name, batch.column(0).to_numpy(), column)
+                for name, series in reader.columns(device).items():
+                    for chunk in reader.chunks(device, series):
+                        for block in reader.blocks(device, series, chunk):
+                            if block.column is None:
+                                found.add_times(block.times)
+                            else:
+                                found.add(name, block.times, block.column)
                 merged = left.pop(device.name, {})
                 for name, there in _both(merged, found.sums()):
                     if merged.get(name) != there:
@@ -260,17 +250,3 @@ def _points(sums: Mapping[str, SeriesSum]) -> int:
 def _file_name(device: MergedInput) -> str:
     """A device's name within its file: of a table without the database."""
     return split_database(device.name)[1] if device.is_table else device.name
-
-
-def _digest_rows(
-    digests: DeviceDigests,
-    times: np.ndarray[tuple[int], np.dtype[np.int64]],
-    arrays: Mapping[str, pa.Array],
-    types: Mapping[str, int],
-) -> None:
-    """Take rows of which some columns have nulls."""
-    digests.add_times(times)
-    for name, array in arrays.items():
-        valid = np.asarray(array.is_valid())
-        column = column_of(array.drop_null(), types[name])
-        digests.add(name, times if valid.all() else times[valid], column)

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from receiver.points.columns import Column
 from receiver.points.encodings import Binaries
 
 if TYPE_CHECKING:
-    from receiver.points.columns import Column
+    import numpy.typing as npt
+
     from receiver.points.decoding import Times
 
 __all__ = ["DeviceDigests", "SeriesSum"]
@@ -64,10 +66,13 @@ class DeviceDigests:
 
     def add_times(self, times: Times) -> None:
         """Take times of rows."""
-        self._of("", 0).add(times, None)
+        if len(times):
+            self._of("", 0).add(times, None)
 
     def add(self, measurement: str, times: Times, column: Column) -> None:
-        """Take points: those of rows that have a value, as `column` without nulls."""
+        """Take points: those of rows that have a value."""
+        if column.valid is not None:
+            times, column = times[column.valid], _present(column, column.valid)
         if len(times):
             self._of(measurement, column.data_type).add(times, column)
 
@@ -79,6 +84,16 @@ class DeviceDigests:
         if measurement not in self._running:
             self._running[measurement] = _Running(data_type)
         return self._running[measurement]
+
+
+def _present(column: Column, valid: npt.NDArray[np.bool_]) -> Column:
+    """The values of a column, without nulls (which have no bytes)."""
+    values = column.values
+    if not isinstance(values, Binaries):
+        return Column(column.data_type, values[valid])
+    ends = np.cumsum(np.diff(values.offsets)[valid], dtype=np.int64) + values.offsets[0]
+    offsets = np.concatenate((values.offsets[:1], ends)).astype(np.int32)
+    return Column(column.data_type, Binaries(offsets, values.data))
 
 
 def whole_digest(sums: Sequence[tuple[str, Mapping[str, SeriesSum]]]) -> str:

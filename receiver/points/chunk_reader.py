@@ -194,6 +194,10 @@ class ChunkReader(Closing):
         except Corrupt as shrank:
             raise DamagedData(str(shrank), self.place(device)) from shrank
 
+    def data(self, offset: int, length: int) -> bytes:
+        """Bytes of the data section, as many as there are."""
+        return self._file.read(offset, max(0, min(length, self.tail.meta_offset - offset)))
+
     # chunk by chunk: what stands in the file
 
     def chunks(self, device: Device, series: Series) -> Iterator[ChunkRef]:
