@@ -7,7 +7,11 @@ of which each twentieth is late data that writes over every tenth row of an earl
 all of them into files of about `--target` MiB, commits that, and writes the same rows as Parquet
 into as many files. In one Spark session the same aggregation over all columns runs in turn over
 the loaded files (`compacted = false`), over what they were merged into, and over Parquet; each run
-plans anew. Figures are medians, with the least and the most. The answers are compared.
+plans anew. Figures are medians, with the least and the most; the answers are compared. Below them
+stands how many times as much as the merged files the others took, run by run of a turn, of time
+and of processors (of all processes, which a busy machine changes less): what is
+asked is 10 for the loaded files, and 1 for Parquet. `--json` has all seconds. *Nothing read* is
+a source in Python that gives as many rows which it has made beforehand: less cannot be had.
 
 `--alone` does without Spark: plans and reads in this process, part after part, as the driver and
 its tasks do, and tells processor seconds, which a busy machine changes little.
@@ -20,11 +24,13 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
+import os
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +59,18 @@ FORMS = (
     SeriesForm("c", DataType.INT64, Encoding.TS_2DIFF, Compression.LZ4),
 )
 SCHEMA = "time bigint, device string, a double, b double, c bigint"
+
+NOTHING = "nothing read"
+SLOW = 10.0
+"""Seconds from which on a start of Python does not matter."""
+PAIRS = (
+    ("loaded files, schema given", "merged files, schema given"),
+    ("Parquet, schema given", "merged files, schema given"),
+    ("loaded files", "merged files"),
+    ("Parquet", "merged files"),
+    (NOTHING, "merged files, schema given"),
+)
+"""Of which contenders it is told how they compare: the second is what it is all about."""
 
 Rows = dict[str, tuple[np.ndarray, list[np.ndarray]]]
 """Of a device times, and a column for each of the forms."""
@@ -242,18 +260,81 @@ def alone(schema: Path, repeat: int) -> None:
         )
 
 
-def in_turn(runs: dict[str, Callable[[], Any]], repeat: int) -> Iterator[tuple[str, list[float]]]:
-    """Seconds of each, one of each to warm up; the answers have to be the same."""
-    answers = {name: run() for name, run in runs.items()}
-    if len({repr(each) for each in answers.values()}) != 1:
+def processor_seconds() -> float:
+    """Of this process and all that it has begun, directly or not, those that ended too."""
+    parents, spent = {}, {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            parents[int(entry.name)] = int(fields[1])
+            spent[int(entry.name)] = sum(map(int, fields[11:15]))
+    ours = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
+        ours |= more
+    return sum(spent[pid] for pid in ours if pid in spent) / os.sysconf("SC_CLK_TCK")
+
+
+def in_turn(
+    runs: dict[str, Callable[[], Any]], repeat: int
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Seconds, and seconds of processors, of each; the answers have to be the same.
+
+    Spark ends the processes of Python that have been idle for a minute, as they are behind a run
+    that takes as long: so each that is quick runs twice, and the second one is timed.
+    """
+    answers, slow = {}, set()
+    for name, run in runs.items():
+        begin = time.perf_counter()
+        answers[name] = run()
+        if time.perf_counter() - begin > SLOW:
+            slow.add(name)
+    if len({repr(each) for name, each in answers.items() if name != NOTHING}) != 1:
         raise SystemExit(f"the answers are not the same: {answers}")
     seconds: dict[str, list[float]] = {name: [] for name in runs}
+    processors: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(repeat):
         for name, run in runs.items():
-            begin = time.perf_counter()
+            if name not in slow:
+                run()
+            begin, before = time.perf_counter(), processor_seconds()
             run()
             seconds[name].append(time.perf_counter() - begin)
-    yield from seconds.items()
+            processors[name].append(processor_seconds() - before)
+    return seconds, processors
+
+
+def compared(
+    seconds: dict[str, list[float]], processors: dict[str, list[float]], rows: int
+) -> dict[str, Any]:
+    """Print what was measured, and give it as JSON has it.
+
+    Args:
+        seconds: of each contender, turn by turn.
+        processors: seconds of them, likewise.
+        rows: that each run read.
+    """
+    for what, several in seconds.items():
+        median = statistics.median(several)
+        print(
+            f"{what:<28} {median:7.2f} s ({min(several):.2f} to {max(several):.2f}) "
+            f"{rows / median / 1e6:8.2f} M rows/s; {statistics.median(processors[what]):6.2f} s of "
+            f"processors ({min(processors[what]):.2f} to {max(processors[what]):.2f})",
+            flush=True,
+        )
+    found: dict[str, Any] = {"seconds": seconds, "processors": processors, "ratios": {}}
+    for other, base in PAIRS:
+        if other not in seconds or base not in seconds:
+            continue
+        for what, spent in (("seconds", seconds), ("processors", processors)):
+            times = [one / two for one, two in zip(spent[other], spent[base], strict=True)]
+            ratio = {"median": statistics.median(times), "least": min(times), "most": max(times)}
+            found["ratios"].setdefault(f"{other} / {base}", {})[what] = ratio
+            print(f"{other} / {base}, {what}: {ratio['median']:.2f} "
+                  f"({ratio['least']:.2f} to {ratio['most']:.2f})", flush=True)  # fmt: skip
+    return found
 
 
 def main() -> None:
@@ -266,6 +347,8 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--alone", action="store_true", help="without Spark")
+    parser.add_argument("--without-loaded", action="store_true", help="these take minutes")
+    parser.add_argument("--json", type=Path, help="write the figures there")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         month = Month(Path(name), given.files, given.devices, given.rows)
@@ -277,33 +360,75 @@ def main() -> None:
         print(
             f"{given.files} files of {month.bytes / given.files / 1e3:.1f} KB; merged {count} of "
             f"{outputs / 1e6:.1f} MB in all; Parquet {other / 1e6:.1f} MB; {total / 1e6:.2f} M "
-            f"rows of 3 columns, {given.master}",
+            f"rows of 3 columns, {given.master}, load average {os.getloadavg()[0]:.1f}",
             flush=True,
         )
         if given.alone:
             alone(Path(name) / "schema", given.repeat)
             return
-        spark = session(given.master)
+        told = compared(*in_turn(contenders(name, parquet, given, total), given.repeat), total)
+    if given.json is not None:
+        sizes = {"files": given.files, "rows": total, "merged": count, "bytes": month.bytes,
+                 "merged_bytes": outputs, "parquet_bytes": other}  # fmt: skip
+        given.json.write_text(json.dumps(told | sizes, indent=1))
 
-        def source(compacted: str, *, schema: bool) -> Any:
-            reader = spark.read.format("tsfile").options(
-                catalog=f"{name}/schema", compacted=compacted
-            )
-            return (reader.schema(SCHEMA) if schema else reader).load()
 
-        runs: dict[str, Callable[[], Any]] = {
-            "loaded files, schema given": lambda: asked(source("false", schema=True)),
-            "merged files, schema given": lambda: asked(source("auto", schema=True)),
-            "loaded files": lambda: asked(source("false", schema=False)),
-            "merged files": lambda: asked(source("auto", schema=False)),
-            "Parquet": lambda: asked(spark.read.parquet(str(parquet))),
-        }
-        for what, seconds in in_turn(runs, given.repeat):
-            median = statistics.median(seconds)
-            print(
-                f"{what:<28} {median:7.2f} s ({min(seconds):.2f} to {max(seconds):.2f}) "
-                f"{total / median / 1e6:8.2f} M rows/s"
-            )
+def register_nothing(spark: Any, devices: int, rows: int) -> None:
+    """A source that reads nothing, and gives so many rows of so many devices."""
+    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+    class Nothing(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "nothing"
+
+        def reader(self, schema: Any) -> Any:
+            return Rows()
+
+    class Rows(DataSourceReader):
+        def partitions(self) -> Any:
+            return [InputPartition(each) for each in range(devices)]
+
+        def read(self, partition: Any) -> Any:
+            import numpy
+            import pyarrow
+
+            left = rows // devices + (partition.value < rows % devices)
+            values = numpy.arange(65536, dtype=numpy.int64)
+            batch = pyarrow.record_batch({
+                "time": values, "device": pyarrow.repeat(f"root.wind.d{partition.value}", 65536),
+                "a": values.astype(float), "b": values.astype(float), "c": values,
+            })  # fmt: skip
+            while left > 0:
+                yield batch.slice(0, min(left, 65536))
+                left -= 65536
+
+    spark.dataSource.register(Nothing)
+
+
+def contenders(
+    root: str, parquet: Path, given: argparse.Namespace, rows: int
+) -> dict[str, Callable[[], Any]]:
+    """What runs by turns, in one session."""
+    spark = session(given.master)
+    register_nothing(spark, given.devices, rows)
+
+    def source(compacted: str, *, schema: bool) -> Any:
+        reader = spark.read.format("tsfile").options(catalog=f"{root}/schema", compacted=compacted)
+        return (reader.schema(SCHEMA) if schema else reader).load()
+
+    runs: dict[str, Callable[[], Any]] = {
+        "loaded files, schema given": lambda: asked(source("false", schema=True)),
+        "merged files, schema given": lambda: asked(source("auto", schema=True)),
+        "Parquet, schema given": lambda: asked(spark.read.schema(SCHEMA).parquet(str(parquet))),
+        "loaded files": lambda: asked(source("false", schema=False)),
+        "merged files": lambda: asked(source("auto", schema=False)),
+        "Parquet": lambda: asked(spark.read.parquet(str(parquet))),
+        NOTHING: lambda: asked(spark.read.format("nothing").schema(SCHEMA).load()),
+    }
+    if given.without_loaded:
+        runs = {name: run for name, run in runs.items() if not name.startswith("loaded")}
+    return runs
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ COMMANDS: dict[str, list[str]] = {
     "proof": ["proof.py"],
     "merging": ["merging.py"],
     "compacting": ["compacting.py"],
-    "compacted-reads": ["compacted_reads.py"],
+    "compacted-reads": ["compacted_reads.py", "--json", "{into}/compacted-reads.json"],
     "fetched-in-turn": ["fetched_in_turn.py"],
     "background-work": ["background_work.py"],
     "locating": ["locating.py"],
