@@ -67,7 +67,7 @@ def known_content(
         for row in state.file_table.of_tail(tail)
         if row.sender == sender
         and row.state in _GOOD
-        and not (row.state is FileState.SUPERSEDED and any(map(is_merged, row.rests)))
+        and not _is_merged_in(row)
         and (row.origin is None or row.origin.sender == origin)
         and (row.points or path in row.paths)
         and (row.held or not is_anothers(state, row))
@@ -80,6 +80,11 @@ def known_content(
 
     found.sort(key=likeness, reverse=True)
     return next((row for row in found if stands(row)), None)
+
+
+def _is_merged_in(row: FileRow) -> bool:
+    """Whether merged files alone give what a file had."""
+    return row.state is FileState.SUPERSEDED and bool(row.rests) and all(map(is_merged, row.rests))
 
 
 def somebody_elses(

@@ -311,8 +311,10 @@ class Rules:
 
     def _check_merged(self, op: records.FileLoaded) -> None:
         """Refuse what would come between files that are merged for good, and merged files."""
-        if is_merged(op.physical) and op.physical not in self._final:
-            raise refusal_of(op, f"{op.physical} is called as merged files are")
+        if is_merged(op.physical):
+            if op.physical not in self._final:
+                raise refusal_of(op, f"{op.physical} is called as merged files are")
+            return  # it was judged with all that it is made of
         final = between_final(self._state, op)
         if final is not None:
             raise ConflictError(
@@ -398,9 +400,9 @@ class Rules:
     def _file_revived(self, op: records.FileRevived) -> None:
         file = self._need_file(op.physical, op, FileState.SUPERSEDED)
         row = self._state.files.get(op.physical)
-        above = [each for each in row.rests if is_merged(each)] if row is not None else []
-        if above and all(self._is_visible(each) for each in above):
-            raise refusal_of(op, f"{op.physical} is merged for good, in {above[0]}")
+        rests = () if row is None else row.rests
+        if rests and all(is_merged(each) and self._is_visible(each) for each in rests):
+            raise refusal_of(op, f"{op.physical} is merged for good, in {rests[0]}")
         self._put(("file", op.physical), replace(file, state=FileState.RETIRED))
 
     def _is_visible(self, physical: str) -> bool:

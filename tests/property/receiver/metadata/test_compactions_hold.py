@@ -396,10 +396,11 @@ class Life:
                 self.check()
                 if isinstance(ops[0], records.CompactionFinal):
                     assert self.answers[self.engine.newest_commit] == before
-        except ConflictError as error:
-            self.refused += "merged for good" in error.message
-        except TsferryError:
-            pass
+        except TsferryError as error:
+            if "merged for good" in error.message:
+                self.refused += isinstance(error, ConflictError)
+                asked = (records.FileLoaded, records.FileRevived)
+                assert any(isinstance(op, asked) for op in ops), "what happens is not refused"
 
     def step(self) -> None:
         if self.chance.random() < 0.5:

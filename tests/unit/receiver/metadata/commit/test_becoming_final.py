@@ -252,6 +252,18 @@ def test_an_input_comes_back_only_with_the_end_of_what_it_is_in(ended: Engine) -
     assert row(ended, name(1)).state is FileState.RETIRED
 
 
+def test_what_a_proof_rests_on_a_merged_file_and_others_comes_back_with_one_of_them(
+    ended: Engine,
+) -> None:
+    ended.commit([final()])
+    ended.commit([loads(3, 5, 40, look=8, logical=path("9-9-0")), loads(4, 35, 40, look=12)])
+    below = physical(path("9-9-0"), 3)
+    ended.commit([records.FileRetired(below, LOOKS + 11)])
+    ended.commit([records.FileSuperseded(below, [OUTPUTS[0], name(4)])])
+    ended.commit([records.FileQuarantined(name(4), "rot")])
+    assert row(ended, below).state is FileState.RETIRED
+
+
 def test_what_files_are_made_of_is_forgotten_behind_them(ended: Engine) -> None:
     ended.commit([final()])
     with pytest.raises(RefusedCommitError, match="files are known"):
