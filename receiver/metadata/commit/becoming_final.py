@@ -202,6 +202,8 @@ def _why_not_together(inputs: Sequence[FileRow]) -> str | None:
             return f"{row.physical} was forwarded"
         if row.rank.name is None and row.rank.last >= newest:
             return f"{row.physical} has a name that no database gave"
+    if all(row.rank.last < newest for row in inputs):
+        return "the look that had the last of them first is behind the ends of all"
     return None
 
 

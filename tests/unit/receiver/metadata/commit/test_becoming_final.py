@@ -190,6 +190,14 @@ def test_nor_where_others_ended_below_and_may_come_back(engine: Engine) -> None:
     assert states(engine) == {OUTPUTS[0]: "retired", name(2): "superseded"}
 
 
+def test_nor_where_the_ends_that_were_told_lie_before_the_looks(engine: Engine) -> None:
+    engine.commit([loads(1, 1, 9, look=7)])
+    retire(engine, 1, last=6)
+    compact(engine, 1, outputs=[output(1, 1, 9)])
+    with pytest.raises(ConflictError, match="behind the ends of all"):
+        engine.commit([final()])
+
+
 def test_a_file_that_ended_above_is_no_hindrance(ended: Engine) -> None:
     ended.commit([loads(3, 5, 6, look=8)])
     ended.commit([records.FileRetired(name(3), LOOKS + 9)])
