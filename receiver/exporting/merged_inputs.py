@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from receiver.points.encodings import Bytes
     from receiver.spark.finder import DataFile
     from receiver.spark.source.selection import TimeRange
+    from receiver.writing.chunk_pages import SeriesForm
 
 __all__ = ["MergedInput", "MixedTypesError", "SliceInputs"]
 
@@ -118,7 +120,9 @@ class MergedInput:
     def points(self, measurement: str) -> Iterator[tuple[Times, Column]]:
         """Those of a series whose times are its own, each time once."""
         if self._rows is not None:
-            yield from self._rows.points(measurement, MergeSpan(self._span.start, self._span.end))
+            form = self._forms[measurement]
+            for times, (column,), _ in self._rows.points(form, self._merge_span):
+                yield times, column
             return
         for times, (column,) in self._of_several([measurement]):
             yield times, column
@@ -126,8 +130,20 @@ class MergedInput:
     def rows(self) -> Iterator[tuple[Times, list[Column]]]:
         """Those of series that share their times, with a column for each of `types`."""
         if self._rows is not None:
-            return self._rows.rows(MergeSpan(self._span.start, self._span.end))
-        return self._of_several(list(self.types))
+            forms = [self._forms[each] for each in self.types]
+            for times, columns, _ in self._rows.rows(forms, self._merge_span):
+                yield times, columns
+            return
+        yield from self._of_several(list(self.types))
+
+    @property
+    def _merge_span(self) -> MergeSpan:
+        return MergeSpan(self._span.start, self._span.end)
+
+    @cached_property
+    def _forms(self) -> dict[str, SeriesForm]:
+        assert self._rows is not None
+        return {form.measurement: form for form in self._rows.forms()}
 
     def _of_several(self, measurements: Sequence[str]) -> Iterator[tuple[Times, list[Column]]]:
         """Of files that have a series with several types, or only some of them aligned."""
