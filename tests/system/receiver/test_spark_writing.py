@@ -17,7 +17,7 @@ pytest.importorskip("pyspark")
 import pyarrow as pa
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from common.errors import NotFoundError, UsageError
+from common.errors import ForbiddenError, UsageError
 from receiver.spark.source import TsFileSource
 from tests.support.architecture import ROOT
 from tests.support.centre import Centre, centre
@@ -182,7 +182,7 @@ def test_what_cannot_be_meant_is_refused_before_a_job_starts(
         TsFileSource(options).writer(SCHEMA, overwrite=True)
     with pytest.raises(UsageError, match="rows go to a receiver"):
         TsFileSource(options | {"path": "/x"}).writer(SCHEMA, overwrite=False)
-    with pytest.raises(NotFoundError, match="no sender"):
+    with pytest.raises(ForbiddenError, match="may not load as 'nobody'"):
         TsFileSource(options | {"as": "nobody"}).writer(SCHEMA, overwrite=False)
     assert staged(receiver[0]) == []
 
