@@ -36,6 +36,7 @@ __all__ = [
     "BadMerge",
     "Recorded",
     "Verdict",
+    "dissolve_bad",
     "hold_of",
     "is_held",
     "record_verdicts",
@@ -84,13 +85,11 @@ class Recorded(NamedTuple):
         verified: files that are verified as of now.
         quarantined: files that are in quarantine, put there now or before.
         stale: verdicts about files that are gone, hidden or of other content by now.
-        dissolved: compactions that are read no more, as of now or before.
     """
 
     verified: int = 0
     quarantined: int = 0
     stale: int = 0
-    dissolved: int = 0
 
 
 class _Decided(NamedTuple):
@@ -104,27 +103,19 @@ class _Decided(NamedTuple):
         return proved + self.bad
 
 
-def record_verdicts(
-    engine: Engine, verdicts: Sequence[Verdict], merges: Sequence[BadMerge] = ()
-) -> Recorded:
+def record_verdicts(engine: Engine, verdicts: Sequence[Verdict]) -> Recorded:
     """Commit verdicts, all in one commit. Of two about one file the bad one counts.
-
-    Args:
-        engine: of the receiver.
-        verdicts: of loaded files.
-        merges: compactions that are to be dissolved.
 
     Raises:
         TooLargeError: they are too many for one commit.
         GuardFailed: files were changed all the time by others; once more in a moment.
         TsferryError: the engine takes no commits.
     """
-    count = len(verdicts) + len(merges)
-    if count > MOST_VERDICTS:
-        raise TooLargeError(f"{count} verdicts, {MOST_VERDICTS} are taken at once")
+    if len(verdicts) > MOST_VERDICTS:
+        raise TooLargeError(f"{len(verdicts)} verdicts, {MOST_VERDICTS} are taken at once")
     for _ in range(_ATTEMPTS):
         with engine.reading() as state:
-            decided = _decide(state, verdicts, merges)
+            decided = _decide(state, verdicts)
         crash.point("verdicts.decided")
         if decided.ops:
             try:
@@ -136,7 +127,32 @@ def record_verdicts(
     raise GuardFailed(f"verdicts were overtaken {_ATTEMPTS} times; deliver them again in a moment")
 
 
-def _decide(state: State, verdicts: Sequence[Verdict], merges: Sequence[BadMerge]) -> _Decided:
+def dissolve_bad(engine: Engine, merges: Sequence[BadMerge]) -> int:
+    """Dissolve compactions, in one commit; returns how many are read no more, now or before.
+
+    Raises:
+        GuardFailed: they were changed all the time by others; once more in a moment.
+        TsferryError: the engine takes no commits.
+    """
+    ended = {each.ident: _reason(each.reason) for each in merges}
+    for _ in range(_ATTEMPTS):
+        with engine.reading() as state:
+            compactions = state.compacted_table.rows
+            ops = [
+                records.CompactionDissolved(ident, reason)
+                for ident, reason in ended.items()
+                if (known := compactions.get(ident)) is not None and not known.dissolved
+            ]
+        if ops:
+            try:
+                engine.commit(ops)
+            except RefusedCommitError:  # one was dissolved meanwhile: look again
+                continue
+        return len(ended)
+    raise GuardFailed(f"compactions were changed {_ATTEMPTS} times; deliver this again in a moment")
+
+
+def _decide(state: State, verdicts: Sequence[Verdict]) -> _Decided:
     """What verdicts are worth now. A physical name has one content for ever; rules see the rest."""
     proved: list[str] = []
     bad: list[records.Op] = []
@@ -154,14 +170,7 @@ def _decide(state: State, verdicts: Sequence[Verdict], merges: Sequence[BadMerge
             quarantined += 1
         else:
             stale += 1
-    ended = {each.ident: _reason(each.reason) for each in merges}
-    compactions = state.compacted_table.rows
-    bad += [
-        records.CompactionDissolved(ident, reason)
-        for ident, reason in ended.items()
-        if (known := compactions.get(ident)) is not None and not known.dissolved
-    ]
-    return _Decided(proved, bad, Recorded(len(proved), quarantined, stale, len(ended)))
+    return _Decided(proved, bad, Recorded(len(proved), quarantined, stale))
 
 
 def _quarantine(state: State, row: FileRow, reason: str, *, hold: bool) -> Iterable[records.Op]:

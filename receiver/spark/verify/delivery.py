@@ -13,6 +13,7 @@ from receiver.load.upkeep.verdicts import (
     MOST_VERDICTS,
     BadMerge,
     Verdict,
+    dissolve_bad,
     record_verdicts,
 )
 from receiver.open_engine import open_engine
@@ -140,7 +141,8 @@ def _into_engine(
     total = Delivered(0, 0, 0)
     with engine:
         for verdicts, merges in pages:
-            total = _plus(total, Delivered(*record_verdicts(engine, verdicts, merges)))
+            done = Delivered(*record_verdicts(engine, verdicts))
+            total = _plus(total, done._replace(dissolved=dissolve_bad(engine, merges)))
     return total
 
 

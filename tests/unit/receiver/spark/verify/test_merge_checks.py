@@ -15,7 +15,7 @@ pytest.importorskip("numba")
 from common.config import load as load_config
 from common.tsfile import read_tail
 from receiver.config import ENV_PREFIX, ReceiverConfig
-from receiver.load.upkeep.verdicts import BadMerge, record_verdicts
+from receiver.load.upkeep.verdicts import BadMerge, dissolve_bad
 from receiver.metadata.model import records
 from receiver.spark.report.results import Finding, Judgement, MergedResult, Severity
 from receiver.spark.verify import delivery, merge_proofs
@@ -160,12 +160,12 @@ def test_each_series_that_differs_is_named_and_the_compaction_dissolved(
     assert bad.ident == 1
     assert bad.reason.startswith("sequence/root.wind/0/0/merged-1-1.tsfile: ")
     assert said in bad.reason
-    assert record_verdicts(world.engine, (), [bad]).dissolved == 1
+    assert dissolve_bad(world.engine, [bad]) == 1
     commit = world.engine.newest_commit
     with world.engine.reading() as state:
         assert state.compacted_table.rows[1].reason == bad.reason
     assert checked(world) == ()
-    assert record_verdicts(world.engine, (), [bad, BadMerge(99, "gone")]).dissolved == 2
+    assert dissolve_bad(world.engine, [bad, BadMerge(99, "gone")]) == 2
     assert world.engine.newest_commit == commit
 
 
