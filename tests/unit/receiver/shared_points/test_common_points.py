@@ -116,4 +116,5 @@ def test_a_process_compares_and_one_that_dies_says_so(tmp_path: Path) -> None:
     question = asked(tmp_path, [(tree({"s1": [1, 2]}), False), (tree({"s1": [2]}), True)])
     process = CompareProcess(memory=1 << 30)
     assert process.ask(question, lambda: False).shared == SharedPoint(DEVICE, "s1", 2, 1, 0)
-    assert "died" in CompareProcess(memory=1 << 20).ask(question, lambda: False).unread
+    said = CompareProcess(memory=1 << 20).ask(question, lambda: False).unread
+    assert "died" in said or "memory" in said, "by where it meets the limit"

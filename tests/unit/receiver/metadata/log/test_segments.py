@@ -121,9 +121,11 @@ def test_within_the_history_every_segment_stays(home):
         assert [commit.ts for commit in engine.log_since(0)][1:] == stamps
         assert [commit.ts for commit in engine.log_since(stamps[3])] == stamps[4:]
         assert list(engine.log_since(engine.newest_commit)) == []
-        assert [list(commit.ops) for commit in engine.log_since(stamps[0])] == [
-            list(records.decode_ops(records.encode_ops(ops))) for ops in HISTORY[1:]
-        ]
+        made = records.TableMade | records.TabletMade  # by the engine, of what is loaded
+        assert [
+            [op for op in commit.ops if not isinstance(op, made)]
+            for commit in engine.log_since(stamps[0])
+        ] == [list(records.decode_ops(records.encode_ops(ops))) for ops in HISTORY[1:]]
 
 
 def test_who_stops_before_the_newest_commit_goes_on_there(home, monkeypatch):

@@ -48,7 +48,7 @@ def test_a_file_and_the_one_in_its_place_meet_at_one_timestamp(world: World):
         **{
             each: getattr(row, each)
             for each in records.FileLoaded.__struct_fields__
-            if each not in ("physical", "path", "devices", "owner")
+            if each not in ("physical", "path", "devices", "owner", "others")
         },
         physical=new,
         path="sequence/root.wind/0/0/2-2-0-0.tsfile",
