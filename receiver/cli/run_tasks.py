@@ -12,7 +12,6 @@ import click
 from common.cli import Invocation
 from common.errors import EXIT_NOT_LOADED, NotFoundError
 from common.terminal import printable
-from receiver.cli.progress_line import showing_progress
 from receiver.cli.showing import json_option, write_json
 from receiver.config import ReceiverConfig
 from receiver.operator.background_tasks import ADDED_BY_HAND, list_tasks
@@ -63,6 +62,7 @@ def run(
 ) -> int:
     """Do TASK here and now, whatever the hour; the next that waits, if none is named."""
     from common.config.units import parse_size
+    from receiver.cli.progress_line import showing_progress
     from receiver.executor.task_executor import Executor
 
     config = invocation.load().value

@@ -194,7 +194,12 @@ def test_submitted_to_workers_of_which_one_does_not_see_a_directory_nothing_is_c
         else:
             assert (each["severity"], each["check"]) == ("unproved", "present")
             assert f"this machine sees it in {centre.far}, a worker did not (on " in each["detail"]
-    assert told["delivery"] == {"verified": told["proved"], "quarantined": 1, "stale": 0}
+    assert told["delivery"] == {
+        "verified": told["proved"],
+        "quarantined": 1,
+        "stale": 0,
+        "dissolved": 0,
+    }
     assert "</html>" in (tmp_path / "report/report.html").read_text()
 
 

@@ -218,7 +218,7 @@ def test_a_disk_that_is_not_mounted_costs_no_verdict(tmp_path: Path, verify: Ver
     world.data.mkdir()
     code, told = verify("--config", str(world.config))
     assert (code, told["unproved"], told["bad"]) == (1, 1, 0)
-    assert told["delivery"] == {"verified": 0, "quarantined": 0, "stale": 0}
+    assert told["delivery"] == {"verified": 0, "quarantined": 0, "stale": 0, "dissolved": 0}
     assert not place.exists()
 
 
