@@ -433,12 +433,10 @@ class LoadService:
         """Where the folder of a sender is to be made.
 
         Raises:
-            AwayError: no directory stands; or one is away, and this sender has been here: its
-                folder may be there.
+            AwayError: no directory stands; or one is away, and this sender was here before this
+                process: its folder may be there.
         """
-        with self._engine.reading() as state:
-            is_known = uuid in state.senders
-        if is_known:
+        if self.folders.were_of(uuid):
             self.disks.check_all()
         return self.disks.roomiest()
 

@@ -372,6 +372,10 @@ class Folders:
                     found |= SenderFolder(tree, uuid, name).misplaced()
         return found
 
+    def were_of(self, uuid: str) -> bool:
+        """Whether a sender was known when the folders were looked for."""
+        return uuid in self._named
+
     def left(self) -> Iterator[SenderFolder]:
         """Those whose senders go on in another data directory: what is kept is there still."""
         for tree in self._trees:

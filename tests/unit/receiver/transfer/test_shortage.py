@@ -28,7 +28,7 @@ def health(node: Node, world: World) -> tuple[int, str]:
 def small_disk(node: Node, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """A disk with room for something, and not for `CONTENT`."""
     disk = {"free": len(CONTENT) - 1}
-    monkeypatch.setattr(LoadService, "free_bytes", lambda _: disk["free"])
+    monkeypatch.setattr(LoadService, "free_bytes", lambda *_: disk["free"])
     return disk
 
 
