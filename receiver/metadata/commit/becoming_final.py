@@ -220,7 +220,7 @@ def _why_not_alone(state: State, row: CompactedRow, inputs: Sequence[FileRow]) -
     begin = min(begin for begin, _ in spans.values()) if spans else 0
     end = max(end for _, end in spans.values()) if spans else -1
     ids = ids_of(file.devices for file in inputs)
-    beside = state.file_table.beside(row.key, ids, begin, end)
+    beside = state.file_table.beside(row.key, ids, begin, end, hidden=True)
     if beside:
         return f"{beside[0].physical} of another partition overlaps it"
     mine = {file.physical for file in inputs}

@@ -136,7 +136,14 @@ class FileRows(Mapping[str, FileRow]):
         yield from packed_rows(packed, np.flatnonzero(fits).tolist())
 
     def meeting(
-        self, ids: AbstractSet[int], first: int, last: int, *, since: int, beside: Collection[str]
+        self,
+        ids: AbstractSet[int],
+        first: int,
+        last: int,
+        *,
+        since: int,
+        beside: Collection[str],
+        hidden: bool = False,
     ) -> Iterator[FileRow]:
         """Visible files with one of some devices, whose times meet a range, in no order.
 
@@ -146,10 +153,11 @@ class FileRows(Mapping[str, FileRow]):
             last: of it.
             since: only those that changed behind this commit.
             beside: directories whose files are left out.
+            hidden: those too that are not visible, and not yet forgotten.
         """
         for row in self.young.values():
             if (
-                row.visible
+                (hidden or row.visible)
                 and row.changed > since
                 and row.first is not None
                 and row.last is not None

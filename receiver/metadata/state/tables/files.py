@@ -242,7 +242,14 @@ class FileTable:
         return [row for kind in Kind for row in self.group(GroupKey(kind, sg, vsg, str(partition)))]
 
     def beside(
-        self, key: PartitionKey, ids: AbstractSet[int], first: int, last: int, *, since: int = 0
+        self,
+        key: PartitionKey,
+        ids: AbstractSet[int],
+        first: int,
+        last: int,
+        *,
+        since: int = 0,
+        hidden: bool = False,
     ) -> list[FileRow]:
         """Visible files of other partitions that have a device and a time of some files.
 
@@ -255,9 +262,11 @@ class FileTable:
             first: time of those files.
             last: of them.
             since: only files that changed behind this commit.
+            hidden: those too that may be visible again.
         """
         own = {f"{kind}/{'/'.join(key)}" for kind in Kind}
-        return list(self.rows.meeting(ids, first, last, since=since, beside=own))
+        found = self.rows.meeting(ids, first, last, since=since, beside=own, hidden=hidden)
+        return list(found)
 
     def every_in(self, sg: str, vsg: str, partition: int | str) -> list[FileRow]:
         """The files of a partition in whatever state, those too that are not yet forgotten."""

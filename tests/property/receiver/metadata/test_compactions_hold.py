@@ -36,6 +36,8 @@ TIMES = 8
 FOUND = (5035, 5049, 6590)
 """Lives that had other answers: by a circle of ranks; by a deletion file that began anew; in the
 past, where a file was in quarantine, deleted, brought back and deleted."""
+FOUND_BESIDE = 21690
+"""One with two partitions: a file of the other one came back from quarantine, and stood between."""
 Points = dict[tuple[str, int], str]
 """The file that gives a point of a device and time."""
 Ghost = tuple[FileRow, set[tuple[str, int]]]
@@ -472,6 +474,13 @@ def test_final_outputs_answer_as_their_inputs_would_whatever_comes_later(
     tmp_path: Path, seed: int
 ) -> None:
     live(tmp_path, seed, ends=True)
+
+
+@pytest.mark.parametrize("seed", [*range(tiers.examples(10)), FOUND_BESIDE])
+def test_so_do_final_ones_where_files_of_other_partitions_have_times_of_theirs(
+    tmp_path: Path, seed: int
+) -> None:
+    live(tmp_path, seed, partitions=2, ends=True)
 
 
 def test_lives_have_final_compactions_and_files_that_come_too_late(tmp_path: Path) -> None:

@@ -309,10 +309,14 @@ def test_a_file_of_another_partition_is_looked_at_where_it_reaches_over(ended: E
     ended.commit([loads(7, 8, 60, look=11, logical="sequence/root.t/0/1/7-7-0.tsfile")])
 
 
+@pytest.mark.parametrize("hidden", [False, True])
 def test_what_another_partition_has_of_its_times_keeps_it_from_being_final(
-    ended: Engine,
+    ended: Engine, hidden: bool
 ) -> None:
-    ended.commit([loads(6, 28, 60, look=20, logical="sequence/root.t/0/1/6-6-0.tsfile")])
+    there = "sequence/root.t/0/1/6-6-0.tsfile"
+    ended.commit([loads(6, 28, 60, look=20, logical=there)])
+    if hidden:
+        ended.commit([records.FileQuarantined(physical(there, 6), "rot")])
     with pytest.raises(ConflictError, match="of another partition overlaps it"):
         ended.commit([final()])
 
