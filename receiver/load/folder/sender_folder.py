@@ -23,7 +23,7 @@ import logging
 import stat
 import threading
 from collections import defaultdict
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from common import crash
@@ -89,7 +89,11 @@ def uuid_of(name: str) -> str | None:
 def folders_in(tree: Tree) -> int:
     """How many senders have their folders in a data directory now."""
     names = (name for name, _ in tree.listing(FOLDERS_ROOT) if uuid_of(name) is not None)
-    return sum(tree.exists(f"{FOLDERS_ROOT}/{name}/data") for name in names)
+    found = 0
+    for name in names:
+        with suppress(OSError, TsferryError):  # it is said elsewhere what is in the way
+            found += tree.exists(f"{FOLDERS_ROOT}/{name}/data")
+    return found
 
 
 class SenderFolder:
@@ -296,10 +300,11 @@ class Folders:
 
     @property
     def problem(self) -> str | None:
-        """What is in the way of all of them, None if nothing is."""
-        if len(self._in_the_way) < max(1, len(self._trees)):
-            return None
-        return next(iter(self._in_the_way.values()))
+        """What is in the way of those in a data directory, None if nothing is.
+
+        Then nobody's can be told: a sender's may be behind it, with something under way.
+        """
+        return next(iter(self._in_the_way.values()), None)
 
     def is_usable(self, tree: Tree) -> bool:
         """Whether nothing is in the way of folders in a data directory."""
@@ -412,6 +417,9 @@ def _standing(folder: SenderFolder, name: str | None) -> tuple[bool, ...]:
     Something is under way in one of them at most: it moves only when nothing is.
     """
     tree = folder.tree
-    under_way = any(tree.exists(folder.at(each)) for each in (SYNC_LOG, TASK_RECORD, _STAGE))
-    under_way |= any(True for _ in tree.files(folder.at("data")))
+    try:
+        under_way = any(tree.exists(folder.at(each)) for each in (SYNC_LOG, TASK_RECORD, _STAGE))
+        under_way |= any(True for _ in tree.files(folder.at("data")))
+    except (OSError, TsferryError):  # something is in the way in it, which is no reason to leave it
+        under_way = True
     return under_way, folder.directory == name

@@ -12,7 +12,7 @@ import pytest
 from common import crash
 from common.crash import SimulatedCrash
 from common.durable import Tree
-from common.errors import NoSpaceError
+from common.errors import NoSpaceError, Transient
 from receiver import disks as disks_module
 from receiver.disks import AwayError
 from receiver.load import service as service_module
@@ -168,6 +168,17 @@ def test_a_known_sender_gets_no_second_folder_while_a_directory_is_away(world: W
         edge.node = node
         edge.round({path_of(3): tsfile("root.sg.d3")})
         assert homes(node) == {path_of(1): "data", path_of(2): "data2", path_of(3): "data"}
+
+
+def test_where_folders_cannot_be_looked_for_nobody_gets_another_one(world: World, room: Room):
+    with world.node() as node:
+        Edge(node).round({path_of(1): tsfile()})
+    (world.root / "data" / "sync-receiver").rename(world.root / "aside")
+    (world.root / "data" / "sync-receiver").write_bytes(b"")
+    with world.node() as node:
+        assert "sync-receiver" in (node.problem() or "")
+        with pytest.raises(Transient, match="sync-receiver"):
+            node.load.folder_of(A, "10.0.0.7")
 
 
 @pytest.mark.parametrize("point", ["folder.made", "folder.left"])
