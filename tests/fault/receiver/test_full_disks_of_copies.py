@@ -112,7 +112,11 @@ def test_what_comes_back_finds_no_room_on_the_disk_and_comes_when_there_is(
     tmp_path: Path,
 ) -> None:
     world = stored(tmp_path)
-    with tmpfs(tmp_path / "centre" / "data", "size=1m") as data, world.node() as node:
+    with (
+        tmpfs(tmp_path / "centre" / "data", "size=1m") as data,
+        tmpfs(tmp_path / "centre" / "data2", "size=200k"),  # so that the first has more room
+        world.node() as node,
+    ):
         Edge(node).round({path_of(1): tsfile()})
         until(lambda: running_storage(node.operator).waiting_files == 0)
         assert node.storage is not None

@@ -91,6 +91,7 @@ def test_commits_that_wait_share_one_flush(engine, frames):
 
 
 def test_a_commit_that_touches_what_an_earlier_one_changes_waits_for_the_next_batch(engine, frames):
+    engine.commit([load(path("9-9-0"), 9, devices={"z": (1, 2)})])  # of two first ones one waits
     claim_a = [load(path("1-1-0"), 1, devices={"d": (1, 2)})]
     claim_b = [load(path("2-2-0"), 2, sender=B, devices={"d": (1, 2)})]
     other = [load(path("3-3-0"), 3, sender=B, devices={"e": (1, 2)})]
