@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from receiver.metadata.commit.tablet_making import missing_tablets
@@ -31,17 +30,14 @@ class TableUpkeep:
 
         Only while nothing else is committed. A start that is cut off goes on where it was.
         """
-        made = 0
-        while True:
-            with self._engine.reading() as state:
-                ops = list(islice(missing_tablets(state), _AT_ONCE))
-            if not ops:
-                break
-            self._engine.commit(ops)
-            made += len(ops)
-        if made:
-            log.info("tables and tablets were made of the files that are there", extra={"n": made})
-        return made
+        with self._engine.reading() as state:
+            ops = list(missing_tablets(state))
+        for begin in range(0, len(ops), _AT_ONCE):
+            self._engine.commit(ops[begin : begin + _AT_ONCE])
+        if ops:
+            told = {"records": len(ops)}
+            log.info("tables and tablets were made of the files that are there", extra=told)
+        return len(ops)
 
     def forget(self, _: float = 0.0) -> int:
         """Forget dropped tables that no question about the past can see; how many."""
