@@ -31,6 +31,8 @@ def sample(kind, full):
         return sample(arguments[0], full) if full else None
     if origin is list:
         return [sample(arguments[0], full)] * 2 if full else []
+    if origin is dict:
+        return {sample(arguments[0], full): sample(arguments[1], full)} if full else {}
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return list(kind)[-1 if full else 0]
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):

@@ -122,7 +122,7 @@ def test_when_most_files_are_bad_at_once_a_human_decides(
     monkeypatch.setattr(running, "deliver", deliver)
     finding = Finding(Severity.BAD, "md5", None, None, None, "x")
     files = [result(Judgement.BAD, finding)] * bad + [result(Judgement.PROVED)] * 2
-    outcome = type("Outcome", (), {"files": files})()
+    outcome = type("Outcome", (), {"files": files, "merged": []})()
     options = type("Options", (), {"quarantine_many": many})()
     expected = [Expected(str(at), md5="0" * 32) for at in range(len(files))]
     running._commit(None, outcome, expected, options)  # type: ignore[arg-type]
