@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from common.errors import TsferryError
 from receiver.metadata.commit.tablet_making import missing_tablets
 from receiver.metadata.model import records
 
@@ -28,16 +29,23 @@ class TableUpkeep:
     def take_over(self) -> int:
         """Make what files need that were loaded before there were tables; how many records.
 
-        Only while nothing else is committed. A start that is cut off goes on where it was.
+        Only while nothing else is committed. A start that is cut off, or finds no room on the disk,
+        leaves the rest to the next; what is loaded meanwhile makes what it needs.
         """
         with self._engine.reading() as state:
             ops = list(missing_tablets(state))
-        for begin in range(0, len(ops), _AT_ONCE):
-            self._engine.commit(ops[begin : begin + _AT_ONCE])
-        if ops:
-            told = {"records": len(ops)}
+        made = 0
+        try:
+            for begin in range(0, len(ops), _AT_ONCE):
+                some = ops[begin : begin + _AT_ONCE]
+                self._engine.commit(some)
+                made += len(some)
+        except (TsferryError, OSError) as error:
+            log.warning("tables of files of before have to wait", extra={"error": str(error)})
+        if made:
+            told = {"records": made}
             log.info("tables and tablets were made of the files that are there", extra=told)
-        return len(ops)
+        return made
 
     def forget(self, _: float = 0.0) -> int:
         """Forget dropped tables that no question about the past can see; how many."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import NotFoundError
+from common.errors import NoSpaceError, NotFoundError
 from receiver.load.upkeep.table_upkeep import TableUpkeep
 from receiver.metadata.commit import committer
 from receiver.metadata.engine import Engine
@@ -169,6 +169,13 @@ def test_files_of_before_there_were_tables_are_taken_over(
         load(world, 3, group="root.sun")
     assert tables(engine) == []
     upkeep = TableUpkeep(engine)
+    with monkeypatch.context() as patched:
+
+        def full(*_: object) -> int:
+            raise NoSpaceError("no space left")
+
+        patched.setattr(Engine, "commit", full)
+        assert upkeep.take_over() == 0, "and the start goes on"
     assert upkeep.take_over() == 5
     assert tables(engine) == [("root.sun", 1, 1, 3, 3), ("root.wind", 2, 2, 1, 2)]
     assert tablets(engine)[1] == ("root.wind", -3, -2, 1)
