@@ -143,6 +143,7 @@ class CompactedTable:
         self._outputs: dict[str, CompactedOutput] = {}
         self._made: dict[str, int] = {}
         self._final: dict[PartitionKey, dict[int, None]] = {}
+        self._final_places: dict[tuple[str, str], dict[PartitionKey, None]] = {}
         self._leaves: dict[int, array[int]] = {}
 
     # -- questions ---------------------------------------------------------------------------
@@ -229,12 +230,12 @@ class CompactedTable:
         """The final ones of a partition, and of others of its group by their numbers."""
         if not self._final:
             return []
-        wanted = {key.partition, *map(str, partitions)}
+        wanted = dict.fromkeys((key.partition, *map(str, partitions)))
         return [
-            self.rows[ident]
-            for place, several in self._final.items()
-            if place.sg == key.sg and place.partition in wanted
-            for ident in several
+            row
+            for partition in wanted
+            for place in self._final_places.get((key.sg, partition), ())
+            for row in self.final_of(place)
         ]
 
     def with_leaf(self, sender: str, path: str, md5: str) -> list[CompactedRow]:
@@ -264,6 +265,7 @@ class CompactedTable:
             self._reaches.pop(row.sender, None)
         if row.final:
             self._final.setdefault(row.key, {})[row.id] = None
+            self._final_places.setdefault((row.sg, row.partition), {})[row.key] = None
             self._made |= dict.fromkeys(row.became, row.id)
 
     def operations(self) -> Appliers:

@@ -67,10 +67,6 @@ class LoadedTables:
         self.rows: dict[str, LoadedTableRow] = {}
         self._names: dict[str, str] = {}
 
-    def __len__(self) -> int:
-        """How many are there."""
-        return len(self._names)
-
     def named(self, name: str) -> LoadedTableRow | None:
         """The table that has a name."""
         found = self._names.get(name)
