@@ -8,6 +8,7 @@ from common.errors import UsageError
 from receiver.metadata.query.questions import (
     ShowFiles,
     ShowPartitions,
+    ShowStorageNodes,
     ShowTables,
     ShowTablets,
     ShowTasks,
@@ -145,11 +146,14 @@ class TxnSession:
         return self.txn
 
 
+_WHAT = {ShowTasks: "tasks", ShowStorageNodes: "nodes"}
+
+
 def _check_within(txn: Txn, statement: sql.Statement) -> None:
     """Files, and when they are uploaded, are told of as they were committed."""
     if isinstance(statement, ShowUpload):
         raise UsageError("show upload has no past: ask outside of the transaction")
-    committed = ShowFiles | ShowPartitions | ShowTables | ShowTablets | ShowTasks
+    committed = ShowFiles | ShowPartitions | ShowTables | ShowTablets | ShowStorageNodes | ShowTasks
     if txn.written and isinstance(statement, committed):
-        what = "tasks" if isinstance(statement, ShowTasks) else "files"
+        what = _WHAT.get(type(statement), "files")
         raise UsageError(f"a transaction that has written does not show {what}; ask outside of it")

@@ -31,6 +31,7 @@ Table = Literal[
     "lost",
     "key",
     "keys",
+    "node",
     "work",
     "state",
 ]
@@ -47,7 +48,7 @@ class Guard:
             "quarantine"; (sender, task) for "task"; path in its stored form for "series" and
             "storage_group"; uuid of the sender for "schema_position";
             (sender, storage group) for "delete_window"; digest for "held_deletes"; (sender, path,
-            MD5) for "lost"; key for "key", prefix for
+            MD5) for "lost"; uuid for "node"; key for "key", prefix for
             "keys", which are all that begin with it; id, as text, for "work", whose row changes
             with each attempt; none for "state", which is all that is committed.
         changed: `changed` of the row that the caller saw, 0 for none. Of a series, a storage group

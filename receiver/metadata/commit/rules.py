@@ -24,6 +24,7 @@ from receiver.metadata.commit.compaction_rules import (
     check_final,
     check_forgotten,
 )
+from receiver.metadata.commit.node_rules import check_registered, check_word
 from receiver.metadata.commit.record_checks import (
     SIGNED_64,
     check_content,
@@ -67,6 +68,7 @@ from receiver.metadata.state.tables.background_work import parts_of
 if TYPE_CHECKING:
     from receiver.metadata.state.state import State
     from receiver.metadata.state.tables.compactions import CompactedRow
+    from receiver.metadata.state.tables.storage_nodes import StorageNodeRow
 
 __all__ = ["Rules", "check_txn"]
 
@@ -760,6 +762,20 @@ class Rules:
                 raise refusal_of(op, f"tablet {other.id} has partitions of it")
         self._put(("tablets", op.table), (*made, op))
 
+    def _node(self, uuid: str) -> StorageNodeRow | None:
+        return self._get(("node", uuid), lambda: self._state.node_table.rows.get(uuid))
+
+    def _node_registered(self, op: records.NodeRegistered) -> None:
+        self._put(("node", op.uuid), check_registered(op, self._node(op.uuid)))
+
+    def _node_told(self, op: records.NodeDraining | records.NodeLost) -> None:
+        self._put(("node", op.uuid), check_word(op, self._node(op.uuid)))
+
+    def _node_forgotten(self, op: records.NodeForgotten) -> None:
+        if self._node(op.uuid) is None:
+            raise refusal_of(op, f"there is no node {op.uuid!a}")
+        self._put(("node", op.uuid), None)
+
     def _clock_corrected(self, op: records.ClockCorrected) -> None:
         for before, after in pairwise(op.pieces):
             if not before.ts < after.ts or not before.moment <= after.moment:
@@ -853,4 +869,8 @@ _RULES: dict[type, Callable[[Rules, Any], None]] = {
     records.TableDropped: Rules._table_dropped,
     records.TableForgotten: Rules._table_forgotten,
     records.TabletMade: Rules._tablet_made,
+    records.NodeRegistered: Rules._node_registered,
+    records.NodeDraining: Rules._node_told,
+    records.NodeLost: Rules._node_told,
+    records.NodeForgotten: Rules._node_forgotten,
 }

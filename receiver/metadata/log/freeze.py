@@ -56,6 +56,7 @@ from receiver.metadata.state.table_rows import (
 )
 from receiver.metadata.state.tables.compactions import CompactedRow
 from receiver.metadata.state.tables.owners import OwnerMove
+from receiver.metadata.state.tables.storage_nodes import StorageNodeRow
 from receiver.metadata.state.tables.tablets import LoadedTableRow, TabletRow
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ _ROW_TABLES: tuple[tuple[str, str, type], ...] = (
     ("compacted", "compacted_table", CompactedRow),
     ("tables", "loaded_tables", LoadedTableRow),
     ("tablets", "tablet_table", TabletRow),
+    ("nodes", "node_table", StorageNodeRow),
 )
 
 
@@ -110,6 +112,7 @@ class _Meta(msgspec.Struct, frozen=True, kw_only=True):
     forgotten_txns: int = 0
     listed: dict[str, tuple[int, str]] | None = None
     """`ListedSums.sums`; None in checkpoints of version 1, which have no packed files either."""
+    nodes_reach: int = 0
 
 
 class FrozenState:
@@ -209,6 +212,7 @@ def freeze(
         token_roles=tuple(sorted(state.token_table.roles)),
         forgotten_txns=state.txn_table.forgotten,
         clock=state.clock.row,
+        nodes_reach=state.node_table.reach,
     )
     rows: dict[str, list[Any]] = {
         "senders": list(state.senders.values()),
@@ -227,6 +231,7 @@ def freeze(
         "compacted": list(state.compacted_table.rows.values()),
         "tables": list(state.loaded_tables.rows.values()),
         "tablets": list(state.tablet_table.rows.values()),
+        "nodes": list(state.node_table.versions()),
     }
     return FrozenState(
         meta,
@@ -275,6 +280,7 @@ def _thaw(sections: Mapping[str, memoryview]) -> Thawed:
     state.owner_table.changed = meta.ownership_changed
     state.token_table.roles.update(meta.token_roles)
     state.txn_table.forgotten = meta.forgotten_txns
+    state.node_table.reach = max(state.node_table.reach, meta.nodes_reach)
     if meta.clock is not None:
         state.clock.restore(meta.clock)
     state.uuid, state.newest = meta.uuid, meta.newest

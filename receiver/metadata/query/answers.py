@@ -14,7 +14,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from receiver.metadata.query import background_tasks, nodes, seen_files, seen_tables, timeseries
+from receiver.metadata.query import (
+    background_tasks,
+    nodes,
+    seen_files,
+    seen_nodes,
+    seen_tables,
+    timeseries,
+)
 from receiver.metadata.query import questions as ask
 from receiver.metadata.query.row_source import STEP, Answering, Look, Row, RowSource
 
@@ -32,6 +39,7 @@ _SOURCES: Final[dict[type, RowSource]] = {
     ask.ShowPartitions: seen_files.SHOW_PARTITIONS,
     ask.ShowTables: seen_tables.SHOW_TABLES,
     ask.ShowTablets: seen_tables.SHOW_TABLETS,
+    ask.ShowStorageNodes: seen_nodes.SHOW_NODES,
     ask.ShowTasks: background_tasks.SHOW_TASKS,
     ask.ShowTagKeys: nodes.SHOW_TAG_KEYS,
     ask.ShowTagValues: nodes.SHOW_TAG_VALUES,

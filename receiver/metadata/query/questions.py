@@ -27,6 +27,7 @@ __all__ = [
     "ShowFiles",
     "ShowPartitions",
     "ShowStorageGroups",
+    "ShowStorageNodes",
     "ShowTables",
     "ShowTablets",
     "ShowTagKeys",
@@ -201,6 +202,11 @@ class ShowTablets(Listed):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShowStorageNodes(Listed):
+    """Storage nodes, by kind and name; they have no paths."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShowTasks(Listed):
     """Background tasks in the order in which they were added; they have no paths."""
 
@@ -233,6 +239,7 @@ Query = (
     | ShowPartitions
     | ShowTables
     | ShowTablets
+    | ShowStorageNodes
     | ShowTasks
     | ShowTagKeys
     | ShowTagValues

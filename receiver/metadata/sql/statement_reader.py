@@ -375,6 +375,7 @@ class Reader:
     show_partitions = _asking(query.ShowPartitions)
     show_tables = _asking(query.ShowTables)
     show_tablets = _asking(query.ShowTablets)
+    show_nodes = _asking(query.ShowStorageNodes)
     show_tasks = _asking(query.ShowTasks)
     show_tag_keys = _asking(query.ShowTagKeys)
     show_tag_values = _asking(query.ShowTagValues)

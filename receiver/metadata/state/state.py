@@ -34,6 +34,7 @@ from receiver.metadata.state.tables.lost import LostTable
 from receiver.metadata.state.tables.owners import OwnerTable
 from receiver.metadata.state.tables.senders import SchemaPositions, SenderTable, TokenTable
 from receiver.metadata.state.tables.series import SchemaTable
+from receiver.metadata.state.tables.storage_nodes import StorageNodeTable
 from receiver.metadata.state.tables.tablets import LoadedTables, TabletTable
 from receiver.metadata.state.tables.tasks import QuarantineTable, TaskTable
 from receiver.metadata.state.tables.txns import TxnTable
@@ -66,8 +67,8 @@ class State:
         max_memory: bytes that the schema may take before the rules refuse more; None for no limit.
         file_table, lost_table, deletion_table, delete_windows, held_deletes, uploaded_table,
         upload_times, owner_table, sender_table, token_table, task_table, quarantine_table,
-        txn_table, work_table, compacted_table, loaded_tables, tablet_table, position_table: the
-            tables themselves, for what else is asked of them, and for checkpoints.
+        txn_table, work_table, compacted_table, loaded_tables, tablet_table, node_table,
+        position_table: the tables themselves, for what else is asked of them, and for checkpoints.
     """
 
     def __init__(self, schema: Schema | None = None, keys: KeyTable | None = None) -> None:
@@ -96,6 +97,7 @@ class State:
         self.compacted_table = CompactedTable(self.file_table.rows, self.devices)
         self.loaded_tables = LoadedTables()
         self.tablet_table = TabletTable()
+        self.node_table = StorageNodeTable()
         self.position_table = SchemaPositions()
         self.files: FileRows = self.file_table.rows
         self.owners: dict[str, OwnerRow] = self.owner_table.rows
@@ -130,6 +132,7 @@ class State:
             self.compacted_table,
             self.tablet_table,
             self.loaded_tables,
+            self.node_table,
             self.position_table,
             self._schema_table,
         ):
@@ -215,6 +218,7 @@ _CHANGED: dict[str, Callable[[State, Any], int]] = {
     "delete_window": lambda state, key: _row(state.delete_windows.rows.get(key)),
     "held_deletes": lambda state, key: _row(state.held_deletes.rows.get(key)),
     "lost": lambda state, key: _row(state.lost_table.rows.get(key)),
+    "node": lambda state, key: _row(state.node_table.rows.get(key)),
     "key": lambda state, key: state.keys.changed(key),
     "keys": lambda state, prefix: state.keys.changed_below(prefix),
     "txn": lambda state, key: _row(state.txn_table.rows.get(key)),

@@ -56,6 +56,13 @@ from receiver.metadata.model.records.file_records import (
     ResourceNoted,
     UploadSet,
 )
+from receiver.metadata.model.records.node_records import (
+    NodeDraining,
+    NodeForgotten,
+    NodeLost,
+    NodeRegistered,
+    StorageNodeKind,
+)
 from receiver.metadata.model.records.record_parts import (
     DeletionReason,
     DeviceRange,
@@ -172,6 +179,10 @@ __all__ = [
     "LoadedDevice",
     "LossAcknowledged",
     "ManifestMeta",
+    "NodeDraining",
+    "NodeForgotten",
+    "NodeLost",
+    "NodeRegistered",
     "ObjectRemoved",
     "Op",
     "OriginLooks",
@@ -190,6 +201,7 @@ __all__ = [
     "SeriesLoaded",
     "StorageGroupDeleted",
     "StorageGroupSet",
+    "StorageNodeKind",
     "TableDropped",
     "TableForgotten",
     "TableMade",

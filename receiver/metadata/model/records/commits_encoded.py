@@ -36,6 +36,12 @@ from receiver.metadata.model.records.file_records import (
     ResourceNoted,
     UploadSet,
 )
+from receiver.metadata.model.records.node_records import (
+    NodeDraining,
+    NodeForgotten,
+    NodeLost,
+    NodeRegistered,
+)
 from receiver.metadata.model.records.record_parts import Record
 from receiver.metadata.model.records.records_of_deletions import (
     DeletesCounted,
@@ -137,6 +143,10 @@ Op = (
     | TableForgotten
     | TabletMade
     | CompactionFinal
+    | NodeRegistered
+    | NodeDraining
+    | NodeLost
+    | NodeForgotten
 )
 
 

@@ -1,0 +1,55 @@
+"""Records of the log about storage nodes: the places that files lie at.
+
+A node is a data directory of the receiver (`directory`), or a process that keeps files for it
+(`remote`). It is named by a uuid that it keeps for life; where it stands may change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from receiver.metadata.model.records.record_parts import Record
+
+StorageNodeKind = Literal["directory", "remote"]
+
+
+class NodeRegistered(Record, frozen=True, tag=104):
+    """A node is there, with this start of it.
+
+    Attributes:
+        uuid: 32 hex digits; of the node for life.
+        kind: what it is, for life.
+        name: the path of a directory, the URL of a process; for people, and for what lies there.
+        host: the machine, or the file system of a directory: no two copies of a tablet lie on one.
+        instance: how often it has started, 1 at least. Never a lower one than is known; the same
+            one again changes what else is told.
+        addresses: under which a process is reached, none of a directory.
+    """
+
+    uuid: str
+    kind: StorageNodeKind
+    name: str
+    host: str
+    instance: int
+    addresses: Sequence[str] = ()
+
+
+class NodeDraining(Record, frozen=True, tag=105):
+    """Nothing new comes to a node, and what is there is moved away; or that is over."""
+
+    uuid: str
+    draining: bool
+
+
+class NodeLost(Record, frozen=True, tag=106):
+    """An operator says that what lies at a node is gone for good; or that it is there after all."""
+
+    uuid: str
+    lost: bool = True
+
+
+class NodeForgotten(Record, frozen=True, tag=107):
+    """A node is none any more: its row goes. Should it start again, it is made anew."""
+
+    uuid: str
