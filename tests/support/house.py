@@ -22,8 +22,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "receiver": (
         "cli", "web", "node", "exporting", "spark", "follower", "executor", "operator", "transfer",
         "compaction", "load", "shared_points", "superseding", "storage", "open_engine",
-        "side_process", "disks", "principal", "remote_work", "work_queue", "lease_keeping", "txn",
-        "metadata", "writing", "points", "config", "scope",
+        "side_process", "disks", "principal", "remote_work", "work_queue", "lease_keeping",
+        "heartbeats", "txn", "metadata", "writing", "points", "config", "scope",
     ),
     "receiver.metadata": (
         "sql", "query", "kv", "repair", "following_engine", "engine", "engine_upkeep",
