@@ -21,7 +21,7 @@ __all__ = ["JudgedOps", "RecentCommits"]
 
 _MOST_BATCHES: Final = 128
 _MOST_KEYS: Final = 20_000
-"""Of a batch; what was judged before a larger one is judged again."""
+"""Of all of them, some three megabytes; what was judged before older ones is judged again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +45,30 @@ class RecentCommits:
     def __init__(self, newest: int) -> None:
         """Begin behind what is committed."""
         self._known: tuple[int, tuple[tuple[int, Touched], ...]] = (newest, ())
+        self._keys = 0  # of these batches; for who adds
 
     def add(self, ts: int, touched: Touched) -> None:
         """A batch is about to become visible; `ts` is of its last commit."""
         floor, batches = self._known
-        if len(touched.written) + len(touched.shared) > _MOST_KEYS:
-            self._known = (ts, ())
+        size = _keys(touched)
+        if size > _MOST_KEYS:
+            self.forget(ts)
             return
-        if len(batches) >= _MOST_BATCHES:
-            floor = batches[_MOST_BATCHES // 2 - 1][0]
-            batches = batches[_MOST_BATCHES // 2 :]
+        gone = len(batches) - _MOST_BATCHES // 2 if len(batches) >= _MOST_BATCHES else 0
+        held = self._keys - sum(_keys(each) for _, each in batches[:gone])
+        while held + size > _MOST_KEYS:
+            held -= _keys(batches[gone][1])
+            gone += 1
+        if gone:
+            floor = batches[gone - 1][0]
+            batches = batches[gone:]
         self._known = (floor, (*batches, (ts, touched)))
+        self._keys = held + size
 
     def forget(self, ts: int) -> None:
         """Something up to a commit is about to become visible, nobody knows what it touches."""
         self._known = (ts, ())
+        self._keys = 0
 
     def leave_alone(self, since: int, touched: Touched) -> bool:
         """Whether nothing that was committed since has to do with what is touched.
@@ -75,3 +84,7 @@ class RecentCommits:
             if not each.allows(touched):
                 return False
         return True
+
+
+def _keys(touched: Touched) -> int:
+    return len(touched.written) + len(touched.shared)

@@ -70,3 +70,16 @@ def test_a_very_large_batch_is_not_kept(monkeypatch):
     recent.add(1, touching("a", "b", "c"))
     assert not recent.leave_alone(0, touching("z"))
     assert recent.leave_alone(1, touching("a"))
+
+
+def test_all_that_is_kept_has_so_many_keys_at_most(monkeypatch):
+    monkeypatch.setattr(recent_commits, "_MOST_KEYS", 10)
+    recent = RecentCommits(0)
+    for ts in range(1, 6):
+        recent.add(ts, touching(*(f"{ts}{letter}" for letter in "abc")))
+    assert recent.leave_alone(2, touching("z")), "three batches of three keys"
+    assert not recent.leave_alone(1, touching("z")), "those before gave way"
+    assert not recent.leave_alone(2, touching("3b"))
+    recent.forget(6)
+    recent.add(7, touching(*"abcdefghij"))
+    assert recent.leave_alone(6, touching("z"))
