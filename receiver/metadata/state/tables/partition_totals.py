@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from receiver.metadata.state.packed_files import PackedFiles
     from receiver.metadata.state.table_rows import FileRow
+    from receiver.metadata.state.tables.retired import PartitionKey
 
 __all__ = ["PartitionTotal", "PartitionTotals"]
 
@@ -40,14 +41,15 @@ class PartitionTotal(NamedTuple):
 
     def with_other(self, other: PartitionTotal) -> PartitionTotal:
         """Of both together."""
-        firsts = [each for each in (self.first, other.first) if each is not None]
-        lasts = [each for each in (self.last, other.last) if each is not None]
-        return PartitionTotal(
-            self.files + other.files,
-            self.size + other.size,
-            min(firsts, default=None),
-            max(lasts, default=None),
-        )
+        first, last = self.first, self.last
+        if first is None or last is None:
+            first, last = other.first, other.last
+        elif other.first is not None and other.last is not None:
+            if other.first < first:
+                first = other.first
+            if other.last > last:
+                last = other.last
+        return PartitionTotal(self.files + other.files, self.size + other.size, first, last)
 
 
 class _Group:
@@ -67,12 +69,14 @@ class _Group:
         self._firsts: list[int] = []  # the least time from each on, up to the end
         self._stale = False
 
-    def put(self, number: int, total: PartitionTotal) -> None:
+    def add(self, number: int, more: PartitionTotal) -> None:
+        before = self.totals.get(number)
+        total = more if before is None else before.with_other(more)
         if not total.files:
             del self.totals[number], self.numbers[bisect_left(self.numbers, number)]
             self._stale = True
             return
-        if number not in self.totals:
+        if before is None:
             if not self.numbers or number > self.numbers[-1]:
                 self.numbers.append(number)
                 self._lasts.append(self._lasts[-1] if self._lasts else _LEAST)
@@ -81,8 +85,9 @@ class _Group:
                 insort(self.numbers, number)
                 self._stale = True
         self.totals[number] = total
-        if not self._stale:
-            self._widen(bisect_left(self.numbers, number), total)
+        if self._stale or (before is not None and before[2:] == total[2:]):
+            return
+        self._widen(bisect_left(self.numbers, number), total)
 
     def _widen(self, at: int, total: PartitionTotal) -> None:
         if total.last is not None:
@@ -165,21 +170,17 @@ class PartitionTotals:
     def add(self, row: FileRow, sign: int) -> None:
         """Count a visible file in (1), or out (-1)."""
         key = partition_of(row.physical)
-        self._put(key.sg, int(key.partition), sign, sign * row.size, row.first, row.last)
+        self._add(key, PartitionTotal(sign, sign * row.size, row.first, row.last))
 
-    def _put(
-        self, sg: str, number: int, files: int, size: int, first: int | None, last: int | None
-    ) -> None:
-        group = self._groups.get(sg)
+    def _add(self, key: PartitionKey, more: PartitionTotal) -> None:
+        group = self._groups.get(key.sg)
         if group is None:
-            group = self._groups[sg] = _Group()
-        before = group.totals.get(number, PartitionTotal())
-        group.put(number, before.with_other(PartitionTotal(files, size, first, last)))
+            group = self._groups[key.sg] = _Group()
+        group.add(int(key.partition), more)
         if not group.numbers:
-            del self._groups[sg]
+            del self._groups[key.sg]
 
     def thaw(self, packed: PackedFiles) -> None:
         """Count packed files in, before all others."""
         for directory, files, size, first, last in packed.reaching():
-            key = partition_of(f"{directory}/")
-            self._put(key.sg, int(key.partition), files, size, first, last)
+            self._add(partition_of(f"{directory}/"), PartitionTotal(files, size, first, last))
