@@ -36,6 +36,8 @@ __all__ = [
     "LoadConfig",
     "MergeConfig",
     "MetadataConfig",
+    "NodeConfig",
+    "NodesConfig",
     "ProofsConfig",
     "ReceiverConfig",
 ]
@@ -425,6 +427,42 @@ class FollowConfig(Struct, frozen=True, kw_only=True):
     most_behind: Annotated[Duration, Meta(ge=1)] = 60.0
 
 
+class NodeConfig(Struct, frozen=True, kw_only=True):
+    """``[node]``: of a storage node (`serve --node`).
+
+    Attributes:
+        master: addresses of the receiver that it keeps files for, and of those that may take its
+            place; none for a receiver.
+        url: where the master calls this node; none for where it listens.
+        name: for people; none for the URL.
+        host: what tells its machine from others, so that no two copies lie on one; none for what
+            the machine says of itself.
+        token: of the role node, for the master.
+        token_file: a file that holds the token, instead.
+        ca_cert: PEM file with the authorities that the master is checked against.
+        heartbeat: between two signs of life.
+    """
+
+    master: tuple[Url, ...] = ()
+    url: Url | None = None
+    name: Annotated[str, Meta(max_length=255)] = ""
+    host: Annotated[str, Meta(max_length=255)] = ""
+    token: Secret | None = None
+    token_file: Path | None = None
+    ca_cert: Path | None = None
+    heartbeat: Annotated[Duration, Meta(ge=0.1, le=3600)] = 5.0
+
+
+class NodesConfig(Struct, frozen=True, kw_only=True):
+    """``[nodes]``: storage nodes, at the receiver that is their master.
+
+    Attributes:
+        timeout: without a sign of life, until a node counts as down.
+    """
+
+    timeout: Annotated[Duration, Meta(ge=1)] = 30.0
+
+
 class ReceiverConfig(Struct, frozen=True, kw_only=True):
     """The whole of ``receiver.toml``.
 
@@ -443,6 +481,8 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
         metadata: series, devices, tags and their history.
         storage: where loaded files and the log are copied to.
         follow: what a node that only reads follows.
+        node: of a storage node.
+        nodes: storage nodes, at their master.
         log: where records go.
     """
 
@@ -460,6 +500,8 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
     metadata: MetadataConfig = MetadataConfig()
     storage: StorageConfig = StorageConfig()
     follow: FollowConfig = FollowConfig()
+    node: NodeConfig = NodeConfig()
+    nodes: NodesConfig = NodesConfig()
     log: LogConfig = LogConfig()
 
     @property
@@ -471,6 +513,9 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
         """What no single table can tell."""
         yield from overlapping("data_dirs", self.data_dirs)
         yield from whole_milliseconds("partition_interval", self.partition_interval)
+        if self.node.master and self.follow.url is not None:
+            text = "expected without follow.url: a storage node follows nobody"
+            yield ConfigFinding("node.master", text)
         for key in ("max_chunk_bytes", "max_batch_bytes"):
             if getattr(self.limits, key) > self.listen.max_request_bytes:
                 yield ConfigFinding(f"limits.{key}", "expected at most listen.max_request_bytes")

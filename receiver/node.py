@@ -22,6 +22,7 @@ from receiver.compaction.final_merges import FinalMerges
 from receiver.compaction.merge_progress import MERGE
 from receiver.compaction.merged_upkeep import MergedUpkeep
 from receiver.compaction.remote_merges import RemoteMerges
+from receiver.heartbeats.node_manager import NodeManager
 from receiver.load.service import LoadService
 from receiver.load.upkeep.table_upkeep import TableUpkeep
 from receiver.load.upkeep.verdicts import Verdict, record_verdicts
@@ -33,6 +34,7 @@ from receiver.operator.centre_writes import CentreWrites
 from receiver.operator.directories import RunningReceiver
 from receiver.operator.loaded_content import LoadedContent
 from receiver.operator.log_files import log_files
+from receiver.operator.remote_nodes import node_concerns, node_totals
 from receiver.operator.storage import files_out_of_reach
 from receiver.remote_work import RemoteKind, RemoteWork
 from receiver.superseding.proof_work import PROVE
@@ -79,6 +81,7 @@ class Node(Closing):
         merged: takes away what it made, when nobody reads that any more.
         tables: keeps tables and tablets in step with the files.
         final_merges: has merged files take the place of what they were made of for good.
+        nodes: the storage nodes that it has heard from.
         remote_work: what executors elsewhere do of the background work.
         storage: copies into the object store; None without one.
         uploads: the tus calls.
@@ -137,6 +140,9 @@ class Node(Closing):
             },
         )
         load.reaper.chores.append(self.remote_work.sweep)
+        self.nodes = NodeManager(
+            engine, timeout=config.nodes.timeout, incarnation=self._incarnation
+        )
         self.storage = _storage(config, engine, load)
         acknowledging = (
             Acknowledging(engine, shipped=self.storage.shipped, hurry=self.storage.hurry)
@@ -171,6 +177,7 @@ class Node(Closing):
             work=self.work,
             prover=self.prover,
             compactor=self.compactor,
+            nodes=self.nodes,
             final_merges=self.final_merges,
             storage=self.storage,
             out_of_reach=files_out_of_reach(engine, load.disks) if self.storage is None else 0,
@@ -308,6 +315,7 @@ class Node(Closing):
         doubt = self.engine.clock.doubt()
         found = [] if doubt is None else [f"timestamps do not follow the clock: {doubt.text}"]
         found += self.load.concerns()
+        found += node_concerns(node_totals(self.operator))
         found += background_concerns(background_totals(self.operator), self.clock())
         trouble = None if self.storage is None else self.storage.trouble()
         if trouble is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from common.errors import ForbiddenError
-from receiver.metadata.model.records import OPERATOR, READER, SENDER, WORKER, WRITER
+from receiver.metadata.model.records import NODE, OPERATOR, READER, SENDER, WORKER, WRITER
 
 __all__ = ["Principal"]
 
@@ -15,7 +15,7 @@ class Principal:
     """Whoever is behind a request.
 
     Attributes:
-        role: `sender`, `reader`, `operator`, `worker` or `writer`.
+        role: `sender`, `reader`, `operator`, `worker`, `writer` or `node`.
         sender: the one uuid that a sender token is bound to; None where the receiver wants no
             tokens (loopback) and any uuid may be spoken for.
         scope: device patterns that may be written (`root.siteA.**`); empty: all.
@@ -56,6 +56,11 @@ class Principal:
         """Raise `ForbiddenError` unless this may do background tasks."""
         if self.role not in (WORKER, OPERATOR):
             raise ForbiddenError(f"a {self.role} token cannot do background tasks")
+
+    def must_keep(self) -> None:
+        """Raise `ForbiddenError` unless this is a storage node."""
+        if self.role != NODE:
+            raise ForbiddenError(f"a {self.role} token is none of a storage node")
 
     def must_write(self) -> None:
         """Raise `ForbiddenError` unless this may load rows of jobs."""

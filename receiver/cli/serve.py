@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from common.cli import Invocation
 from common.config import Flag
+from common.errors import UsageError
 from receiver.config import ReceiverConfig
+
+if TYPE_CHECKING:
+    from receiver.web.serving import MakesServed
 
 __all__ = ["serve"]
 
@@ -29,6 +34,18 @@ __all__ = ["serve"]
     "[default: follow.url]",
 )
 @click.option(
+    "--node",
+    is_flag=True,
+    help="Be a storage node: keep files for a master, without an engine.  "
+    "[default: if node.master]",
+)
+@click.option(
+    "--master",
+    metavar="URL[,URL]",
+    help="The receiver that a storage node keeps files for, and those that may take its place.  "
+    "[default: node.master]",
+)
+@click.option(
     "--ready-file",
     type=click.Path(path_type=Path),
     help="Write the URL there once connections are taken.",
@@ -40,6 +57,8 @@ def serve(
     port: int | None,
     insecure: bool,
     follow: str | None,
+    node: bool,
+    master: str | None,
     ready_file: Path | None,
 ) -> None:
     """Recover, then serve until SIGTERM or SIGINT.
@@ -57,11 +76,17 @@ def serve(
         flags["listen.insecure"] = Flag(True, "--insecure")
     if follow is not None:
         flags["follow.url"] = Flag(follow, "--follow")
+    if master is not None:
+        urls = [each.strip() for each in master.split(",") if each.strip()]
+        flags["node.master"] = Flag(urls, "--master")
     loaded = invocation.load(flags)
+    if node and not loaded.value.node.master:
+        raise UsageError("--node: expected with --master, or node.master in the configuration")
     invocation.start(loaded.value.log)
     log = logging.getLogger(__name__)
     for warning in loaded.warnings:
         log.warning("%s", warning)
+    make = _what_is_served(loaded.value)
     from receiver.web import serving
 
     def ready(url: str) -> None:
@@ -72,4 +97,14 @@ def serve(
         invocation.start(config.log)
         return config
 
-    serving.serve(loaded.value, ready=ready, ready_file=ready_file, reload=reload)
+    more = {} if make is None else {"make": make}
+    serving.serve(loaded.value, ready=ready, ready_file=ready_file, reload=reload, **more)
+
+
+def _what_is_served(config: ReceiverConfig) -> MakesServed | None:
+    """A storage node; None for a receiver, which imports nothing of one."""
+    if not config.node.master:
+        return None
+    from receiver.storagenode.node_app import ServedNode
+
+    return ServedNode

@@ -12,6 +12,7 @@ from receiver.config import ReceiverConfig
 from receiver.operator.background_views import BackgroundTotals
 from receiver.operator.client import NotRunningError, OperatorClient
 from receiver.operator.directories import look
+from receiver.operator.remote_node_views import NodeTotals
 from receiver.operator.status import status as status_of
 from receiver.operator.views import FollowView, MergeTotals, RetiredTotals, StatusView
 
@@ -28,6 +29,8 @@ __all__ = ["status"]
 def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> int:
     """How the receiver is, in numbers."""
     config = invocation.load().value
+    if config.node.master:
+        return _of_node(config, as_json)
     try:
         view = OperatorClient(config).ask("GET", "/v1/status", StatusView)
         running = True
@@ -42,6 +45,46 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> int:
     if not view.ready:
         return EXIT_UNREACHABLE
     return EXIT_NOT_LOADED if view.lost else 0
+
+
+def _of_node(config: ReceiverConfig, as_json: bool) -> int:
+    from receiver.storagenode.node_status import NODE_STATUS, NodeStatus
+
+    view = OperatorClient(config).ask("GET", NODE_STATUS, NodeStatus)
+    if as_json:
+        write_json(view)
+        return EXIT_UNREACHABLE if view.problem else 0
+    heard = "-" if view.heard is None else f"{view.heard:.1f} s ago"
+    lines = {
+        "state": "running, a storage node",
+        "problem": view.problem or "none",
+        "concerns": "; ".join(view.concerns) or "none",
+        "node": f"{view.node}, start {view.instance}",
+        "version": view.version,
+        "since": moment(view.started),
+        "called at": view.url or "-",
+        "master": f"{', '.join(view.masters)}; heard {heard}",
+        "engine": view.engine or "none yet",
+        "newest commit": str(view.commit),
+        "trust": view.doubt or "all orders are carried out",
+        "holds": f"{view.tablets} tablets, {view.files} files, {size_text(view.bytes)}",
+    }
+    for each in view.directories:
+        lines[each.path] = each.problem or f"{size_text(each.free)} free"
+    for name, text in lines.items():
+        click.echo(f"{printable(name) + ':':18}{printable(text)}")
+    return EXIT_UNREACHABLE if view.problem else 0
+
+
+def _nodes(totals: NodeTotals) -> str:
+    if not totals.nodes and not totals.lost:
+        return "none"
+    text = f"{totals.nodes}, {totals.down} down, {totals.reporting} reporting"
+    if totals.lost:
+        text += f", {totals.lost} lost"
+    if totals.unknown:
+        text += f"; {totals.unknown} tablets are not of this catalogue"
+    return f"{text}; the longest silence {totals.oldest:.0f} s; {totals.tablets} tablets"
 
 
 def _write(view: StatusView, running: bool) -> None:
@@ -66,6 +109,7 @@ def _write(view: StatusView, running: bool) -> None:
         "superseded": _superseded(view.retired),
         "merged": _merged(view.merged),
         "background": _background(view.background),
+        "storage nodes": _nodes(view.nodes),
         "kept": _kept(view),
         "deleted, on disk": str(view.deleted_files),
         "quarantined": str(view.quarantined),

@@ -30,7 +30,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 @click.group()
 def token() -> None:
-    """Tokens of senders, writers, readers, operators and workers."""
+    """Tokens of senders, writers, readers, operators, workers and storage nodes."""
 
 
 @token.command(

@@ -22,6 +22,7 @@ import msgspec
 from common.wire.base import Count, Struct
 
 __all__ = [
+    "MOST_BEFORE",
     "PAGE_TABLETS",
     "TABLET_STATES",
     "ChangedTablets",
@@ -42,6 +43,9 @@ __all__ = [
 PAGE_TABLETS: Final = 1000
 """Tablets of a page, at most: a page is taken in by the master in some milliseconds."""
 
+MOST_BEFORE: Final = 64
+"""Starts of which a node tells; a master that knows none of them asks an operator."""
+
 Ident = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
 """A uuid, or another random id: 32 lower-case hex digits."""
 TabletState = Literal["copying", "running", "dropping", "damaged"]
@@ -59,14 +63,11 @@ class NodeStart(Struct, frozen=True, kw_only=True):
         uuid: of the node, for as long as its directory is.
         instance: counts its starts; on its disk before the first heartbeat.
         boot: random, of this start alone.
-        before: `boot` of starts since the last one that a master took, that one first. A master
-            knows one of them, or this is a copy that went its own way.
     """
 
     uuid: Ident
     instance: Annotated[int, msgspec.Meta(ge=1, le=(1 << 53))]
     boot: Ident
-    before: Annotated[tuple[Ident, ...], msgspec.Meta(max_length=1000)] = ()
 
 
 class DirectoryRoom(Struct, frozen=True, kw_only=True):
@@ -100,6 +101,8 @@ class NodeRegistration(Struct, frozen=True, kw_only=True):
             is not told.
         directories: what can be put where.
         call_key: random, of this start; the master's calls to the node carry it.
+        before: `boot` of the starts before this one, the oldest first, `MOST_BEFORE` at most. The
+            one that the master knows is among them, or this is a copy that went its own way.
     """
 
     url: Annotated[str, msgspec.Meta(pattern="^https?://[^/?#@ ]+$", max_length=1000)]
@@ -108,16 +111,20 @@ class NodeRegistration(Struct, frozen=True, kw_only=True):
     host: _Name = ""
     directories: Annotated[tuple[DirectoryRoom, ...], msgspec.Meta(max_length=1000)] = ()
     call_key: Annotated[str, msgspec.Meta(min_length=32, max_length=128)]
+    before: Annotated[tuple[Ident, ...], msgspec.Meta(max_length=MOST_BEFORE)] = ()
 
 
 # -- what it holds -------------------------------------------------------------------------------
 
 
-class ReportedTablet(Struct, frozen=True, kw_only=True, array_like=True):
+class ReportedTablet(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """How a tablet stands at a node; an array in this order.
 
+    Ten million of them come after a restart, and to hold each id against a pattern takes most of
+    the time that a page needs: whoever packs them looks at all of a page at once.
+
     Attributes:
-        id: of the tablet.
+        id: of the tablet, 32 lower-case hex digits.
         generation: of the placement that the node acts by.
         state: `running` when all that it is to have is there.
         version: of what the node must know of the table (TTL, attributes): a commit.
@@ -126,13 +133,13 @@ class ReportedTablet(Struct, frozen=True, kw_only=True, array_like=True):
         digest: of the list of its files, 32 hex digits; which one is as the store makes it.
     """
 
-    id: Ident
+    id: str
     generation: Count = 0
     state: TabletState = "running"
     version: Count = 0
     files: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)] = 0
     size: Count = 0
-    digest: Ident = "0" * 32
+    digest: str = "0" * 32
 
 
 class TabletReport(Struct, frozen=True, kw_only=True):
@@ -156,7 +163,7 @@ class TabletReport(Struct, frozen=True, kw_only=True):
     page: Count = 0
     is_last: bool = False
     tablets: Annotated[tuple[ReportedTablet, ...], msgspec.Meta(max_length=PAGE_TABLETS)] = ()
-    removed: Annotated[tuple[Ident, ...], msgspec.Meta(max_length=PAGE_TABLETS)] = ()
+    removed: Annotated[tuple[str, ...], msgspec.Meta(max_length=PAGE_TABLETS)] = ()
 
 
 # -- the call ------------------------------------------------------------------------------------
@@ -241,8 +248,9 @@ class NodeHeartbeatAnswer(Struct, frozen=True, kw_only=True):
         acknowledged: the master has all changes of this start up to this one; None while it waits
             for a full report.
         received: of a full report that is under way.
+        raise_to: nothing of this heartbeat was taken; the number of this start is to be this one at
+            least, since an operator lets the node go on from an older copy of its directory.
         error: what is wrong with the node, for people; the rest was taken all the same.
-        interval: seconds until the next heartbeat.
         ticket_key: the newest.
     """
 
@@ -251,8 +259,8 @@ class NodeHeartbeatAnswer(Struct, frozen=True, kw_only=True):
     needs_full_report: bool = False
     acknowledged: Count | None = None
     received: PagesReceived | None = None
+    raise_to: Count = 0
     error: str = ""
-    interval: float = 5.0
     ticket_key: TicketKey | None = None
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from receiver.compaction.compactor import Compactor
     from receiver.compaction.final_merges import FinalMerges
     from receiver.config import ReceiverConfig
+    from receiver.heartbeats.node_manager import NodeManager
     from receiver.load.service import LoadService
     from receiver.operator.centre_loading import CentreLoads
     from receiver.operator.centre_writes import CentreWrites
@@ -69,6 +70,7 @@ class RunningReceiver(ReceiverDirectories):
         work: background work, and who does it.
         prover: knows what of retired files exists nowhere else.
         compactor: merges files.
+        nodes: the storage nodes that it has heard from.
         final_merges: has merged files take the place of what they were made of.
         storage: makes the copies in the object store; None without one.
         out_of_reach: files that were in an object store only when it was opened without one.
@@ -84,6 +86,7 @@ class RunningReceiver(ReceiverDirectories):
     work: WorkQueue
     prover: Prover
     compactor: Compactor
+    nodes: NodeManager
     final_merges: FinalMerges
     storage: StorageService | None
     out_of_reach: int

@@ -21,6 +21,7 @@ from receiver.operator.compact import merge_totals
 from receiver.operator.directories import RunningReceiver
 from receiver.operator.files import EXPIRED
 from receiver.operator.paging import every_row
+from receiver.operator.remote_nodes import node_concerns, node_totals
 from receiver.operator.retired import retired_totals
 from receiver.operator.senders import loaded_bad
 from receiver.operator.storage import storage_concerns
@@ -58,6 +59,7 @@ def status(there: ReceiverDirectories, problem: str | None) -> StatusView:
     checkpoint_at, checkpoint_bytes = _checkpoint(there.config.schema_dir)
     retired = retired_totals(there)
     merged = merge_totals(there)
+    nodes = node_totals(there)
     background = background_totals(there)
     with engine.reading() as state:
         files, size = state.file_table.totals()
@@ -90,6 +92,7 @@ def status(there: ReceiverDirectories, problem: str | None) -> StatusView:
             retired=retired,
             merged=merged,
             background=background,
+            nodes=nodes,
             kept=kept,
             schema=msgspec.structs.replace(
                 schema,
@@ -123,6 +126,7 @@ def running_status(there: ReceiverDirectories, problem: str | None) -> StatusVie
             *there.load.at_quota(),
             *storage_concerns(there),
             *background_concerns(view.background, clock()),
+            *node_concerns(view.nodes),
         ),
         started=there.started,
         uploads=count,

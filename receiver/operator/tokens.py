@@ -63,7 +63,7 @@ def make_token(
     patterns = list(scope)
     known = next((each for each in records.TOKEN_ROLES if each == role), None)
     if known is None:
-        raise UsageError(f"role {role[:40]!a}: expected sender, reader, operator, worker or writer")
+        raise UsageError(f"role {role[:40]!a}: expected one of {', '.join(records.TOKEN_ROLES)}")
     if (role == records.SENDER) is not (sender is not None):
         raise UsageError("a sender token, and no other, is bound to a sender's uuid")
     if sender is not None and not is_sender_uuid(sender):

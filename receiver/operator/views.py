@@ -10,6 +10,7 @@ import msgspec
 
 from common.wire import Heartbeat, SchemaPosition, Struct
 from receiver.operator.background_views import BackgroundTotals
+from receiver.operator.remote_node_views import NodeTotals
 
 __all__ = [
     "AwayView",
@@ -844,6 +845,7 @@ class StatusView(Struct, frozen=True, kw_only=True):
         retired: files that their senders have no more, and how far their proofs are.
         merged: files that are merged for those who read them.
         background: what it does behind the scenes, and others do for it.
+        nodes: storage nodes in numbers.
         kept: what no mirror's word reaches: only the box had it that the mirror took over from.
         schema: series and what belongs to them.
         clock: the time that timestamps go by.
@@ -880,6 +882,7 @@ class StatusView(Struct, frozen=True, kw_only=True):
     retired: RetiredTotals = RetiredTotals()
     merged: MergeTotals = MergeTotals()
     background: BackgroundTotals = BackgroundTotals()
+    nodes: NodeTotals = NodeTotals()
     kept: tuple[KeptView, ...] = ()
     schema: SchemaView = SchemaView()
     clock: ClockView = ClockView()

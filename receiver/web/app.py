@@ -19,6 +19,7 @@ from receiver.web import (
     compact_calls,
     content_calls,
     health,
+    heartbeat_calls,
     log_calls,
     openapi,
     operating,
@@ -55,6 +56,7 @@ ROUTES = (
     *txn_calls.ROUTES,
     *background_calls.ROUTES,
     *table_calls.ROUTES,
+    *heartbeat_calls.ROUTES,
     *health.ROUTES,
     *openapi.ROUTES,
 )

@@ -26,6 +26,7 @@ _NAMES = {
     "upload": "Id of an upload, as its Location had it.",
     "sender": "uuid of a sender.",
     "table": "id of a table, or its name.",
+    "node": "uuid of a storage node, or its name.",
     "token": "Id of a token.",
     "cursor": "`next` of the page before.",
     "txn": "Id of a transaction, as its begin gave it.",
@@ -87,7 +88,7 @@ def _operation(row: Route) -> dict[str, Any]:
     if row.role is not Role.PUBLIC:
         # Without tokens a receiver lets those in who come from its own machine.
         operation["security"] = [{_SCHEME: []}]
-        if row.role not in (Role.OPERATOR, Role.SQL, Role.WORKER, Role.WRITER):
+        if row.role in (Role.SENDER, Role.READER):
             operation["security"].append({})
     return operation
 

@@ -47,6 +47,7 @@ class Role(Enum):
     READER = "a reader's, a worker's or an operator's token"
     WORKER = "a worker's or an operator's token"
     WRITER = "a writer's or an operator's token"
+    NODE = "a storage node's token"
     SQL = "an operator's token, or a reader's to show and count"
     OPERATOR = "an operator's token"
 

@@ -8,7 +8,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from common import wire
 from common.durable import Tree
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from flask import Flask
 
     from receiver.config import ListenConfig, ReceiverConfig
+    from receiver.web.server import Gate
 
-__all__ = ["serve"]
+__all__ = ["MakesServed", "Served", "serve"]
 
 log = logging.getLogger(__name__)
 
@@ -46,12 +47,68 @@ _BODIES = 8
 """So many of the largest requests may wait in memory at once, or 512 MiB of smaller ones."""
 
 
+class Served(Protocol):
+    """An application that is served, with all that it has open."""
+
+    @property
+    def application(self) -> Callable[..., Any]:
+        """By WSGI."""
+
+    @property
+    def gate(self) -> Gate:
+        """Judges requests before their bodies are read."""
+
+    def give_operator_token(self) -> Path:
+        """Make a token for the commands on this machine; returns the file that it is in."""
+
+    def listening(self, url: str) -> None:
+        """Hear that connections are taken, and where."""
+
+    def stop_waiting(self) -> None:
+        """Let no call wait any more: the server is told to stop."""
+
+    def close(self) -> None:
+        """Let go of everything; closing twice is harmless."""
+
+
+class MakesServed(Protocol):
+    """Opens what is served."""
+
+    def __call__(self, config: ReceiverConfig, anew: Callable[[], None]) -> Served:
+        """Open it.
+
+        Args:
+            config: of the program.
+            anew: called when it has to be closed and opened again.
+        """
+
+
+class _Receiver:
+    """A receiver, or a node that follows one; see `Served`."""
+
+    def __init__(self, config: ReceiverConfig, anew: Callable[[], None]) -> None:
+        self._app: Flask = create_app(config, anew=anew)
+        self._site = site_of(self._app)
+        self.application = self._app
+        self.gate = self._site.gate
+        self.give_operator_token = self._site.give_operator_token
+        self.stop_waiting = self._site.polls.close
+
+    def listening(self, url: str) -> None:
+        """Nobody inside needs to know."""
+
+    def close(self) -> None:
+        """Close the engine and all else."""
+        close(self._app)
+
+
 def serve(
     config: ReceiverConfig,
     *,
     ready: Callable[[str], None] = lambda url: None,
     ready_file: Path | None = None,
     reload: Callable[[], ReceiverConfig] | None = None,
+    make: MakesServed = _Receiver,
 ) -> None:
     """Serve until SIGTERM or SIGINT; SIGHUP makes it read configuration and certificate again.
 
@@ -60,13 +117,14 @@ def serve(
         ready: told the URL once connections are taken.
         ready_file: the URL is written there then.
         reload: reads the configuration; without it, only the certificate is read again.
+        make: opens what is served: a receiver, if left out.
 
     Raises:
         ConfigError: the address or the certificate cannot be used.
         LockedError: another process serves these directories.
         DamagedError: a log is damaged in the middle.
     """
-    _Service(config, ready, ready_file, reload).run()
+    _Service(config, ready, ready_file, reload, make).run()
     log.info("stopped")
 
 
@@ -79,7 +137,9 @@ class _Service:
         ready: Callable[[str], None],
         ready_file: Path | None,
         reload: Callable[[], ReceiverConfig] | None,
+        make: MakesServed,
     ) -> None:
+        self._make = make
         self._config = config
         self._ready = ready
         self._ready_file = ready_file
@@ -100,7 +160,7 @@ class _Service:
                     try:
                         self._serve(app)
                     finally:
-                        close(app)
+                        app.close()
                     if self._ended or self._next is None:
                         return
                     app = self._open_next(self._next)
@@ -155,10 +215,10 @@ class _Service:
 
     # -- one server after the other --------------------------------------------------------------
 
-    def _open(self, config: ReceiverConfig) -> Flask:
-        return create_app(config, anew=self._begin_anew)
+    def _open(self, config: ReceiverConfig) -> Served:
+        return self._make(config, self._begin_anew)
 
-    def _open_next(self, config: ReceiverConfig) -> Flask:
+    def _open_next(self, config: ReceiverConfig) -> Served:
         """The application with another configuration; with the one before, if that cannot be."""
         self._next = None
         before, self._config = self._config, config
@@ -171,34 +231,36 @@ class _Service:
         self._tls = _tls(config.listen)
         return app
 
-    def _serve(self, app: Flask) -> None:
+    def _serve(self, app: Served) -> None:
         """Serve until the server is stopped."""
         config = self._config
-        site = site_of(app)
         # Copies: who connects while one server makes way for the next waits in the queue.
         sockets = [sock.dup() for sock in self._sockets]
         for sock in sockets:
             sock.setblocking(False)
-        server = Server(app, sockets, gate=site.gate, options=_options(config), tls=self._tls)
+        server = Server(
+            app.application, sockets, gate=app.gate, options=_options(config), tls=self._tls
+        )
 
         def stop() -> None:
-            site.polls.close()
+            app.stop_waiting()
             server.stop(0.0 if server.stopping.is_set() else GRACE_SECONDS)
 
         self._stop_server = stop
         if self._ended or self._next is not None:
             stop()
         url = _url(server, secure=self._tls is not None)
-        token_file = site.give_operator_token()
+        token_file = app.give_operator_token()
         with _noted(config.schema_dir, ADDRESS_FILE, url):
             try:
-                server.run(lambda: self._announce(url))
+                server.run(lambda: self._announce(app, url))
             finally:
                 if self._next is None:
                     self._let_go()
                 _forget(token_file)
 
-    def _announce(self, url: str) -> None:
+    def _announce(self, app: Served, url: str) -> None:
+        app.listening(url)
         if url == self._told:
             return
         self._told = url

@@ -20,10 +20,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "": ("receiver", "sender", "common"),
     "sender": ("cli", "daemon", "round", "schema", "send", "plan", "kept", "select", "config"),
     "receiver": (
-        "cli", "web", "node", "exporting", "spark", "follower", "executor", "operator", "transfer",
-        "compaction", "load", "shared_points", "superseding", "storage", "open_engine",
-        "side_process", "disks", "principal", "remote_work", "work_queue", "lease_keeping",
-        "heartbeats", "txn", "metadata", "writing", "points", "config", "scope",
+        "cli", "storagenode", "web", "node", "exporting", "spark", "follower", "executor",
+        "operator", "transfer", "compaction", "load", "shared_points", "superseding", "storage",
+        "open_engine", "side_process", "disks", "principal", "remote_work", "work_queue",
+        "lease_keeping", "heartbeats", "txn", "metadata", "writing", "points", "config", "scope",
     ),
     "receiver.metadata": (
         "sql", "query", "kv", "repair", "following_engine", "engine", "engine_upkeep",

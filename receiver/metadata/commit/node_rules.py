@@ -35,6 +35,8 @@ def check_registered(op: records.NodeRegistered, row: StorageNodeRow | None) -> 
     names = (op.name, op.host, *op.addresses)
     if not op.name or len(op.addresses) > _MOST_ADDRESSES or max(map(len, names)) > _LONGEST:
         raise refusal_of(op, f"{op.name[:80]!a} on {op.host[:80]!a} is no name of a node")
+    if op.boot and _UUID.match(op.boot) is None:
+        raise refusal_of(op, f"{op.boot[:80]!a} is no id of a start")
     if not 0 < op.instance < SIGNED_64.stop:
         raise refusal_of(op, f"{op.instance} is no number of a start")
     before = 0 if row is None else row.instance
@@ -44,7 +46,14 @@ def check_registered(op: records.NodeRegistered, row: StorageNodeRow | None) -> 
         raise refusal_of(op, f"{op.uuid} is a node of kind {row.kind}")
     addresses = tuple(op.addresses)
     if row is not None:
-        return replace(row, name=op.name, host=op.host, instance=op.instance, addresses=addresses)
+        return replace(
+            row,
+            name=op.name,
+            host=op.host,
+            instance=op.instance,
+            addresses=addresses,
+            boot=op.boot,
+        )
     return StorageNodeRow(
         uuid=op.uuid,
         kind=op.kind,
@@ -52,6 +61,7 @@ def check_registered(op: records.NodeRegistered, row: StorageNodeRow | None) -> 
         host=op.host,
         instance=op.instance,
         addresses=addresses,
+        boot=op.boot,
         created=0,
         changed=0,
     )

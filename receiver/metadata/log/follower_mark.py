@@ -1,6 +1,7 @@
-"""The mark of a directory that is a copy: an engine that writes never opens it.
+"""The marks of directories that have no engine of their own: one that writes never opens them.
 
-What such a one committed would be in no log but its own, and gone with the next copy.
+What was committed into a copy would be in no log but its own, and gone with the next copy; a
+storage node has a master elsewhere.
 """
 
 from __future__ import annotations
@@ -15,9 +16,17 @@ from common.errors import ConfigError, DamagedError
 if TYPE_CHECKING:
     from common.durable import Tree
 
-__all__ = ["FOLLOWER_MARK", "FollowerMark", "copy_name", "read_mark", "refuse_copy"]
+__all__ = [
+    "FOLLOWER_MARK",
+    "STORAGE_NODE_MARK",
+    "FollowerMark",
+    "copy_name",
+    "read_mark",
+    "refuse_copy",
+]
 
 FOLLOWER_MARK = "follower.json"
+STORAGE_NODE_MARK = "storage-node.json"
 _MOST = 1 << 16
 
 
@@ -57,13 +66,18 @@ def copy_name(number: int) -> str:
 
 
 def refuse_copy(tree: Tree) -> None:
-    """See that a schema directory is no copy.
+    """See that a schema directory is an engine's own.
 
     Raises:
-        ConfigError: it is one.
+        ConfigError: it is a copy, or a storage node's.
     """
     if tree.exists(FOLLOWER_MARK):
         raise ConfigError(
             f"schema_dir: {tree.path} belongs to a node that follows a receiver and only reads "
             f"({FOLLOWER_MARK}): serve it with --follow, or name another directory"
+        )
+    if tree.exists(STORAGE_NODE_MARK):
+        raise ConfigError(
+            f"schema_dir: {tree.path} belongs to a storage node, which has no engine "
+            f"({STORAGE_NODE_MARK}): serve it with --node, or name another directory"
         )

@@ -97,6 +97,7 @@ from receiver.metadata.model.records.schema_records import (
 )
 from receiver.metadata.model.records.sender_records import (
     ANYONE,
+    NODE,
     OPERATOR,
     READER,
     SENDER,
@@ -132,6 +133,7 @@ from receiver.metadata.model.records.work_records import (
 
 __all__ = [
     "ANYONE",
+    "NODE",
     "OPERATOR",
     "READER",
     "SENDER",

@@ -25,6 +25,8 @@ class NodeRegistered(Record, frozen=True, tag=104):
         instance: how often it has started, 1 at least. Never a lower one than is known; the same
             one again changes what else is told.
         addresses: under which a process is reached, none of a directory.
+        boot: random id of this start, which tells a process from a copy of it that has started as
+            often; empty of a directory, and where an operator lets any start go on.
     """
 
     uuid: str
@@ -33,6 +35,7 @@ class NodeRegistered(Record, frozen=True, tag=104):
     host: str
     instance: int
     addresses: Sequence[str] = ()
+    boot: str = ""
 
 
 class NodeDraining(Record, frozen=True, tag=105):

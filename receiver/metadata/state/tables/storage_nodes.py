@@ -56,6 +56,7 @@ class StorageNodeRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     created: int
     changed: int
     forgotten: int = 0
+    boot: str = ""
 
     @property
     def takes_files(self) -> bool:
@@ -167,6 +168,7 @@ class StorageNodeTable:
                 lost=0 if before is None else before.lost,
                 created=ts if before is None else before.created,
                 changed=ts,
+                boot=op.boot,
             )
         )
 

@@ -1,0 +1,110 @@
+"""The masters that a node may speak to, one after another: the first one that is a master hears it.
+
+They are those of the configuration. Where one that is none says that another is, its word is no
+reason to carry a token there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from common import wire
+from common.errors import NotTheWriterError, Transient
+from receiver.heartbeats.node_wire import NodeHeartbeatAnswer
+from receiver.storage.reading.reader_calls import ReaderCalls
+from receiver.storagenode.node_home import ForeignMasterError, ReplacedMasterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from receiver.heartbeats.node_wire import NodeHeartbeat
+
+__all__ = ["HEARTBEAT", "HearsNodes", "MasterCalls", "Masters"]
+
+HEARTBEAT: Final = "/v1/nodes/heartbeat"
+_ELSEWHERE: Final = (NotTheWriterError, Transient, ForeignMasterError, ReplacedMasterError)
+"""What another one may say otherwise."""
+
+
+class HearsNodes(Protocol):
+    """A master, or somebody who was one.
+
+    Attributes:
+        url: where it is.
+    """
+
+    url: str
+
+    def heartbeat(self, said: NodeHeartbeat) -> NodeHeartbeatAnswer:
+        """Say something; raises as it is refused."""
+        ...
+
+
+class MasterCalls:
+    """Calls to a receiver over HTTP; see `HearsNodes`."""
+
+    def __init__(self, url: str, token: str | None, ca_cert: str | None) -> None:
+        """Ask nothing yet.
+
+        Raises:
+            UsageError: the token would travel where others can read it.
+        """
+        self.url = url
+        self._calls = ReaderCalls(url, token=token, ca_cert=ca_cert, what="node.master")
+
+    def heartbeat(self, said: NodeHeartbeat) -> NodeHeartbeatAnswer:
+        """Say something.
+
+        Raises:
+            UnreachableError: nobody answers.
+            TsferryError: as the master refused it.
+        """
+        answer = self._calls.post(HEARTBEAT, {}, wire.encode(said))
+        return wire.decode(answer.body, NodeHeartbeatAnswer, f"answer to {HEARTBEAT}")
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self._calls.close()
+
+
+class Masters:
+    """Those of the configuration; for one thread."""
+
+    def __init__(self, masters: Sequence[HearsNodes]) -> None:
+        """Begin with the first.
+
+        Args:
+            masters: one at least.
+        """
+        self._masters = list(masters)
+
+    @property
+    def url(self) -> str:
+        """Where the one is that is spoken to."""
+        return self._masters[0].url
+
+    def say(
+        self,
+        said: Callable[[], NodeHeartbeat],
+        hear: Callable[[NodeHeartbeatAnswer], float | None],
+    ) -> float | None:
+        """Say something to the one that heard the last, or to the others in turn.
+
+        Args:
+            said: makes what is said.
+            hear: hears the answer.
+
+        Returns:
+            what `hear` returned.
+
+        Raises:
+            TsferryError: as the last one refused it; all were asked that another may answer for.
+        """
+        for left in reversed(range(len(self._masters))):
+            try:
+                return hear(self._masters[0].heartbeat(said()))
+            except _ELSEWHERE:
+                self._masters.append(self._masters.pop(0))
+                if not left:
+                    raise
+        raise AssertionError

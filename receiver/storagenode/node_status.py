@@ -1,0 +1,52 @@
+"""What a storage node tells its operator of itself, as JSON."""
+
+from __future__ import annotations
+
+from common.wire import Struct
+from receiver.heartbeats.node_wire import DirectoryRoom
+
+__all__ = ["NODE_STATUS", "NodeStatus"]
+
+NODE_STATUS = "/v1/node"
+
+
+class NodeStatus(Struct, frozen=True, kw_only=True):
+    """How a node is.
+
+    Attributes:
+        node: its uuid.
+        instance: counts its starts.
+        version: of the program.
+        url: where it is called, as its master is told; empty before it listens.
+        masters: those that it may speak to, the one first that it speaks to by the configuration.
+        engine: that it belongs to; empty before its first registration.
+        incarnation: of that engine, the highest that was seen.
+        commit: the newest that was seen of it.
+        heard: seconds since a master last took a heartbeat; None before the first.
+        problem: why it is of no use now; None if it is.
+        concerns: what is not as it should be.
+        doubt: why no order is carried out that destroys something; empty if they are.
+        started: when this process opened its directories, seconds since the epoch.
+        tablets: that it holds.
+        files: in these.
+        bytes: of these.
+        directories: of its data.
+    """
+
+    node: str
+    instance: int
+    version: str
+    url: str = ""
+    masters: tuple[str, ...] = ()
+    engine: str = ""
+    incarnation: int = 0
+    commit: int = 0
+    heard: float | None = None
+    problem: str | None = None
+    concerns: tuple[str, ...] = ()
+    doubt: str = ""
+    started: float = 0.0
+    tablets: int = 0
+    files: int = 0
+    bytes: int = 0
+    directories: tuple[DirectoryRoom, ...] = ()

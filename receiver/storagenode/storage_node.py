@@ -1,0 +1,200 @@
+"""A storage node as one object: it opens its directories, counts its start, and speaks to a master.
+
+Nothing here knows of HTTP. What it holds is its store's matter (`HoldsTablets`); what is here says
+who it is, that it lives, and whom it obeys.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import socket
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+import common
+from common.durable import Closing, failed_sync
+from common.errors import ConfigError
+from receiver.heartbeats.node_wire import NodeRegistration
+from receiver.storagenode.bare_store import BareStore
+from receiver.storagenode.heartbeat_talk import HeartbeatTalk
+from receiver.storagenode.heartbeats_thread import HeartbeatsThread
+from receiver.storagenode.master_calls import MasterCalls, Masters
+from receiver.storagenode.node_directories import NodeDirectories
+from receiver.storagenode.node_home import NodeHome
+from receiver.storagenode.node_status import NodeStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from receiver.config import ReceiverConfig
+    from receiver.heartbeats.node_wire import HoldsTablets
+
+__all__ = ["StorageNode"]
+
+_MACHINE: Final = Path("/etc/machine-id")
+_EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104  # what an address is compared with
+
+
+class StorageNode(Closing):
+    """See the module; opened by `open`, heard from `begin` on.
+
+    Attributes:
+        config: as it was opened with.
+        home: who it is, and what it has seen of its master.
+        directories: of its data.
+        store: what it holds.
+        call_key: the master's calls to it carry this.
+    """
+
+    def __init__(
+        self,
+        config: ReceiverConfig,
+        home: NodeHome,
+        directories: NodeDirectories,
+        store: HoldsTablets,
+        clock: Callable[[], float],
+    ) -> None:
+        self.config = config
+        self.home = home
+        self.directories = directories
+        self.store = store
+        self.call_key = secrets.token_hex(32)
+        self._clock = clock
+        self._started = clock()
+        self._url = ""
+        self._resources = ExitStack()
+        token = config.node.token
+        calls = [
+            MasterCalls(url, None if token is None else token.reveal(), _path(config.node.ca_cert))
+            for url in config.node.master
+        ]
+        for each in calls:
+            self._resources.callback(each.close)
+        self._talk = HeartbeatTalk(home, store, self._registration, directories.rooms)
+        self._heartbeats = HeartbeatsThread(self._talk, Masters(calls), every=config.node.heartbeat)
+        self._resources.callback(self._heartbeats.close)
+        store.notify(self._heartbeats.changed)
+
+    @classmethod
+    def open(cls, config: ReceiverConfig, *, clock: Callable[[], float] = time.time) -> Self:
+        """Open its directories, and count this start; nobody hears of it before `begin`.
+
+        Args:
+            config: with `node.master`.
+            clock: seconds since the epoch, for people.
+
+        Raises:
+            ConfigError: its directory holds something else, or nobody could tell where it is.
+            LockedError: another process has it open.
+            DamagedError: its directory cannot be read.
+            UsageError: its token would travel where others can read it.
+        """
+        if config.node.url is None and config.listen.host in _EVERYWHERE:
+            raise ConfigError(
+                f"node.url: missing: on listen.host {config.listen.host} a master cannot tell "
+                "where this node is called"
+            )
+        with ExitStack() as stack:
+            home = stack.enter_context(NodeHome.open(config.schema_dir, monotonic=time.monotonic))
+            directories = stack.enter_context(
+                NodeDirectories.open(config.data_dirs, home.start.uuid, home.directories)
+            )
+            home.note_directories(directories.uuids)
+            node = cls(config, home, directories, BareStore(), clock)
+            stack.push(node._resources.pop_all())
+            node._resources = stack.pop_all()
+        return node
+
+    def begin(self, url: str) -> None:
+        """Speak to the master from now on: calls are taken.
+
+        Args:
+            url: where the server listens.
+        """
+        self._url = self.config.node.url or url
+        self._heartbeats.begin()
+
+    def problem(self) -> str | None:
+        """Why it is of no use now (`/readyz`), None if it is."""
+        found = failed_sync() or self._heartbeats.problem()
+        if found is not None:
+            return found
+        away = [each for each in self.directories.rooms() if each.problem]
+        if len(away) == len(self.directories.disks):
+            return f"no data directory is there: {away[0].path}: {away[0].problem}"
+        return None
+
+    def concerns(self) -> list[str]:
+        """What is not as it should be, in numbers."""
+        found = []
+        away = sum(bool(each.problem) for each in self.directories.rooms())
+        if away:
+            found.append(f"{away} of its data directories are away.")
+        if self.home.doubt:
+            found.append("It does not trust its master: see its status.")
+        return found
+
+    def confirm_master(self) -> None:
+        """Take the master as it is; an operator says so. The next heartbeat tells where it stands.
+
+        Raises:
+            ConflictError: there is nothing to confirm.
+        """
+        self.home.confirm()
+        self._heartbeats.changed()
+
+    def status(self) -> NodeStatus:
+        """How it is, for its operator."""
+        seen = self.home.seen
+        held = self.store.held().tablets
+        age = self._heartbeats.age
+        return NodeStatus(
+            node=self.home.start.uuid,
+            instance=self.home.start.instance,
+            version=common.__version__,
+            url=self._url,
+            masters=self.config.node.master,
+            engine="" if seen is None else seen.engine,
+            incarnation=0 if seen is None else seen.incarnation,
+            commit=0 if seen is None else seen.commit,
+            heard=None if age is None else round(age, 3),
+            problem=self.problem(),
+            concerns=tuple(self.concerns()),
+            doubt=self.home.doubt,
+            started=self._started,
+            tablets=len(held),
+            files=sum(each.files for each in held),
+            bytes=sum(each.size for each in held),
+            directories=tuple(self.directories.rooms()),
+        )
+
+    def _registration(self) -> NodeRegistration:
+        return NodeRegistration(
+            url=self._url,
+            name=self.config.node.name,
+            version=common.__version__,
+            host=self.config.node.host or _host(),
+            directories=tuple(self.directories.rooms()),
+            call_key=self.call_key,
+            before=self.home.before,
+        )
+
+    def close(self) -> None:
+        """Fall silent, and let go of the directories; closing twice is harmless."""
+        self._resources.close()
+
+
+def _path(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def _host() -> str:
+    """What tells this machine from others; its own id stays here."""
+    try:
+        known = _MACHINE.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        known = ""
+    return hashlib.sha256(f"tsferry host {known or socket.gethostname()}".encode()).hexdigest()[:32]

@@ -1,0 +1,144 @@
+"""Who a storage node is, on its own disk, and which master it obeys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from common import crash
+from common.errors import ConfigError, ConflictError, DamagedError, LockedError
+from receiver.heartbeats.node_wire import MOST_BEFORE, MasterMark
+from receiver.metadata.engine import Engine
+from receiver.storagenode.node_home import (
+    ForeignMasterError,
+    NodeHome,
+    ReplacedMasterError,
+)
+
+ENGINE, OTHER = "e" * 32, "f" * 32
+
+
+def opened(path: Path, now: list[float] | None = None) -> NodeHome:
+    return NodeHome.open(path, monotonic=lambda: now[0] if now else 0.0)
+
+
+def mark(commit: int = 100, incarnation: int = 2, ident: str = "two", engine: str = ENGINE):
+    return MasterMark(engine=engine, incarnation=incarnation, ident=ident, commit=commit)
+
+
+def test_each_start_has_a_higher_number_and_another_id_and_the_uuid_stays(tmp_path: Path):
+    starts = []
+    for _ in range(3):
+        with opened(tmp_path) as home:
+            starts.append(home.start)
+            assert home.before == tuple(each.boot for each in starts[:-1])
+    assert [each.instance for each in starts] == [1, 2, 3]
+    assert len({each.uuid for each in starts}) == 1
+    assert len({each.boot for each in starts}) == 3
+
+
+def test_the_number_is_on_the_disk_before_anybody_hears_it(tmp_path: Path):
+    with opened(tmp_path) as home:
+        first = home.start
+
+    def die(name: str) -> None:
+        if name == "storagenode.started":
+            raise crash.SimulatedCrash
+
+    with crash.arm(die), pytest.raises(crash.SimulatedCrash):
+        opened(tmp_path)
+    with opened(tmp_path) as home:
+        assert home.start.instance == first.instance + 2
+
+
+def test_of_the_starts_before_the_last_are_remembered(tmp_path: Path):
+    boots = []
+    for _ in range(MOST_BEFORE + 5):
+        with opened(tmp_path) as home:
+            boots.append(home.start.boot)
+    with opened(tmp_path) as home:
+        assert home.before == tuple(boots[-MOST_BEFORE:])
+
+
+def test_a_directory_that_holds_something_else_is_refused(tmp_path: Path):
+    Engine.open(tmp_path / "engine").close()
+    with pytest.raises(ConfigError, match="was not made by serve --node"):
+        opened(tmp_path / "engine")
+    opened(tmp_path / "node").close()
+    with pytest.raises(ConfigError, match="belongs to a storage node"):
+        Engine.open(tmp_path / "node")
+
+
+def test_two_processes_are_not_one_node(tmp_path: Path):
+    with opened(tmp_path) as home, pytest.raises(LockedError):
+        opened(tmp_path)
+    with opened(tmp_path) as again:
+        assert again.start.instance == home.start.instance + 1
+
+
+def test_a_damaged_file_is_no_new_node(tmp_path: Path):
+    opened(tmp_path).close()
+    (tmp_path / "storage-node.json").write_text("{")
+    with pytest.raises(DamagedError, match="restore it from a copy"):
+        opened(tmp_path)
+
+
+def test_a_master_of_another_engine_is_refused(tmp_path: Path):
+    with opened(tmp_path) as home:
+        home.hear(mark())
+        with pytest.raises(ForeignMasterError, match=f"of the engine {ENGINE}"):
+            home.hear(mark(engine=OTHER))
+    with opened(tmp_path) as home, pytest.raises(ForeignMasterError):
+        home.hear(mark(engine=OTHER))
+
+
+def test_a_master_of_a_lower_incarnation_is_refused(tmp_path: Path):
+    with opened(tmp_path) as home:
+        home.hear(mark())
+        home.hear(mark(incarnation=3, ident="three"))
+    with opened(tmp_path) as home:
+        with pytest.raises(ReplacedMasterError, match="3 has taken its place"):
+            home.hear(mark(commit=999))
+        with pytest.raises(ReplacedMasterError, match="two masters are incarnation 3"):
+            home.hear(mark(incarnation=3, ident="another"))
+        assert home.seen == mark(incarnation=3, ident="three")
+
+
+def test_a_master_that_was_turned_back_is_doubted_until_an_operator_confirms_it(tmp_path: Path):
+    with opened(tmp_path) as home:
+        home.hear(mark(commit=100))
+        with pytest.raises(ConflictError, match="is not doubted"):
+            home.confirm()
+        home.hear(mark(commit=90))
+        assert "newest commit is 90, and 100 was seen" in home.doubt
+        home.hear(mark(commit=95))
+        assert home.doubt
+        home.confirm()
+        assert (home.doubt, home.seen) == ("", mark(commit=95))
+    with opened(tmp_path) as home:
+        home.hear(mark(commit=96))
+        assert home.doubt == ""
+
+
+def test_a_master_that_has_come_to_what_was_seen_is_not_doubted_any_more(tmp_path: Path):
+    with opened(tmp_path) as home:
+        home.hear(mark(commit=100))
+        home.hear(mark(commit=90))
+        home.hear(mark(commit=100))
+        assert home.doubt == ""
+
+
+def test_what_was_seen_is_noted_now_and_then_and_at_the_end(tmp_path: Path):
+    now = [0.0]
+    home = opened(tmp_path, now)
+    home.hear(mark(commit=100))
+    home.hear(mark(commit=101))
+    path = tmp_path / "storage-node.json"
+    assert b'"commit":100' in path.read_bytes()
+    now[0] = 61.0
+    home.hear(mark(commit=102))
+    assert b'"commit":102' in path.read_bytes()
+    home.hear(mark(commit=103))
+    home.close()
+    assert b'"commit":103' in path.read_bytes()
