@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from common.errors import ForbiddenError
-from receiver.metadata.model.records import NODE, OPERATOR, READER, SENDER, WORKER, WRITER
+from receiver.metadata.model.records import OPERATOR, READER, SENDER, STORAGE_NODE, WORKER, WRITER
 
 __all__ = ["Principal"]
 
@@ -59,7 +59,7 @@ class Principal:
 
     def must_keep(self) -> None:
         """Raise `ForbiddenError` unless this is a storage node."""
-        if self.role != NODE:
+        if self.role != STORAGE_NODE:
             raise ForbiddenError(f"a {self.role} token is none of a storage node")
 
     def must_write(self) -> None:

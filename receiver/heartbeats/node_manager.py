@@ -49,6 +49,8 @@ __all__ = ["HeardNode", "NodeManager", "NodeSeen"]
 log = logging.getLogger(__name__)
 
 _REMOTE: Final = "remote"
+_MOST_NODES: Final = 10_000
+"""Whoever has a token of the role can register; this is what that can fill."""
 _OWNER_LOOKED_AT: Final = 1.0
 """Seconds between two looks at which incarnation this is: a file says so."""
 
@@ -141,7 +143,7 @@ class NodeManager:
 
         Raises:
             NotTheWriterError: this is no master, or none any more.
-            ConflictError: the node is of another engine.
+            ConflictError: the node is of another engine, or there are too many.
             GoneError: an operator has declared it lost.
             CloneError: it is an older start, or a copy.
             ProtocolError: its report is none.
@@ -235,6 +237,12 @@ class NodeManager:
         with self._registering:
             with self._engine.reading() as state:
                 row = state.node_table.rows.get(start.uuid)
+                is_full = row is None and len(state.node_table.rows) >= _MOST_NODES
+            if is_full:
+                raise ConflictError(
+                    f"there are {_MOST_NODES} nodes: forget those that are no more, and revoke a "
+                    "token that registers what is none"
+                )
             known = None if row is None else KnownStart(row.instance, row.boot)
             standing = start_standing(known, start, registration.before)
             heard = self._heard.get(start.uuid)

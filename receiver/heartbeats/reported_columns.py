@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from common.errors import ProtocolError
-from receiver.heartbeats.node_wire import TABLET_STATES, ReportedTablet
+from receiver.heartbeats.node_wire import TABLET_STATES, ReportedTablet, TabletState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -134,7 +134,7 @@ class ReportedColumns:
         """Those that the catalogue did not have when they were reported."""
         return [self._tablet(int(at)) for at in np.flatnonzero(self._rest["known"] == 0)]
 
-    def in_state(self, state: str) -> int:
+    def in_state(self, state: TabletState) -> int:
         """How many stand so."""
         return int(np.count_nonzero(self._rest["state"] == _NUMBER[state]))
 

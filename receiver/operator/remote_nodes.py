@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -37,7 +37,7 @@ __all__ = [
     "unknown_tablets",
 ]
 
-_REMOTE = "remote"
+_REMOTE: Final = "remote"
 
 
 def list_remote_nodes(

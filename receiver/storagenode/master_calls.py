@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["HEARTBEAT", "HearsNodes", "MasterCalls", "Masters"]
 
 HEARTBEAT: Final = "/v1/nodes/heartbeat"
+_TIMEOUT: Final = (5.0, 15.0)
+"""Seconds to connect and to answer: one that hangs is to be passed over before the others call this
+node down."""
 _ELSEWHERE: Final = (NotTheWriterError, Transient, ForeignMasterError, ReplacedMasterError)
 """What another one may say otherwise."""
 
@@ -50,7 +53,9 @@ class MasterCalls:
             UsageError: the token would travel where others can read it.
         """
         self.url = url
-        self._calls = ReaderCalls(url, token=token, ca_cert=ca_cert, what="node.master")
+        self._calls = ReaderCalls(
+            url, token=token, ca_cert=ca_cert, what="node.master", timeout=_TIMEOUT
+        )
 
     def heartbeat(self, said: NodeHeartbeat) -> NodeHeartbeatAnswer:
         """Say something.

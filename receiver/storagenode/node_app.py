@@ -72,7 +72,11 @@ class ServedNode:
 
     def _view(self, route: NodeRoute) -> Callable[..., Response]:
         def view(**arguments: str) -> Response:
-            return route.handler(NodeCall(self.node, request, arguments))
+            self.node.working.add(1)
+            try:
+                return route.handler(NodeCall(self.node, request, arguments))
+            finally:
+                self.node.working.add(-1)
 
         return view
 

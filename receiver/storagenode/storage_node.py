@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import socket
+import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -32,10 +33,23 @@ if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
     from receiver.heartbeats.node_wire import HoldsTablets
 
-__all__ = ["StorageNode"]
+__all__ = ["CallCounter", "StorageNode"]
 
 _MACHINE: Final = Path("/etc/machine-id")
 _EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104  # what an address is compared with
+
+
+class CallCounter:
+    """How many calls are worked on now; any thread may count."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._lock = threading.Lock()
+
+    def add(self, number: int) -> None:
+        """One more, or one less."""
+        with self._lock:
+            self.count += number
 
 
 class StorageNode(Closing):
@@ -47,6 +61,7 @@ class StorageNode(Closing):
         directories: of its data.
         store: what it holds.
         call_key: the master's calls to it carry this.
+        working: calls that are worked on.
     """
 
     def __init__(
@@ -62,7 +77,7 @@ class StorageNode(Closing):
         self.directories = directories
         self.store = store
         self.call_key = secrets.token_hex(32)
-        self._clock = clock
+        self.working = CallCounter()
         self._started = clock()
         self._url = ""
         self._resources = ExitStack()
@@ -73,7 +88,9 @@ class StorageNode(Closing):
         ]
         for each in calls:
             self._resources.callback(each.close)
-        self._talk = HeartbeatTalk(home, store, self._registration, directories.rooms)
+        self._talk = HeartbeatTalk(
+            home, store, self._registration, directories.rooms, lambda: self.working.count
+        )
         self._heartbeats = HeartbeatsThread(self._talk, Masters(calls), every=config.node.heartbeat)
         self._resources.callback(self._heartbeats.close)
         store.notify(self._heartbeats.changed)

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from common import wire
 from common.config import is_loopback
 from common.errors import ForbiddenError, UnauthorizedError
-from receiver.metadata.model.records import NODE, OPERATOR, READER, SENDER, WORKER, WRITER
+from receiver.metadata.model.records import OPERATOR, READER, SENDER, STORAGE_NODE, WORKER, WRITER
 from receiver.operator.tokens import hash_token
 from receiver.principal import Principal
 from receiver.web.routes import Role
@@ -42,7 +42,7 @@ _ROLES = {
     Role.READER: (READER, OPERATOR, WORKER),
     Role.WORKER: (WORKER, OPERATOR),
     Role.WRITER: (WRITER, OPERATOR),
-    Role.NODE: (NODE,),
+    Role.NODE: (STORAGE_NODE,),
     Role.SQL: (READER, OPERATOR),
     Role.OPERATOR: (OPERATOR,),
 }

@@ -49,6 +49,7 @@ COMMANDS: dict[str, list[str]] = {
     "fetched-in-turn": ["fetched_in_turn.py"],
     "background-work": ["background_work.py"],
     "locating": ["locating.py"],
+    "scale": ["scale.py", "--write"],
 }  # fmt: skip
 
 

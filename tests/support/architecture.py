@@ -204,6 +204,7 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "receiver.side_process": ("receiver.side_process",),
     "receiver.shared_points": ("common", "receiver.points", "receiver.superseding.given_times",
                            "receiver.side_process", "receiver.shared_points"),
+    "receiver.heartbeats": ("common", "receiver.metadata", "receiver.heartbeats"),
     # What others keep of the engine's files is copied, and made of copies again.
     "receiver.storage": ("common", "receiver.disks", "receiver.metadata", "receiver.config",
                          "receiver.storage"),
@@ -216,7 +217,7 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "receiver.operator": ("common", "receiver.metadata", "receiver.load", "receiver.transfer",
                           "receiver.superseding", "receiver.storage", "receiver.operator",
                           "receiver.config", "receiver.compaction", "receiver.work_queue",
-                          "receiver.shared_points",
+                          "receiver.shared_points", "receiver.heartbeats",
                           "receiver.principal", "receiver.scope", "receiver.open_engine",
                           "receiver.disks"),
     # What records of deletion files hide is counted; the points stay with who reads them.
@@ -230,7 +231,7 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
                       "receiver.operator", "receiver.config", "receiver.principal",
                       "receiver.open_engine", "receiver.superseding", "receiver.storage",
                       "receiver.compaction", "receiver.work_queue", "receiver.remote_work",
-                      "receiver.txn", "receiver.node"),
+                      "receiver.heartbeats", "receiver.txn", "receiver.node"),
     "receiver.points": ("common", "receiver.points"),
     "receiver.writing": ("common", "receiver.points", "receiver.writing"),
     "receiver.spark": ("common", "receiver.metadata", "receiver.load", "receiver.config",
@@ -254,7 +255,8 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
                                        "receiver.operator.wire"),
     "receiver.web": ("common", "receiver.metadata", "receiver.load", "receiver.transfer",
                      "receiver.operator", "receiver.config", "receiver.principal",
-                     "receiver.node", "receiver.follower", "receiver.txn", "receiver.web"),
+                     "receiver.node", "receiver.follower", "receiver.heartbeats", "receiver.txn",
+                     "receiver.web"),
     # A copy of an engine's files, and the reading half of a receiver over it.
     "receiver.follower": ("common", "receiver.metadata", "receiver.transfer", "receiver.operator",
                           "receiver.storage", "receiver.config", "receiver.open_engine",
@@ -263,6 +265,8 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 _THIRD_PARTY: dict[str, frozenset[str]] = {
     "receiver.web": _LIGHT | _WEB,
+    "receiver.storagenode": _LIGHT | _WEB,
+    "receiver.heartbeats": _LIGHT | {"numpy"},
     "receiver.superseding": _LIGHT | {"numpy", "pyarrow"},
     "receiver.compaction": _LIGHT | {"numpy", "pyarrow"},
     "receiver.shared_points": _LIGHT | {"numpy", "pyarrow"},

@@ -30,7 +30,15 @@ class CallAnswer(NamedTuple):
 class ReaderCalls:
     """Asks one server; any thread may call."""
 
-    def __init__(self, url: str, *, token: str | None, ca_cert: str | None, what: str) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None,
+        ca_cert: str | None,
+        what: str,
+        timeout: tuple[float, float] = _TIMEOUT,
+    ) -> None:
         """Ask nothing yet.
 
         Args:
@@ -38,6 +46,7 @@ class ReaderCalls:
             token: of a reader, or a worker.
             ca_cert: PEM file that it is checked against.
             what: names the URL in messages.
+            timeout: seconds until it has to take a connection, and between two pieces of an answer.
 
         Raises:
             UsageError: the token would travel where others can read it.
@@ -49,6 +58,7 @@ class ReaderCalls:
             )
         self._url = url.rstrip("/")
         self._token, self._ca_cert = token, ca_cert
+        self._timeout = timeout
         self._of_thread = threading.local()  # a session is no thing for several threads
         self._lock = threading.Lock()
         self._sessions: list[requests.Session] = []
@@ -94,7 +104,7 @@ class ReaderCalls:
                 params={key: value for key, value in query.items() if value is not None},
                 headers=dict(headers or {}),
                 data=body or None,
-                timeout=_TIMEOUT,
+                timeout=self._timeout,
                 allow_redirects=False,
                 stream=True,
             ) as answer:

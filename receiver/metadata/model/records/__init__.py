@@ -97,10 +97,10 @@ from receiver.metadata.model.records.schema_records import (
 )
 from receiver.metadata.model.records.sender_records import (
     ANYONE,
-    NODE,
     OPERATOR,
     READER,
     SENDER,
+    STORAGE_NODE,
     TOKEN_ROLES,
     WORKER,
     WRITER,
@@ -133,10 +133,10 @@ from receiver.metadata.model.records.work_records import (
 
 __all__ = [
     "ANYONE",
-    "NODE",
     "OPERATOR",
     "READER",
     "SENDER",
+    "STORAGE_NODE",
     "TOKEN_ROLES",
     "WORKER",
     "WRITER",

@@ -13,9 +13,9 @@ READER: Final = "reader"
 OPERATOR: Final = "operator"
 WORKER: Final = "worker"
 WRITER: Final = "writer"
-NODE: Final = "node"
+STORAGE_NODE: Final = "node"
 TokenRole = Literal["sender", "reader", "operator", "worker", "writer", "node"]
-TOKEN_ROLES: tuple[TokenRole, ...] = (SENDER, READER, OPERATOR, WORKER, WRITER, NODE)
+TOKEN_ROLES: tuple[TokenRole, ...] = (SENDER, READER, OPERATOR, WORKER, WRITER, STORAGE_NODE)
 """What a token may be for."""
 ANYONE: Final = "*"
 """In place of a uuid: whoever owns a device."""

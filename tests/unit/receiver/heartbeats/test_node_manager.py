@@ -16,11 +16,14 @@ from common.errors import (
     NotTheWriterError,
 )
 from common.wire import IncarnationMark
+from receiver.heartbeats import node_manager
 from receiver.heartbeats.node_manager import NodeManager
 from receiver.heartbeats.node_reports import ReportNews
-from receiver.heartbeats.node_wire import NodeHeartbeat, TabletReport
+from receiver.heartbeats.node_wire import NodeHeartbeat, NodeHeartbeatAnswer, TabletReport
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
+from receiver.metadata.model.errors import FencedError
+from receiver.storagenode.master_calls import Masters
 from tests.support.heard_nodes import (
     HeldByTest,
     SpeakingNode,
@@ -29,6 +32,7 @@ from tests.support.heard_nodes import (
     tablet,
     tablet_id,
 )
+from tests.support.remote_log import MemoryPlace, MemoryRemote
 
 
 class Master:
@@ -125,6 +129,19 @@ def test_after_a_restart_of_the_master_every_node_registers_and_reports_in_full(
     assert [each.report.page for each in said[1:] if each.report is not None] == [0, 1, 2]
     assert held_by(master.manager, node.uuid) == as_it_stands(node.store)
     assert master.engine.newest_commit == commit, "what is committed of it is the same"
+
+
+def test_registrations_of_what_is_none_come_to_an_end(
+    master: Master, node: SpeakingNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(node_manager, "_MOST_NODES", 1)
+    node.settle(master.manager)
+    other = SpeakingNode(tmp_path / "other")
+    with pytest.raises(ConflictError, match="there are 1 nodes: forget"):
+        other.say(master.manager)
+    node.restart()
+    node.settle(master.manager)
+    other.close()
 
 
 def test_a_forgotten_node_registers_anew(master: Master, node: SpeakingNode):
@@ -480,3 +497,60 @@ def test_a_master_that_can_commit_nothing_is_none(
     monkeypatch.setattr(Engine, "trouble", property(lambda self: "another has taken over"))
     with pytest.raises(NotTheWriterError, match="no master now: another has taken over"):
         node.say(master.manager)
+
+
+def test_a_master_fails_over_and_reports_that_go_to_the_old_one_are_fenced(tmp_path: Path):
+    """Two engines over one remote log, as over etcd: the second has taken the first one's place."""
+    place = MemoryPlace()
+    first = Engine.open(tmp_path / "first", background=False, remote=MemoryRemote(place))
+    node = SpeakingNode(tmp_path / "node")
+    node.store.put(tablet(1, files=4))
+    node.settle(NodeManager(first, timeout=30.0))
+    uuid = node.uuid
+    second = Engine.open(tmp_path / "second", background=False, remote=MemoryRemote(place))
+    masters = Masters([Heard("first", first), Heard("second", second)])
+    with pytest.raises(FencedError):
+        first.commit([records.NodeDraining(uuid, draining=True)])
+    node.store.put(tablet(1, files=5))
+    while masters.say(node.talk.next, node.talk.answered) is not None:
+        pass
+    assert masters.url == "second"
+    found = masters._masters[0].manager
+    assert held_by(found, uuid) == [tablet(1, files=5)]
+    (row,) = [each.row for each in found.nodes()]
+    assert (row.instance, row.boot) == (1, node.home.start.boot), "it is known from the log"
+    assert node.home.doubt == ""
+    node.close()
+    first.close()
+    second.close()
+
+
+class Heard:
+    """A master in this process; see `HearsNodes`."""
+
+    def __init__(self, url: str, engine: Engine) -> None:
+        self.url = url
+        self.manager = NodeManager(engine, timeout=30.0)
+
+    def heartbeat(self, said: NodeHeartbeat) -> NodeHeartbeatAnswer:
+        return self.manager.heartbeat(said)
+
+
+def test_many_full_reports_after_a_restart_of_the_master(master: Master, tmp_path: Path):
+    """As a thousand nodes with ten thousand tablets, in small: by turns, a page each."""
+    nodes = [SpeakingNode(tmp_path / f"n{each}") for each in range(10)]
+    for number, each in enumerate(nodes):
+        each.store.put(*(tablet(at, files=number) for at in range(number, number + 2500)))
+    for _ in range(2):
+        busy = list(nodes)
+        while busy:  # each says one thing, and the next one has its turn
+            busy = [
+                each
+                for each in busy
+                if each.talk.answered(master.manager.heartbeat(each.talk.next())) is not None
+            ]
+        for each in nodes:
+            assert held_by(master.manager, each.uuid) == as_it_stands(each.store)
+        master.restart()
+    for each in nodes:
+        each.close()

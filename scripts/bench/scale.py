@@ -1,0 +1,374 @@
+"""What one master bears: many storage nodes with many tablets, and many edges, simulated.
+
+    .venv/bin/python scripts/bench/scale.py [--nodes 1000] [--tablets 10000] [--edges 100000]
+                                            [--write] [--json FILE]
+
+The master is real: an engine on a disk, a receiver over it, its node manager. Nodes and edges are
+messages, as JSON, handed to the code behind the calls with the time handed in; sockets are left
+out, their cost is `http_server.py`'s. A tablet has three copies, so three nodes report it; rows of
+tablets and senders are put in as a checkpoint would. Each figure stands against its limit; one that
+is past it makes the exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import queue
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import msgspec
+from marked_page import fill
+
+from common.decoders import from_json
+from common.wire import Heartbeat
+from receiver.config import ReceiverConfig
+from receiver.heartbeats.node_manager import NodeManager
+from receiver.heartbeats.node_wire import (
+    PAGE_TABLETS,
+    NodeHeartbeat,
+    NodeHeartbeatAnswer,
+    NodeRegistration,
+    NodeStart,
+    ReportedTablet,
+    TabletReport,
+)
+from receiver.metadata.model import records
+from receiver.metadata.state.tables.tablets import TabletRow
+from receiver.node import Node
+from receiver.operator.remote_nodes import node_totals
+from receiver.principal import Principal
+
+ROOT = Path(__file__).resolve().parents[2]
+COPIES = 3
+THREADS = 16
+"""As `listen.threads`."""
+INTERVAL = 5.0
+EDGE_INTERVAL = 60.0
+MARK = "b" * 16
+"""Stands in the pages that are made once for the first half of each id."""
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """What was measured, and what it may be at most."""
+
+    what: str
+    value: float
+    unit: str
+    limit: float | None = None
+
+    @property
+    def is_within(self) -> bool:
+        return self.limit is None or self.value <= self.limit
+
+
+def resident() -> float:
+    """MiB of this process."""
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def uuid_of(number: int) -> str:
+    return f"{number:032x}"
+
+
+class Simulated:
+    """The nodes: what each would say, made of a few templates."""
+
+    def __init__(self, nodes: int, tablets: int) -> None:
+        self.nodes = nodes
+        self.tablets = tablets
+        self._pages = [self._page(begin) for begin in range(0, tablets, PAGE_TABLETS)]
+
+    def group(self, node: int) -> str:
+        """The first half of the ids of a node: as many share it as a tablet has copies."""
+        return f"{node // COPIES + 1:016x}"
+
+    def ids(self, group: str) -> Iterator[str]:
+        return (f"{group}{number:016x}" for number in range(self.tablets))
+
+    def start(self, node: int) -> NodeStart:
+        return NodeStart(uuid=uuid_of(node + 1), instance=1, boot=uuid_of(node + 1))
+
+    def quiet(self, node: int) -> bytes:
+        return msgspec.json.encode(NodeHeartbeat(start=self.start(node)))
+
+    def registration(self, node: int) -> bytes:
+        made = NodeRegistration(
+            url=f"https://node{node}.example.com:8765",
+            host=f"host{node}",
+            call_key="k" * 64,
+            before=tuple(uuid_of(each) for each in range(1, 65)),
+        )
+        return msgspec.json.encode(NodeHeartbeat(start=self.start(node), registration=made))
+
+    def pages(self, node: int) -> Iterator[bytes]:
+        start, group = self.start(node).uuid.encode(), self.group(node).encode()
+        for page in self._pages:
+            yield page.replace(b"a" * 32, start).replace(MARK.encode(), group)
+
+    def changes(self, node: int, sequence: int, several: int) -> bytes:
+        rows = [
+            ReportedTablet(id=each, files=sequence, size=1 << 30, digest="f" * 32)
+            for each, _ in zip(self.ids(self.group(node)), range(several), strict=False)
+        ]
+        report = TabletReport(
+            is_incremental=True, base=sequence - 1, sequence=sequence, tablets=tuple(rows)
+        )
+        return msgspec.json.encode(NodeHeartbeat(start=self.start(node), report=report))
+
+    def _page(self, begin: int) -> bytes:
+        rows = [
+            ReportedTablet(
+                id=f"{MARK}{number:016x}",
+                generation=3,
+                version=470812834952642560,
+                files=24,
+                size=3 << 30,
+                digest="d" * 32,
+            )
+            for number in range(begin, min(begin + PAGE_TABLETS, self.tablets))
+        ]
+        report = TabletReport(
+            is_incremental=False,
+            sequence=1,
+            number=1,
+            page=begin // PAGE_TABLETS,
+            is_last=begin + PAGE_TABLETS >= self.tablets,
+            tablets=tuple(rows),
+        )
+        start = NodeStart(uuid="a" * 32, instance=1, boot="a" * 32)
+        return msgspec.json.encode(NodeHeartbeat(start=start, report=report))
+
+
+def say(manager: NodeManager, body: bytes) -> NodeHeartbeatAnswer:
+    """What is behind the call: decode, judge, encode."""
+    answer = manager.heartbeat(from_json(body, NodeHeartbeat))
+    msgspec.json.encode(answer)
+    return answer
+
+
+def each_takes(calls: int, call: Callable[[int], object]) -> float:
+    """Microseconds of processor time of one call."""
+    begin = time.process_time()
+    for number in range(calls):
+        call(number)
+    return (time.process_time() - begin) * 1e6 / calls
+
+
+# -- nodes ---------------------------------------------------------------------------------------
+
+
+def put_tablets(node: Node, simulated: Simulated) -> int:
+    """The rows of all tablets, as a checkpoint would put them in; returns how many."""
+    with node.engine.reading() as state:
+        groups = -(-simulated.nodes // COPIES)
+        for number in range(groups):
+            group = f"{number + 1:016x}"
+            table = uuid_of(number + 1)
+            for begin, each in enumerate(simulated.ids(group)):
+                state.tablet_table.restore(
+                    TabletRow(
+                        id=each, table=table, begin=begin, end=begin + 1, created=1, changed=1
+                    )
+                )
+        return groups * simulated.tablets
+
+
+def reconcile(manager: NodeManager, simulated: Simulated) -> tuple[float, float, list[float]]:
+    """All full reports after a restart, by as many threads as a server has.
+
+    Returns:
+        seconds; seconds of processor time; how long a quiet heartbeat took meanwhile, each time.
+    """
+    waiting: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+    for node in [*range(1, simulated.nodes), *[None] * THREADS]:
+        waiting.put(node)
+    report(manager, simulated, 0)
+    ended = threading.Event()
+    took: list[float] = []
+
+    def work() -> None:
+        while (node := waiting.get()) is not None:
+            report(manager, simulated, node)
+
+    def probe() -> None:
+        quiet = simulated.quiet(0)
+        while not ended.wait(0.02):
+            begin = time.perf_counter()
+            say(manager, quiet)
+            took.append(time.perf_counter() - begin)
+
+    threads = [threading.Thread(target=work) for _ in range(THREADS)]
+    prober = threading.Thread(target=probe)
+    begin, cpu = time.perf_counter(), time.process_time()
+    prober.start()
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
+    ended.set()
+    prober.join()
+    return seconds, cpu, took
+
+
+def report(manager: NodeManager, simulated: Simulated, node: int) -> None:
+    """A node's way after a restart of the master."""
+    assert say(manager, simulated.quiet(node)).needs_reregister
+    assert say(manager, simulated.registration(node)).needs_full_report
+    for page in simulated.pages(node):
+        answer = say(manager, page)
+    assert answer.acknowledged == 1, answer
+
+
+def of_nodes(node: Node, simulated: Simulated) -> list[Figure]:
+    now = [0.0]
+    tablets = simulated.nodes * simulated.tablets
+
+    def manager() -> NodeManager:
+        return NodeManager(node.engine, timeout=30.0, monotonic=lambda: now[0])
+
+    found = []
+    first = manager()
+    begin = time.perf_counter()
+    for each in range(simulated.nodes):
+        say(first, simulated.registration(each))
+    commits = (time.perf_counter() - begin) * 1000 / simulated.nodes
+    found.append(Figure("a first registration, with its commit, ms", commits, "ms", 50.0))
+
+    before = resident()
+    rows = put_tablets(node, simulated)
+    of_rows = resident() - before
+    found.append(Figure(f"{rows:,} rows of tablets in the engine", of_rows, "MiB"))
+
+    master = manager()  # it knows nobody, as after a restart
+    before = resident()
+    seconds, cpu, took = reconcile(master, simulated)
+    memory = resident() - before
+    found += [
+        Figure(f"all full reports after a restart, {tablets:,} tablets", seconds, "s", 60.0),
+        Figure("- processor time of these", cpu, "s", 60.0),
+        Figure("- the longest answer meanwhile", max(took), "s", 1.0),
+        Figure("- the middle one", statistics.median(took), "s", 1.0),
+        Figure("- memory of what is reported", memory, "MiB", 1024.0),
+    ]
+    quiet = [simulated.quiet(each) for each in range(simulated.nodes)]
+    cost = each_takes(20_000, lambda number: say(master, quiet[number % simulated.nodes]))
+    share = cost * simulated.nodes / INTERVAL / 1e4
+    found += [
+        Figure("a quiet heartbeat, processor time", cost, "us", 500.0),
+        Figure(f"- of all nodes, each {INTERVAL:.0f} s: of a core", share, "%", 20.0),
+    ]
+    sequence = [1] * simulated.nodes
+    said = []
+    for number in range(4 * simulated.nodes):
+        each = number % simulated.nodes
+        sequence[each] += 1
+        said.append(simulated.changes(each, sequence[each], 10))
+    cost = each_takes(len(said), lambda number: say(master, said[number]))
+    found.append(Figure("a heartbeat with ten changes, processor time", cost, "us", 2000.0))
+
+    held = node.operator
+    object.__setattr__(held, "nodes", master)
+    now[0] = 31.0
+    begin = time.perf_counter()
+    totals = node_totals(held)
+    found.append(Figure("status of all nodes", time.perf_counter() - begin, "s", 1.0))
+    assert (totals.down, totals.tablets) == (simulated.nodes, tablets), totals
+    assert totals.unknown == 0, "each tablet that is reported has its row"
+    return found
+
+
+# -- edges ---------------------------------------------------------------------------------------
+
+
+def of_edges(node: Node, edges: int) -> list[Figure]:
+    for low in range(0, edges, 5000):
+        node.engine.commit(
+            [
+                records.SenderSeen(uuid_of(each), f"edge {each}", f"edge-{each}")
+                for each in range(low, min(low + 5000, edges))
+            ]
+        )
+    who = [
+        Principal("sender", uuid_of(each), (), f"{each:08x}", "10.0.0.1") for each in range(edges)
+    ]
+    said = msgspec.json.encode(
+        Heartbeat(version="0.1.0", label="edge", pending_files=3, pending_bytes=1 << 20)
+    )
+
+    def beat(number: int) -> None:
+        each = number % edges
+        answer = node.checks.heartbeat(who[each], uuid_of(each), from_json(said, Heartbeat))
+        msgspec.json.encode(answer)
+
+    before = resident()
+    cost = each_takes(edges, beat)
+    memory = resident() - before
+    return [
+        Figure(f"heartbeats of {edges:,} edges, memory", memory, "MiB", 256.0),
+        Figure("a heartbeat of an edge, processor time", cost, "us", 500.0),
+        Figure(
+            f"- of all edges, each {EDGE_INTERVAL:.0f} s: of a core",
+            cost * edges / EDGE_INTERVAL / 1e4,
+            "%",
+            50.0,
+        ),
+    ]
+
+
+def table(found: list[Figure], nodes: int, tablets: int, edges: int) -> str:
+    lines = [
+        f"{nodes:,} nodes with {tablets:,} tablets each, {edges:,} edges:",
+        "",
+        "| what | measured | limit |",
+        "|---|---|---|",
+    ]
+    for each in found:
+        limit = "-" if each.limit is None else f"{each.limit:g} {each.unit}"
+        lines.append(
+            f"| {each.what.removesuffix(', ms')} | {each.value:.3g} {each.unit} | {limit} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--nodes", type=int, default=1000)
+    options.add_argument("--tablets", type=int, default=10_000, help="of each node")
+    options.add_argument("--edges", type=int, default=100_000)
+    options.add_argument("--write", action="store_true", help="the table of docs/scale.md")
+    options.add_argument("--json", type=Path)
+    given = options.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tsferry-scale.") as root:
+        config = ReceiverConfig(schema_dir=Path(root, "schema"), data_dirs=(Path(root, "data"),))
+        with Node.open(config) as node:
+            found = of_edges(node, given.edges)
+            found += of_nodes(node, Simulated(given.nodes, given.tablets))
+    text = table(found, given.nodes, given.tablets, given.edges)
+    print(text)
+    print(f"load average {os.getloadavg()[0]:.2f}")
+    if given.write:
+        fill(ROOT / "docs" / "scale.md", "scale", text)
+    if given.json:
+        given.json.write_text(json.dumps([msgspec.to_builtins(each) for each in found], indent=1))
+    late = [each.what for each in found if not each.is_within]
+    for each in late:
+        print(f"past its limit: {each}")
+    return 1 if late else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
