@@ -63,10 +63,13 @@ def ordered(slices: Sequence[SortedSlice], columns: Sequence[str]) -> Iterator[p
     Raises:
         RepeatedTimeError: two have the same time.
     """
-    size = max(each.table.nbytes // max(1, len(each.table)) for each in slices)
-    most = max(_LEAST, min(_ROWS, _BYTES // max(1, size)))
-    left = [_Cursor(each, columns, max(1, most // len(slices))) for each in slices]
     last: int | None = None
+    if len(slices) == 1:  # as of nearly all devices of a write of many
+        for table in _pieces(slices[0], columns):
+            last = _increasing(table.column(TIME).to_numpy(), last)
+            yield table
+        return
+    left = [_Cursor(each, columns, max(1, _most(slices) // len(slices))) for each in slices]
     while left := [each for each in left if each.fill()]:
         cut = min(int(each.times[-1]) for each in left)
         parts = [each.until(cut) for each in left]
@@ -75,13 +78,35 @@ def ordered(slices: Sequence[SortedSlice], columns: Sequence[str]) -> Iterator[p
         if len(parts) > 1:
             order = np.argsort(times, kind="stable")
             table, times = table.take(pa.array(order)), times[order]
-        if last is not None and times[0] <= last:
-            raise RepeatedTimeError(last)
-        wrong = np.flatnonzero(times[1:] == times[:-1])
-        if len(wrong):
-            raise RepeatedTimeError(int(times[wrong[0]]))
-        last = int(times[-1])
+        last = _increasing(times, last)
         yield table
+
+
+def _pieces(rows: SortedSlice, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """The rows of one slice."""
+    table, count = rows.table.select([TIME, *columns]), rows.end - rows.begin
+    if count <= _LEAST:
+        yield table.slice(rows.begin, count)
+        return
+    most = _most([rows])
+    for begin in range(rows.begin, rows.end, most):
+        yield table.slice(begin, min(most, rows.end - begin))
+
+
+def _most(slices: Sequence[SortedSlice]) -> int:
+    """Rows of a piece."""
+    size: int = max(each.table.nbytes // max(1, len(each.table)) for each in slices)
+    return max(_LEAST, min(_ROWS, _BYTES // max(1, size)))
+
+
+def _increasing(times: npt.NDArray[np.int64], last: int | None) -> int:
+    """The last of sorted times of which each is there once, and none as late as one before."""
+    if last is not None and times[0] <= last:
+        raise RepeatedTimeError(last)
+    twice: npt.NDArray[np.bool_] = times[1:] == times[:-1]
+    if twice.any():
+        raise RepeatedTimeError(int(times[twice.argmax()]))
+    return int(times[-1])
 
 
 def side_by_side(
