@@ -217,6 +217,7 @@ class Node(Closing):
             awaits_proof=self._awaits_proof,
             is_time=lambda: self.config.merge.hours.hold(local_now()),
             stopped=lambda: self.compactor.is_stopped,
+            stand_back=self.compactor.stand_back,
         )
 
     def _awaits_proof(self, key: PartitionKey, row: FileRow) -> bool:

@@ -461,7 +461,7 @@ def _restored_to(config: ReceiverConfig, uuid: str, at: int | None) -> int | Non
             if engine.uuid != uuid:
                 raise UsageError(f"{config.schema_dir} has another engine, {engine.uuid}")
             behind = () if at is None else engine.log_since(at)
-            if not all(is_of_restore(op) for commit in behind for op in commit.ops):
+            if not all(map(is_of_restore, behind)):
                 raise UsageError(
                     f"{config.schema_dir} has commits of after {at}; a restore takes nothing back "
                     "of what is there: move it away and say it once more"

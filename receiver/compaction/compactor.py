@@ -421,7 +421,7 @@ class Compactor:
         """What is to be done next, if anything is to be done now."""
         if self._stop.is_set() or not self.may_be_taken():
             return None
-        self._stand_back()
+        self.stand_back()
         return None if self._stop.is_set() else self._work.take(_EXECUTOR, [MERGE])
 
     def _do(self, row: WorkRow) -> bool:
@@ -571,7 +571,7 @@ class Compactor:
             self._held_since = now
         return now - self._held_since < _LONGEST_PAUSE
 
-    def _stand_back(self) -> None:
+    def stand_back(self) -> None:
         """Wait while others have work that goes first, as long as that is bearable."""
         while self.is_held():
             if self._stop.wait(0.2):

@@ -16,7 +16,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from common import crash
-from common.digests import md5_of_fd
+from common.digests import md5, read_blocks
 from common.errors import ConflictError
 from common.tsfile.tail_digest import tail_digest
 from receiver.metadata.commit.becoming_final import why_not_final
@@ -43,6 +43,10 @@ _LOOK_AGAIN: Final = 3600.0
 """Seconds until a compaction is looked at again that was not ripe, at the most."""
 
 
+class _StoppedError(Exception):
+    """It is to stop, and a file is read half."""
+
+
 class FinalMerges:
     """Finds compactions that can become final, and makes them so; see the module."""
 
@@ -55,6 +59,7 @@ class FinalMerges:
         awaits_proof: Callable[[PartitionKey, FileRow], bool],
         is_time: Callable[[], bool] = lambda: True,
         stopped: Callable[[], bool] = lambda: False,
+        stand_back: Callable[[], object] = lambda: None,
     ) -> None:
         """Prepare.
 
@@ -65,6 +70,7 @@ class FinalMerges:
             awaits_proof: whether a retired file may soon be superseded by others.
             is_time: whether anything is done at this hour.
             stopped: whether to stop between two.
+            stand_back: waits while others go first; called before each block that is read.
         """
         self._engine = engine
         self._disks = disks
@@ -72,6 +78,7 @@ class FinalMerges:
         self._awaits_proof = awaits_proof
         self._is_time = is_time
         self._stopped = stopped
+        self._stand_back = stand_back
         self._not_before: dict[int, float] = {}
         self.kept_back: dict[int, str] = {}
         """Why compactions are not final that are old enough, by their ids."""
@@ -132,7 +139,10 @@ class FinalMerges:
         """Read the outputs again, and commit; why not, if not."""
         found: list[records.FinalOutput] = []
         for output in row.outputs:
-            tail = self._read_again(output)
+            try:
+                tail = self._read_again(output)
+            except _StoppedError:
+                return ""
             if tail is None:
                 self._dissolve(row, f"{output.physical} is not what was made")
                 return ""
@@ -167,11 +177,20 @@ class FinalMerges:
         fd = tree.open_read(output.physical)
         try:
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)  # from the disk, not from memory
-            if os.fstat(fd).st_size != output.size or md5_of_fd(fd) != output.md5:
+            if os.fstat(fd).st_size != output.size or self._md5_of(fd) != output.md5:
                 return None
             return tail_digest(fd)
         finally:
             os.close(fd)
+
+    def _md5_of(self, fd: int) -> str:
+        digest = md5()
+        for block in read_blocks(fd):
+            self._stand_back()
+            if self._stopped():
+                raise _StoppedError
+            digest.update(block)
+        return digest.hexdigest()
 
     def _dissolve(self, row: CompactedRow, why: str) -> None:
         log.warning("a merged file is bad", extra={"compaction": row.id, "why": why})

@@ -4,6 +4,10 @@ A dissolved compaction's outputs go when no question about the past can see them
 after; first the bytes, then the row, so that a crash in between means one more unlink of nothing.
 Where space is short they do not wait: what they hold is in the inputs, which readers then read; and
 compactions that hold are dissolved for it, the oldest first. They are the first to make room.
+
+A merged file that took the place of others for good is a file like others. Where one is nowhere at
+a start (its machine was lost before it was in the store), and all that it is made of is still
+somewhere, that is read again: readers would miss what is there.
 """
 
 from __future__ import annotations
@@ -16,12 +20,14 @@ from common.errors import ConflictError
 from receiver.load.merged_files import remove, sweep
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
+from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from receiver.disks import Disks
     from receiver.metadata.engine import Engine
+    from receiver.metadata.state.state import State
     from receiver.metadata.state.tables.compactions import CompactedRow
     from receiver.metadata.state.tables.retired import PartitionKey
 
@@ -63,6 +69,7 @@ class MergedUpkeep:
     def recover(self) -> None:
         """Take away what lives that were cut off made, and dissolve what has lost an output.
 
+        What lost an output that is a file by now gives way to its inputs, if these are all there.
         Only while nothing is being merged. Where a data directory is away nothing is called lost.
         """
         with self._engine.reading() as state:
@@ -81,6 +88,23 @@ class MergedUpkeep:
         ]
         for row in lost:
             self._dissolve(row, "a merged file is lost")
+        self._fall_back()
+
+    def _fall_back(self) -> None:
+        """Have the inputs of final files read again, where those are nowhere and these are not."""
+        with self._engine.reading() as state:
+            finals = [(row, _unstored(state, row.became)) for row in state.compacted_table.final()]
+        trees = self._disks.standing()
+        for row, files in finals:
+            lost = [each for each in files if not any(tree.exists(each) for tree in trees)]
+            if not lost:
+                continue
+            with self._engine.reading() as state:
+                known = all(each in state.files for each in row.inputs)
+                inputs = _unstored(state, row.inputs)
+            if known and all(any(tree.exists(each) for tree in trees) for each in inputs):
+                log.warning("a merged file is lost, and no point of it", extra={"path": lost[0]})
+                self._engine.commit([records.FileQuarantined(lost[0], "a merged file is lost")])
 
     def let_go(self, now: float) -> int:
         """Remove what nobody reads any more; returns how many compactions are forgotten.
@@ -142,3 +166,14 @@ class MergedUpkeep:
             self._engine.commit([records.CompactionDissolved(row.id, why)])
         except (ConflictError, RefusedCommitError) as error:
             log.info("a compaction has ended meanwhile", extra={"error": str(error)})
+
+
+def _unstored(state: State, physicals: Iterable[str]) -> list[str]:
+    """Those of some files that are kept, and are not in the object store."""
+    rows = (row for each in physicals if (row := state.files.get(each)) is not None)
+    return [
+        row.physical
+        for row in rows
+        if (row.visible or row.state is FileState.SUPERSEDED)
+        and not state.uploaded_table.parts(row).file
+    ]

@@ -20,6 +20,7 @@ from common.durable import free_bytes
 from common.errors import NoSpaceError, TsferryError
 from common.names import FilePath
 from receiver.metadata.model import records
+from receiver.metadata.model.merged_names import is_merged
 from receiver.metadata.state.table_rows import FileState
 from receiver.storage.incarnation import incarnations
 from receiver.storage.object_content import ContentChangedError
@@ -31,6 +32,7 @@ from receiver.storage.uploader import data_key, resource_key, stored_key
 if TYPE_CHECKING:
     from common.durable import Tree
     from receiver.metadata.engine import Engine
+    from receiver.metadata.model.records import Commit
     from receiver.metadata.state.table_rows import FileRow, UploadedRow
     from receiver.storage.object_store import ObjectStore
     from receiver.storage.step_progress import ToldProgress
@@ -151,6 +153,7 @@ def restore_files(
     lacking = [row for row in lacking if row.state is not FileState.SUPERSEDED]
     _give_up(engine, given)
     _ask_again(engine, lacking)
+    lacking = _still_wanted(engine, lacking)
     _note_bare(engine, bare)
     return RestoredFiles(
         fetched=fetched,
@@ -162,8 +165,21 @@ def restore_files(
     )
 
 
-def is_of_restore(op: records.Record) -> bool:
-    """Whether an operation may be of a restore that was cut off behind it."""
+def is_of_restore(commit: Commit) -> bool:
+    """Whether a commit may be of a restore that was cut off behind it."""
+    asked = [op for op in commit.ops if not _follows(op)]
+    return bool(asked) and all(map(_is_asked, asked))
+
+
+def _follows(op: records.Record) -> bool:
+    """Whether an operation is one that the engine adds to those of a restore."""
+    match op:
+        case records.FileDeleted(physical=physical, reason=reason):
+            return is_merged(physical) and reason == "replaced"
+    return isinstance(op, records.FileRevived | records.CompactionDissolved)
+
+
+def _is_asked(op: records.Record) -> bool:
     match op:
         case records.FileQuarantined(reason=reason):
             return reason == _NEVER
@@ -271,6 +287,17 @@ def _give_up(engine: Engine, given: list[FileRow]) -> None:
         engine.commit(
             [records.FileDeleted(row.physical, _GIVEN_UP) for row in given[begin : begin + _BATCH]]
         )
+
+
+def _still_wanted(engine: Engine, lacking: list[FileRow]) -> list[FileRow]:
+    """Without merged files in whose place what they are made of is read again."""
+    with engine.reading() as state:
+        now = [state.files.get(row.physical) for row in lacking]
+    return [
+        row
+        for row, known in zip(lacking, now, strict=True)
+        if known is None or known.state is not FileState.DELETED
+    ]
 
 
 def _ask_again(engine: Engine, lacking: list[FileRow]) -> None:

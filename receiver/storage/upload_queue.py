@@ -216,7 +216,10 @@ class UploadQueue:
         if row is None or self._rules is None:
             return 0.0
         after = state.upload_times.after(row.parsed.sg, self._rules)
-        return self._engine.times.seconds(row.created) + after if after else 0.0
+        if not after:
+            return 0.0
+        # A merged file is as old as what it is made of, which goes out of sight for it.
+        return self._engine.times.seconds(state.compacted_table.news_of(row)) + after
 
     def _add(self, entry: _Entry) -> None:
         with self._lock:

@@ -8,7 +8,8 @@ are other senders' does not come back. Nor does a file of which something was de
 of another rank: points that were deleted, written again and compacted can make its very content,
 and its deletions are none of the product's. They may come with the task that brings the product.
 What was merged for good does not come back either: it is sent as a new file, since what it was
-merged with stands where it stood.
+merged with stands where it stood. Nor does the merged file itself, should a database have been
+given a copy of it: it ranks by what it is made of, and not by a path at an edge.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def known_content(
         for row in state.file_table.of_tail(tail)
         if row.sender == sender
         and row.state in _GOOD
-        and not _is_merged_in(row)
+        and not (is_merged(row.physical) or _is_merged_in(row))
         and (row.origin is None or row.origin.sender == origin)
         and (row.points or path in row.paths)
         and (row.held or not is_anothers(state, row))

@@ -46,6 +46,7 @@ from receiver.metadata.engine import Engine
 from receiver.metadata.log.journal import JOURNAL, parse_journal
 from receiver.metadata.log.tlog import TLOG_NAME
 from receiver.metadata.model import records
+from receiver.metadata.model.merged_names import is_merged
 from receiver.metadata.state.table_rows import FileState
 from receiver.open_engine import open_engine
 
@@ -244,7 +245,9 @@ def _check_file(
 ) -> Iterator[Found]:
     def found(kind: str, detail: str) -> Found:
         repair = "quarantine it, so that its sender sends it again"
-        if row.state is FileState.SUPERSEDED:
+        if is_merged(row.physical):
+            repair = "quarantine it: what it is made of is read again, as far as that is still here"
+        elif row.state is FileState.SUPERSEDED:
             repair = "forget it: other files give all of its points"
         return Found(kind=kind, path=row.physical, detail=detail, repair=repair, sender=row.sender)
 
@@ -503,8 +506,8 @@ def _repair(engine: Engine, trees: Sequence[Tree], schema: Path, report: Report)
 def _quarantine(engine: Engine, found: Found) -> bool:
     with engine.reading() as state:
         row = state.files.get(found.path)
-    if row is None or row.state is FileState.QUARANTINED:
-        return True
+    if row is None or row.state in (FileState.QUARANTINED, FileState.DELETED):
+        return True  # a merged file goes with another one of its merge that is bad
     if row.state is FileState.SUPERSEDED:
         engine.commit([records.FileDeleted(found.path, "superseded")])
     else:

@@ -10,7 +10,8 @@ ever. It is put *on hold* in the same commit, as a refused file is (`records.Qua
 answer for this content at this path with the reason, until other content stands there or an
 operator lifts the hold.
 
-A merged file that is bad is nobody's: its compaction is dissolved, and readers read its inputs.
+A merged file that is bad is nobody's: its compaction is dissolved, and readers read its inputs. One
+that is merged for good is never put on hold: nobody sends it, and what it is made of comes back.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from common import crash
 from common.errors import TooLargeError
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
+from receiver.metadata.model.merged_names import is_merged
 from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
@@ -164,7 +166,8 @@ def _decide(state: State, verdicts: Sequence[Verdict]) -> _Decided:
         elif row.visible and each.bad is None:
             proved.append(each.physical)
         elif row.visible and each.bad is not None:
-            bad += _quarantine(state, row, _reason(each.bad), hold=each.as_sent)
+            hold = each.as_sent and not is_merged(row.physical)
+            bad += _quarantine(state, row, _reason(each.bad), hold=hold)
             quarantined += 1
         elif row.state is FileState.QUARANTINED and each.bad is not None:
             quarantined += 1

@@ -82,26 +82,30 @@ def with_fallbacks(state: State, ops: Sequence[records.Op]) -> Sequence[records.
     """The operations, with what goes where a final output is bad and all inputs are still there.
 
     These come back by that very commit (`coming_back`), and nothing is left to be proved of the
-    outputs: they go, all of them. Where an input's bytes are gone the bad one stays in quarantine,
-    and is named lost.
+    outputs: they go, all of them, and what the commit says of another one of them counts no more.
+    Where an input's bytes are gone the bad one stays in quarantine, and is named lost.
     """
     if not any(isinstance(op, records.FileQuarantined) for op in ops):
         return ops
     gone = {op.physical for op in ops if isinstance(op, records.FileDeleted)}
+    fallen: set[str] = set()
     made: list[records.Op] = []
     for op in ops:
-        made.append(op)
         row = None
         if isinstance(op, records.FileQuarantined):
+            if op.physical in fallen:
+                continue
             row = state.compacted_table.maker(op.physical)
+        made.append(op)
         if row is None or not _all_kept(state, row):
             continue
         for each in row.became:
             file = state.files.get(each)
             if file is not None and file.state is not FileState.DELETED and each not in gone:
+                fallen.add(each)
                 gone.add(each)
                 made.append(records.FileDeleted(each, "replaced"))
-    return made if len(made) > len(ops) else ops
+    return made if fallen else ops
 
 
 def between_final(state: State, op: records.FileLoaded) -> str | None:
@@ -172,8 +176,14 @@ def _files_of(
         )
         yield records.FileRetired(each.physical, last)
     every = [each.physical for each in row.outputs]
+    devices = [frozenset(each.devices.parts()[0]) for each in row.outputs]
     for file in inputs:
-        rests = [each.physical for each in row.outputs if _may_give(each, file)]
+        mine = file.devices.parts()[0]
+        rests = [
+            each.physical
+            for each, its in zip(row.outputs, devices, strict=True)
+            if _may_give(each, file) and not its.isdisjoint(mine)
+        ]
         yield records.FileSuperseded(file.physical, rests or every)
 
 

@@ -10,16 +10,30 @@ from typing import Any
 import pytest
 
 from common import wire
+from common.config import UploadRules
 from receiver.compaction.final_merges import FinalMerges
+from receiver.load.upkeep.fsck import fsck
+from receiver.load.upkeep.verdicts import Verdict, record_verdicts
+from receiver.metadata.commit.group_deletion import delete_groups
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
-from receiver.metadata.query.lost import unknown_here
+from receiver.metadata.model.paths import parse_pattern
+from receiver.metadata.query.lost import lost_files, unknown_here
 from receiver.metadata.state.table_rows import FileRow
 from receiver.node import Node
 from receiver.operator.compact import merge_totals
 from receiver.operator.retired import drop_retired, show_retired
-from tests.support.merging_node import compactions, given_by, merge_here, small_files
-from tests.support.node_world import READER, A, Clock, World, fsck_of, plan_entry
+from receiver.storage.directory_store import DirectoryStore
+from receiver.storage.file_restore import is_of_restore, restore_files
+from receiver.storage.upload_queue import UploadQueue
+from tests.support.merging_node import (
+    compactions,
+    given_by,
+    merge_here,
+    small_files,
+    with_interval,
+)
+from tests.support.node_world import READER, A, B, Clock, Edge, World, fsck_of, plan_entry
 from tests.support.proving import Site, content, in_this_process
 
 AFTER, HISTORY, KEPT = 500.0, 1000.0, 100.0
@@ -72,6 +86,39 @@ def made_final(node: Node, clock: Clock) -> FileRow:
     with node.engine.reading() as state:
         (row,) = (each for each in state.files.values() if "/merged-" in each.physical)
     return row
+
+
+def in_two(node: Node, clock: Clock) -> tuple[Site, list[FileRow]]:
+    """Four files are merged into two for good."""
+    with_interval(node, 25)
+    site = Site(node)
+    paths = small_files(site, 4)
+    node.compactor.compact("root.sg")
+    node.compactor.run_once()
+    site.round({}, gone=paths)
+    node.prover.run_once()
+    site.round({OTHER: {"a": {900: 9}}})
+    pass_time(node, clock, AFTER + 1)
+    assert node.final_merges.run_once() == 1
+    rows = merged_rows(node)
+    assert len(rows) == 2
+    return site, rows
+
+
+def merged_rows(node: Node) -> list[FileRow]:
+    with node.engine.reading() as state:
+        found = [row for row in state.files.values() if "/merged-" in row.physical]
+    return sorted(found, key=lambda row: row.physical)
+
+
+def visible_merged(node: Node) -> list[str]:
+    return [row.physical for row in merged_rows(node) if row.visible]
+
+
+def reaped(node: Node, clock: Clock) -> None:
+    pass_time(node, clock, HISTORY + KEPT)
+    node.load.reaper.run_once()
+    assert site_rows(node) == []
 
 
 def gives(node: Node, physical: str) -> dict[tuple[str, int], int]:
@@ -273,3 +320,173 @@ def test_a_start_takes_no_file_for_what_an_unfinished_merge_left(
     node.merged.recover()
     assert (world.data / row.physical).exists()
     assert not staged.exists()
+
+
+def test_a_bad_one_gives_way_to_its_inputs_and_nothing_of_it_is_on_hold(
+    node: Node, clock: Clock, site: Site
+) -> None:
+    answer = mine(site)
+    row = made_final(node, clock)
+    record_verdicts(node.engine, [Verdict(row.physical, row.md5, "bad", as_sent=True)])
+    assert (mine(site), site_rows(node), visible_merged(node)) == (answer, [], [])
+    with node.engine.reading() as state:
+        assert not state.quarantine, "its hold would keep the partition from becoming final, ever"
+        assert lost_files(state) == []
+
+
+def test_a_bad_one_of_which_nothing_is_left_is_lost_by_name(
+    node: Node, clock: Clock, site: Site
+) -> None:
+    row = made_final(node, clock)
+    reaped(node, clock)
+    record_verdicts(node.engine, [Verdict(row.physical, row.md5, "bad", as_sent=True)])
+    with node.engine.reading() as state:
+        assert [each.physical for each in lost_files(state)] == [row.physical]
+        assert not state.quarantine
+    assert node.settled.page(site.edge.who, A, 0, None, None).files == []
+
+
+def test_bad_ones_of_one_merge_give_way_together(node: Node, clock: Clock) -> None:
+    site, rows = in_two(node, clock)
+    assert [len(each.rests) for each in site_rows(node)] == [1, 1, 1, 1]
+    node.prover.run_once()
+    record_verdicts(node.engine, [Verdict(row.physical, row.md5, "bad") for row in rows])
+    assert (site_rows(node), visible_merged(node)) == ([], [])
+    assert len(mine(site)) == 20
+
+
+def test_fsck_has_their_inputs_read_again(node: Node, world: World, clock: Clock) -> None:
+    site, rows = in_two(node, clock)
+    for row in rows:
+        (world.data / row.physical).write_bytes(b"rot")
+    node.close()
+    found = fsck(world.config, repair=True)
+    assert found.good
+    assert {each.repair for each in found.found} == {
+        "quarantine it: what it is made of is read again, as far as that is still here"
+    }
+    with world.still_node() as again:
+        site.again(again)
+        assert (site_rows(again), visible_merged(again)) == ([], [])
+        assert len(mine(site)) == 20
+
+
+def test_what_is_nowhere_at_a_start_gives_way_while_its_inputs_are_there(
+    node: Node, world: World, clock: Clock, site: Site
+) -> None:
+    answer = mine(site)
+    row = made_final(node, clock)
+    (world.data / row.physical).unlink()
+    first, *others = site_rows(node)
+    beside = (world.data / first.physical).with_suffix(".away")
+    (world.data / first.physical).rename(beside)
+    node.merged.recover()
+    assert visible_merged(node) == [row.physical], "what nobody has is for fsck to tell"
+    beside.rename(world.data / first.physical)
+    node.engine.commit([uploaded(each) for each in others])
+    for each in others:
+        (world.data / each.physical).unlink()
+    node.merged.recover()
+    assert (mine(site), visible_merged(node)) == (answer, [])
+
+
+def test_one_that_is_in_the_store_only_stays_what_it_is(
+    node: Node, world: World, clock: Clock, site: Site
+) -> None:
+    row = made_final(node, clock)
+    node.engine.commit([uploaded(row)])
+    (world.data / row.physical).unlink()
+    node.merged.recover()
+    assert visible_merged(node) == [row.physical]
+    assert fsck_of(node).remote == 1
+
+
+def test_a_restore_that_lacks_it_reads_its_inputs_and_names_nothing(
+    node: Node, world: World, clock: Clock, site: Site, tmp_path: Path
+) -> None:
+    answer = mine(site)
+    row = made_final(node, clock)
+    (world.data / row.physical).unlink()
+    before = node.engine.newest_commit
+    store = tmp_path / "store"
+    store.mkdir()
+    made = restore_files(DirectoryStore(store), node.engine, node.load.disks.trees)
+    assert (mine(site), visible_merged(node), made.lacking) == (answer, [], [])
+    commits = list(node.engine.log_since(before))
+    assert commits
+    assert all(map(is_of_restore, commits)), "it goes on when it is said once more"
+
+
+def test_it_is_uploaded_when_what_it_is_made_of_would_be(
+    node: Node, clock: Clock, site: Site
+) -> None:
+    rules = UploadRules.parse(AFTER / 2)
+    row = made_final(node, clock)
+    queue = UploadQueue(node.engine, rules, clock)
+    found = queue.missing()
+    assert row.physical in found.due, "its inputs are out of sight"
+    clock.now -= AFTER
+    assert row.physical in UploadQueue(node.engine, rules, clock).missing().kept
+
+
+def test_a_copy_of_it_at_the_edge_is_a_file_of_its_own(
+    node: Node, world: World, clock: Clock, site: Site
+) -> None:
+    row = made_final(node, clock)
+    path = "sequence/root.sg/0/0/70-70-0-0.tsfile"
+    outcome = site.edge.round({path: (world.data / row.physical).read_bytes()})
+    assert outcome[path].result is wire.Result.LOADED
+    new = site.row(path)
+    assert (new.physical != row.physical, new.md5) == (True, row.md5)
+    assert new.rank.first > row.rank.last
+    (old,) = merged_rows(node)
+    assert (old.path, old.retired) == (row.path, True)
+
+
+def test_with_the_storage_group_goes_what_they_are_made_of(
+    node: Node, clock: Clock, site: Site
+) -> None:
+    made_final(node, clock)
+    groups = [parse_pattern("root.sg")]
+    delete_groups(node.engine, groups, with_data=True, held_from=None, allowed=None)
+    with node.engine.reading() as state:
+        assert [row for row in state.files.values() if row.state != "deleted"] == []
+
+
+def test_what_expires_does_not_come_back_as_what_it_was_made_of(node: Node, clock: Clock) -> None:
+    site, rows = in_two(node, clock)
+    node.engine.commit([records.FileDeleted(rows[0].physical, "expired")])
+    assert visible_merged(node) == [rows[1].physical]
+    assert len(site_rows(node)) == 4
+    reaped(node, clock)
+    assert visible_merged(node) == [rows[1].physical]
+    assert site.state(OTHER) == "live"
+
+
+def test_a_device_that_goes_to_another_box_keeps_what_was_merged_for_good(
+    node: Node, clock: Clock, site: Site
+) -> None:
+    row = made_final(node, clock)
+    Edge(node, B).check()
+    node.engine.commit([records.OwnerSet("root.sg.d1", B, "a new box")])
+    assert visible_merged(node) == [row.physical]
+    reaped(node, clock)
+    assert fsck_of(node).found == []
+
+
+def test_what_is_read_again_stands_back_and_stops(node: Node, clock: Clock, site: Site) -> None:
+    stood, stopped = [], [False, True]
+    merges = FinalMerges(
+        node.engine,
+        node.load.disks,
+        after=AFTER,
+        awaits_proof=lambda _, __: False,
+        stopped=lambda: stopped.pop(0) if stopped else False,
+        stand_back=lambda: stood.append(1),
+    )
+    pass_time(node, clock, AFTER + 1)
+    assert merges.run_once() == 0
+    assert stood
+    assert len(compactions(node)) == 1, "nothing is wrong with it"
+    pass_time(node, clock, AFTER)
+    assert merges.run_once() == 1
