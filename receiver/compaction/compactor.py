@@ -35,6 +35,7 @@ from receiver.compaction.merge_run import LeaseLost, MergeRun
 from receiver.compaction.touched_partitions import TouchedPartitions
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
+from receiver.metadata.state.table_rows import FileState
 from receiver.metadata.state.tables.retired import PartitionKey
 from receiver.side_process import ProcessDied, missing_decoders
 
@@ -328,7 +329,7 @@ class Compactor:
             and bool(self._choices(there, forced=False))
             and not self._is_expiring(there)
         )
-        if not is_due:
+        if not is_due and not self._awaits_proofs(there):
             self._touched.drop(key)
         added = is_due and self._add(key, forced=False).work > 0
         self._met.discard(key)
@@ -339,6 +340,13 @@ class Compactor:
         self._met.add(key)
         self._touched.add(key)
         self._wake.set()
+
+    def _awaits_proofs(self, there: PartitionFiles) -> bool:
+        """Whether files of it may be superseded yet: that they are not is told by no commit."""
+        return any(
+            row.state is FileState.RETIRED and self._rules.awaits_proof(there.key, row)
+            for row in there.rows
+        )
 
     def _is_expiring(self, there: PartitionFiles) -> bool:
         rules = self._rules

@@ -26,7 +26,7 @@ from tests.support.merging_node import (
     with_interval,
 )
 from tests.support.node_world import Clock, World
-from tests.support.proving import Site
+from tests.support.proving import Site, in_this_process
 
 
 @pytest.fixture
@@ -91,6 +91,19 @@ def test_late_values_and_deletions_are_applied_in_what_is_read(node: Node, clock
     assert given_by(node, row) == site.answer()
     assert ("a", 20) not in given_by(node, row)
     assert given_by(node, row)["a", 10] == 99
+
+
+def test_what_waited_for_proofs_is_merged_when_they_are_made(node: Node, clock: Clock) -> None:
+    """That a proof took nothing out of sight is told by no commit."""
+    site = Site(node)
+    merge_here(node)
+    in_this_process(node)
+    paths = small_files(site, 6)
+    site.round({}, gone=paths)
+    clock.now += 61
+    assert node.compactor.run_once() == 0, "they may be superseded yet"
+    assert node.prover.run_once() == 0
+    assert node.compactor.run_once() == 1
 
 
 def test_nothing_is_merged_by_itself_unless_it_is_enabled(tmp_path: Path, clock: Clock) -> None:
