@@ -18,6 +18,7 @@ from typing import ClassVar
 __all__ = [
     "EXIT_HELD",
     "EXIT_INTERNAL",
+    "EXIT_LATE",
     "EXIT_LOCKED",
     "EXIT_NOT_LOADED",
     "EXIT_STOPPED",
@@ -61,6 +62,8 @@ EXIT_NOT_LOADED = 3
 EXIT_UNREACHABLE = 4
 EXIT_LOCKED = 5
 EXIT_HELD = 6
+EXIT_LATE = 7
+"""At the receiver: an edge is silent for longer than it may be."""
 EXIT_STOPPED = 130
 """As a shell reports a command that Ctrl-C ended: 128 + SIGINT."""
 

@@ -21,6 +21,7 @@ from common.config import (
     Url,
     is_loopback,
 )
+from common.config.metrics_rules import check_listen
 from common.config.shared_rules import TimeUnit, overlapping, whole_milliseconds
 from common.logs import LogConfig
 
@@ -36,10 +37,12 @@ __all__ = [
     "LoadConfig",
     "MergeConfig",
     "MetadataConfig",
+    "MetricsConfig",
     "NodeConfig",
     "NodesConfig",
     "ProofsConfig",
     "ReceiverConfig",
+    "SendersConfig",
 ]
 
 ENV_PREFIX = "TSFERRY_RECEIVER_"
@@ -221,6 +224,34 @@ class DeletesConfig(Struct, frozen=True, kw_only=True):
     max_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.5
     from_files: Annotated[int, Meta(ge=0)] = 10
     window: Annotated[Duration, Meta(ge=1)] = 86400.0
+
+
+class SendersConfig(Struct, frozen=True, kw_only=True):
+    """``[senders]``: what is expected of edges.
+
+    Attributes:
+        late_after: silence after which a sender is late, unless `senders set` says otherwise for
+            it; 0 for never.
+    """
+
+    late_after: Duration = 86400.0
+
+
+class MetricsConfig(Struct, frozen=True, kw_only=True):
+    """``[metrics]``: what a monitoring system scrapes; `/metrics` of the server has it as well.
+
+    Attributes:
+        listen: host:port of a port of its own, without TLS and token; none for no such port.
+        edges: edges that have measures of their own, those that came first; the rest counts in
+            the sums.
+    """
+
+    listen: str | None = None
+    edges: Annotated[int, Meta(ge=0, le=1_000_000)] = 1000
+
+    def check(self) -> Iterator[ConfigFinding]:
+        """What no single key can tell."""
+        yield from check_listen(self.listen)
 
 
 class EtcdConfig(Struct, frozen=True, kw_only=True):
@@ -478,6 +509,8 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
         proofs: of what is superseded.
         merge: of small and overlapping files.
         deletes: what one sender may delete without an operator.
+        senders: what is expected of edges.
+        metrics: what a monitoring system scrapes.
         metadata: series, devices, tags and their history.
         storage: where loaded files and the log are copied to.
         follow: what a node that only reads follows.
@@ -497,6 +530,8 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
     proofs: ProofsConfig = ProofsConfig()
     merge: MergeConfig = MergeConfig()
     deletes: DeletesConfig = DeletesConfig()
+    senders: SendersConfig = SendersConfig()
+    metrics: MetricsConfig = MetricsConfig()
     metadata: MetadataConfig = MetadataConfig()
     storage: StorageConfig = StorageConfig()
     follow: FollowConfig = FollowConfig()

@@ -194,6 +194,7 @@ class Node(Closing):
         self._resources.callback(self.transactions.close)
         self._resources.callback(self.operator.centre.close)
         self._resources.callback(self.content.close)
+        self._resources.callback(self.checks.heard.close)
         if self.storage is not None:
             self._resources.callback(self.storage.close)
 
@@ -273,6 +274,7 @@ class Node(Closing):
             if config.proofs.enabled:
                 node.prover.start()
             node.compactor.start()
+            node.checks.heard.start()
             if node.storage is not None:
                 stack.callback(node.storage.close)
                 node.storage.start()

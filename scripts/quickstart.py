@@ -126,6 +126,7 @@ def write_configurations(run: Path, url: str) -> None:
         (run / edge / "sender.toml").write_text(
             f"""\
 # {edge}: an edge of the quickstart. See conf/sender.toml for every key.
+label = "{edge}"
 schema_dir = "schema"
 data_dirs = ["data"]
 closed_by = "tail"        # files of the tsfile library have no .resource beside them

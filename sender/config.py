@@ -13,9 +13,11 @@ from msgspec import Meta, Struct
 
 from common import zstd
 from common.config import ConfigFinding, Duration, Secret, Size, Timetable, Url, is_loopback
+from common.config.metrics_rules import check_listen
 from common.config.shared_rules import TimeUnit, overlapping, whole_milliseconds
 from common.logs import LogConfig
 from common.names import endpoint_dir
+from common.terminal import printable
 
 __all__ = [
     "ENV_PREFIX",
@@ -24,6 +26,7 @@ __all__ = [
     "ReceiverEntry",
     "SchemaConfig",
     "SenderConfig",
+    "SenderMetrics",
     "StorageGroupFilter",
     "TransferConfig",
 ]
@@ -32,6 +35,7 @@ ENV_PREFIX = "TSFERRY_SENDER_"
 FILE = Path("/etc/tsferry/sender.toml")
 
 _PORTS = {"http": 80, "https": 443}
+_LONGEST_LABEL = 200
 
 
 class ReceiverEntry(Struct, frozen=True, kw_only=True):
@@ -220,12 +224,34 @@ class DaemonConfig(Struct, frozen=True, kw_only=True):
     pid_file: Path | None = None
 
 
+class SenderMetrics(Struct, frozen=True, kw_only=True):
+    """``[metrics]``: what a monitoring system reads.
+
+    Attributes:
+        listen: host:port on which the daemon is scraped, without TLS and token; none for no port.
+        textfile: that is written for node_exporter's textfile collector, by the daemon and at the
+            end of each `sync`; its name ends in .prom.
+        textfile_every: between two times that the daemon writes it.
+    """
+
+    listen: str | None = None
+    textfile: Path | None = None
+    textfile_every: Annotated[Duration, Meta(ge=1)] = 60.0
+
+    def check(self) -> Iterator[ConfigFinding]:
+        """What no single key can tell."""
+        yield from check_listen(self.listen)
+        if self.textfile is not None and self.textfile.suffix != ".prom":
+            yield ConfigFinding("textfile", "expected a name that ends in .prom")
+
+
 class SenderConfig(Struct, frozen=True, kw_only=True):
     """The whole of ``sender.toml``.
 
     Attributes:
         schema_dir: holds the schema log, where there is one, and ``sync/`` with this sender's uuid.
         data_dirs: those that hold ``sequence/`` and ``unsequence/`` (or, flat, the TsFiles).
+        label: what the receivers call this edge; the name of the host, if left out.
         receivers: the ``[[receiver]]`` tables.
         storage_groups: which of them are sent.
         closed_by: what tells that a file is closed: its ``.resource``, or a complete tail and
@@ -250,11 +276,13 @@ class SenderConfig(Struct, frozen=True, kw_only=True):
         schema: the database that is asked for its schema.
         transfer: how files travel.
         daemon: when rounds begin.
+        metrics: what a monitoring system reads.
         log: where records go.
     """
 
     schema_dir: Path
     data_dirs: Annotated[tuple[Path, ...], Meta(min_length=1)]
+    label: str | None = None
     receivers: tuple[ReceiverEntry, ...] = msgspec.field(name="receiver", default=())
     storage_groups: StorageGroupFilter = StorageGroupFilter()
     closed_by: Literal["resource", "tail"] = "resource"
@@ -273,6 +301,7 @@ class SenderConfig(Struct, frozen=True, kw_only=True):
     schema: SchemaConfig = SchemaConfig()
     transfer: TransferConfig = TransferConfig()
     daemon: DaemonConfig = DaemonConfig()
+    metrics: SenderMetrics = SenderMetrics()
     log: LogConfig = LogConfig()
 
     @property
@@ -283,6 +312,9 @@ class SenderConfig(Struct, frozen=True, kw_only=True):
     def check(self) -> Iterator[ConfigFinding]:
         """What no single table can tell."""
         yield from self._check_layout()
+        label = self.label
+        if label is not None and not _is_name(label):
+            yield ConfigFinding("label", f"expected 1 to {_LONGEST_LABEL} printable characters")
         yield from overlapping("data_dirs", self.data_dirs)
         yield from whole_milliseconds("partition_interval", self.partition_interval)
         for old, new in (
@@ -323,6 +355,10 @@ def _plain_http(key: str, url: str, insecure: bool) -> Iterator[ConfigFinding]:
         yield ConfigFinding(key, "plain HTTP: data and token can be read on the way", fatal=False)
     else:
         yield ConfigFinding(key, "expected https:// (or insecure = true, to send all in clear)")
+
+
+def _is_name(text: str) -> bool:
+    return bool(text.strip()) and len(text) <= _LONGEST_LABEL and printable(text) == text
 
 
 def _is_path(text: str) -> bool:

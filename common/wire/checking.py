@@ -194,10 +194,17 @@ class CheckAnswer(Struct, frozen=True, kw_only=True):
     says of a file that is loaded already that its `.resource` is wanted."""
     incarnation: IncarnationMark | None = None
     """None from a centre that never had an object store."""
+    token_until: float | None = None
+    """When the token ends that this came with, seconds since the epoch; None for never."""
+    certificate_until: float | None = None
+    """When the receiver's own certificate ends; None without one."""
 
 
 class Heartbeat(Struct, frozen=True, kw_only=True):
-    """`POST /heartbeat`: a sender says that it lives and what it has left to do."""
+    """`POST /heartbeat`: a sender says that it lives, what it has to do, and what is in the way.
+
+    Numbers of files are those of the last round that looked.
+    """
 
     version: str
     label: str = ""
@@ -205,6 +212,24 @@ class Heartbeat(Struct, frozen=True, kw_only=True):
     pending_bytes: Count = 0
     complete_until: Time | None = None
     state: str = ""
+    conflicts: Count = 0
+    """Files with a device of another sender, or other content under their path."""
+    quarantined: Count = 0
+    failed: Count = 0
+    """Files that were refused, or not loaded for another reason."""
+    waiting: Count = 0
+    """Files that are not closed, or not ready."""
+    overdue: Count = 0
+    """Of those, that have been so for longer than `wait_alarm`."""
+    held: Count = 0
+    """Deletions that wait for the receiver's operator."""
+    lost: Count = 0
+    round_at: float = 0.0
+    """When the last round ended, by the sender's clock, seconds since the epoch; 0 for none."""
+    problem: str = ""
+    """What ended that round early."""
+    free_bytes: Count | None = None
+    """Of the data directory at the edge that has least."""
 
 
 class HeartbeatAnswer(Struct, frozen=True, kw_only=True):

@@ -11,12 +11,13 @@ import click
 
 from common.cli import Invocation, emit_json
 from common.durable import Tree
-from common.errors import UnreachableError
+from common.errors import TsferryError, UnreachableError
 from common.terminal import printable, size_text
 from receiver.cli.showing import json_option
 from receiver.config import ReceiverConfig
 from receiver.disks import AwayError
 from receiver.metadata.engine import Engine
+from receiver.operator.backup_note import BackupNote, write_backup_note
 from receiver.operator.client import NotRunningError, OperatorClient
 from receiver.operator.directories import look
 from receiver.operator.views import StorageView
@@ -61,6 +62,8 @@ def backup(ctx: click.Context, directory: Path, as_json: bool) -> None:
         home = stack.enter_context(Tree(config.schema_dir))
         told = stack.enter_context(showing_progress(as_json))
         found = back_up(store, home, lambda: _as_it_is(config), remote=remote, told=told)
+    if not found.lacking:
+        _note(config, BackupNote(at=time.time(), commit=found.commit, directory=str(directory)))
     lacking = [(row.sender, row.path, why) for row, why in found.lacking]
     if as_json:
         emit_json(
@@ -84,6 +87,14 @@ def backup(ctx: click.Context, directory: Path, as_json: bool) -> None:
             click.echo(f"not copied: {printable(path)} of {sender}: {printable(why)}")
     if lacking:
         ctx.exit(3)
+
+
+def _note(config: ReceiverConfig, note: BackupNote) -> None:
+    """Keep when this was, for `status` and alerts; a backup without that is a backup too."""
+    try:
+        write_backup_note(config.schema_dir, note)
+    except (TsferryError, OSError) as error:
+        click.echo(f"status will not know of this backup: {printable(str(error))}", err=True)
 
 
 @contextmanager

@@ -17,8 +17,8 @@ PROGRAM = Program("tsferry-receiver", ReceiverConfig, ENV_PREFIX, FILE)
 CODES = (
     "Exit codes: 0 done; 1 internal error, or problems were found; 2 wrong usage or configuration; "
     "3 a file is bad; 4 the receiver does not run, or refuses; 5 another process uses the "
-    "directories; 130 interrupted. Example: tsferry-receiver --config /etc/tsferry/receiver.toml "
-    "status"
+    "directories; 7 an edge is late; 130 interrupted. Example: tsferry-receiver --config "
+    "/etc/tsferry/receiver.toml status"
 )
 
 

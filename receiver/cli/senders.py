@@ -5,13 +5,14 @@ from __future__ import annotations
 import click
 
 from common.cli import Invocation
-from common.errors import NotFoundError, UsageError
-from common.terminal import size_text
+from common.config.units import format_duration, parse_duration
+from common.errors import EXIT_LATE, NotFoundError, UsageError
+from common.terminal import printable, size_text
 from common.wire import SchemaPosition
 from receiver.cli.showing import commit_time, json_option, moment, show, write_json
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask, segment
-from receiver.operator.senders import list_senders as list_of_senders
+from receiver.operator.senders import all_senders
 from receiver.operator.views import SenderView
 from receiver.operator.wire import (
     AdoptRequest,
@@ -19,6 +20,7 @@ from receiver.operator.wire import (
     SenderRemoved,
     SendersAccepted,
     SendersAnswer,
+    SenderSettings,
 )
 
 __all__ = ["senders"]
@@ -31,30 +33,38 @@ _HEADERS = (
     "SIZE",
     "QUARANTINED",
     "LAST TASK",
-    "HEARTBEAT",
+    "HEARD",
+    "VERSION",
     "SCHEMA",
     "STATE",
 )
+_NAMED = 3
 
 
 @click.group(invoke_without_command=True)
 @json_option
 @click.pass_context
-def senders(context: click.Context, as_json: bool) -> None:
+def senders(context: click.Context, as_json: bool) -> int:
     """Senders that have been here: lists them, unless a command says otherwise."""
-    if context.invoked_subcommand is None:
-        context.invoke(list_senders, as_json=as_json)
+    if context.invoked_subcommand is not None:
+        return 0
+    code: int = context.invoke(list_senders, as_json=as_json)
+    return code
 
 
 @senders.command(
     "list",
     epilog="Example: tsferry-receiver senders list. Works without a server too. "
-    "Exit codes: 0 done; 2 configuration; 4 the receiver refuses.",
+    "Exit codes: 0 done; 2 configuration; 4 the receiver refuses; 7 a sender is late.",
 )
 @json_option
 @click.pass_obj
-def list_senders(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
-    """All senders, their files and their last task."""
+def list_senders(invocation: Invocation[ReceiverConfig], as_json: bool) -> int:
+    """All senders, their files and their last task, when they were heard and whether they are late.
+
+    A sender is heard when it begins a round, and by its heartbeats; *late* is one that is silent
+    for longer than `senders.late_after`, or than was set for it (`senders set`).
+    """
     answer = _senders(invocation.load().value)
     rows = [
         (
@@ -65,26 +75,35 @@ def list_senders(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
             size_text(each.bytes),
             each.quarantined,
             commit_time(each.last_commit, each.last_commit_at),
-            moment(each.heartbeat_at),
+            moment(each.heard_at),
+            each.version or None,
             _schema(each.schema),
             _state(each),
         )
         for each in answer.senders
     ]
     show(answer, as_json, _HEADERS, rows, "no sender has been here")
+    for each in answer.shared_labels:
+        uuids = ", ".join(each.senders[:_NAMED])
+        more = f" and {len(each.senders) - _NAMED} more" if len(each.senders) > _NAMED else ""
+        text = f"warning: {len(each.senders)} senders have the label {each.label}: {uuids}{more}; "
+        click.echo(printable(f"{text}give each its own (label in sender.toml)"), err=True)
+    return EXIT_LATE if any(each.late for each in answer.senders) else 0
 
 
 def _senders(config: ReceiverConfig) -> SendersAnswer:
     return ask(
         config,
         lambda server: server.ask("GET", "/v1/senders", SendersAnswer),
-        lambda there: SendersAnswer(senders=list_of_senders(there.engine)),
+        all_senders,
     )
 
 
 def _state(view: SenderView) -> str:
     if view.removed:
         return "removed"
+    if view.late and view.heard_at is not None:
+        return f"late: silent for more than {format_duration(view.late_after)}"
     if view.listed == 0 and view.files and not (view.loading or view.open_task or view.trouble):
         return "lists nothing: retired list --sender names what is kept"
     return view.trouble or ("loading" if view.loading else "sending" if view.open_task else "-")
@@ -169,6 +188,40 @@ def accept(invocation: Invocation[ReceiverConfig], sender: str | None, every: bo
         return
     OperatorClient(invocation.load().value).tell("POST", f"/v1/senders/{segment(sender)}/accept")
     click.echo(f"the next machine that comes as {sender} is accepted")
+
+
+@senders.command(
+    "set",
+    epilog="Example: tsferry-receiver senders set 0f4e1c0e9a8b4d7c8e6f5a4b3c2d1e0f "
+    "--late-after 2d. Exit codes: 0 done; 2 no such sender, or no duration; 4 the receiver does "
+    "not run or refuses.",
+)
+@click.argument("sender")
+@click.option(
+    "--late-after",
+    required=True,
+    metavar="DURATION",
+    help='Silence after which it is late: 2d, 90m, "never", or "default" for senders.late_after.',
+)
+@click.pass_obj
+def set_sender(invocation: Invocation[ReceiverConfig], sender: str, late_after: str) -> None:
+    """Say what is expected of SENDER: after what silence it is late."""
+    wanted = SenderSettings(late_after=_silence(late_after))
+    OperatorClient(invocation.load().value).tell(
+        "POST", f"/v1/senders/{segment(sender)}/set", body=wanted
+    )
+    click.echo(f"{sender} is late after: {late_after}")
+
+
+def _silence(text: str) -> float | None:
+    if text == "default":
+        return None
+    if text == "never":
+        return 0.0
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise UsageError(f'--late-after: {error}; expected 2d, 90m, "never" or "default"') from None
 
 
 @senders.command(

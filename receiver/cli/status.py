@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 from common.cli import Invocation
-from common.errors import EXIT_NOT_LOADED, EXIT_UNREACHABLE
+from common.errors import EXIT_LATE, EXIT_NOT_LOADED, EXIT_UNREACHABLE
 from common.terminal import printable, size_text
+from receiver.cli.receiver_check import check_line_of
 from receiver.cli.showing import commit_time, json_option, moment, write_json
 from receiver.config import ReceiverConfig
 from receiver.operator.background_views import BackgroundTotals
@@ -18,15 +19,24 @@ from receiver.operator.views import FollowView, MergeTotals, RetiredTotals, Stat
 
 __all__ = ["status"]
 
+_NAMED = 5
+
 
 @click.command(
     epilog="Example: tsferry-receiver status --json. Exit codes: 0 it runs and takes files; "
     "3 files are lost, at both ends; 4 it does not run (what its directories say is shown), or "
-    "takes none."
+    "takes none; 7 a sender is late."
+)
+@click.option(
+    "--check",
+    "as_plugin",
+    is_flag=True,
+    help="One line with figures, as monitoring plugins write it; exit codes 0 OK, 1 WARNING "
+    "(something does not come through), 2 CRITICAL (it takes no files, or files are lost).",
 )
 @json_option
 @click.pass_obj
-def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> int:
+def status(invocation: Invocation[ReceiverConfig], as_plugin: bool, as_json: bool) -> int:
     """How the receiver is, in numbers."""
     config = invocation.load().value
     if config.node.master:
@@ -38,13 +48,19 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> int:
         with look(config) as there:
             view = status_of(there, error.message)
         running = False
+    if as_plugin:
+        line = check_line_of(view, running=running)
+        click.echo(line.text())
+        return int(line.level)
     if as_json:
         write_json(view)
     else:
         _write(view, running)
     if not view.ready:
         return EXIT_UNREACHABLE
-    return EXIT_NOT_LOADED if view.lost else 0
+    if view.lost:
+        return EXIT_NOT_LOADED
+    return EXIT_LATE if view.late else 0
 
 
 def _of_node(config: ReceiverConfig, as_json: bool) -> int:
@@ -101,7 +117,7 @@ def _write(view: StatusView, running: bool) -> None:
         "version": view.version,
         "since": moment(view.started) if running else "-",
         "newest commit": commit_time(view.newest_commit, view.newest_commit_at),
-        "senders": str(view.senders),
+        "senders": _senders(view),
         "devices": str(view.devices),
         "files": f"{view.files}, {size_text(view.bytes)}",
         "verified": _verified(view),
@@ -118,6 +134,7 @@ def _write(view: StatusView, running: bool) -> None:
         "uploads": str(view.uploads),
         "not loaded yet": f"{size_text(view.staged_bytes)}, {view.loading} tasks to load",
         "free": size_text(view.free_bytes),
+        "last backup": moment(view.backup_at),
     }
     if len(view.directories) > 1:
         lines["directories"] = "; ".join(
@@ -133,6 +150,18 @@ def _write(view: StatusView, running: bool) -> None:
         lines["away"] = "; ".join(f"{each.path} {each.reason}" for each in view.away)
     for name, text in lines.items():
         click.echo(f"{name + ':':18}{printable(text)}")
+
+
+def _senders(view: StatusView) -> str:
+    """How many, and which of them are late."""
+    if not view.late:
+        return str(view.senders)
+    named = [
+        f"{each.label or each.sender} since {moment(each.heard_at)}"
+        for each in view.late_senders[:_NAMED]
+    ]
+    more = f" and {view.late - len(named)} more" if view.late > len(named) else ""
+    return f"{view.senders}, {view.late} late: {', '.join(named)}{more}"
 
 
 def _follows(view: FollowView) -> dict[str, str]:

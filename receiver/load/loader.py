@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from common.durable import failed_sync
 from common.errors import NoSpaceError, ReadOnlyError, TsferryError
+from common.tallies import Durations, LabelledSums
 from receiver.load.loading import load_task
 
 if TYPE_CHECKING:
@@ -70,7 +71,12 @@ class LoadJob:
 
 
 class Loader:
-    """A queue of tasks, and the threads that load them."""
+    """A queue of tasks, and the threads that load them.
+
+    Attributes:
+        attempts: how many there were, by what came of them: `loaded` or `delayed`.
+        durations: of attempts.
+    """
 
     def __init__(
         self,
@@ -99,6 +105,8 @@ class Loader:
         self._changed = threading.Condition()
         self._stopping = False
         self._threads: list[threading.Thread] = []
+        self.attempts = LabelledSums()
+        self.durations = Durations()
 
     def start(self) -> None:
         """Start the threads."""
@@ -198,6 +206,7 @@ class Loader:
         return min((job for job in free if not (large and job.is_large)), default=None)
 
     def _attempt(self, job: LoadJob) -> None:
+        begin = self._monotonic()
         try:
             self._disks.check(job.folder.tree)
             load_task(
@@ -212,9 +221,13 @@ class Loader:
                 deletes=self._deletes,
             )
         except Exception as error:
+            self.attempts.add(1, "delayed")
             self._put_back(job, error)
         else:
+            self.attempts.add(1, "loaded")
             self._settle(job)
+        finally:
+            self.durations.observe(self._monotonic() - begin)
 
     def _settle(self, job: LoadJob) -> None:
         with self._changed:

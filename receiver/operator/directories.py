@@ -6,6 +6,7 @@ what only lives in a server (uploads under way, heartbeats, tasks to load) is no
 
 from __future__ import annotations
 
+import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from receiver.transfer.uploads import Uploads
     from receiver.work_queue import WorkQueue
 
-__all__ = ["ReceiverDirectories", "RunningReceiver", "look"]
+__all__ = ["ReceiverDirectories", "RunningReceiver", "look", "time_of"]
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,11 @@ class RunningReceiver(ReceiverDirectories):
     out_of_reach: int
     clock: Callable[[], float]
     started: float
+
+
+def time_of(there: ReceiverDirectories) -> float:
+    """What time it is, seconds since the epoch: by what a server believes, or by the machine."""
+    return there.clock() if isinstance(there, RunningReceiver) else time.time()
 
 
 def _copy_of(schema_dir: Path) -> Path | None:

@@ -10,6 +10,7 @@ from receiver.load.deciding.inherited_deletions import inherited, notes_of, pred
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
+from receiver.operator.lateness import NEVER_LATE
 from receiver.operator.paging import every_row
 from receiver.operator.views import OwnersPage, OwnerView
 from receiver.operator.wire import OwnersMoved
@@ -114,7 +115,11 @@ def adopt_sender(engine: Engine, who: Principal, old: str, new: str) -> OwnersMo
         raise UsageError(f"sender {old} cannot adopt itself")
     with engine.reading() as state:
         owners = {device: row for device, row in state.owners.items() if row.sender == old}
-    return _move(engine, who, owners, new, adopted=old)
+        awaited = state.senders[old].late_after != NEVER_LATE
+    moved = _move(engine, who, owners, new, adopted=old)
+    if awaited:  # the box that was replaced comes no more
+        engine.commit([records.LatenessSet(old, NEVER_LATE)])
+    return moved
 
 
 def release_all(engine: Engine, who: Principal, sender: str) -> OwnersMoved:

@@ -12,11 +12,12 @@ from receiver.load.upkeep.verdicts import hold_of
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.operator.directories import RunningReceiver
+from receiver.operator.lateness import presences, shared_labels
 from receiver.operator.owners import release_all
 from receiver.operator.quarantine import drop_quarantined
 from receiver.operator.tokens import revoke_token
 from receiver.operator.views import SenderView
-from receiver.operator.wire import SenderRemoved
+from receiver.operator.wire import SenderRemoved, SendersAnswer
 from receiver.transfer import epochs
 from receiver.transfer.schema_blocks import position_of
 
@@ -30,10 +31,12 @@ if TYPE_CHECKING:
 __all__ = [
     "accept_all",
     "accept_sender",
+    "all_senders",
     "list_running_senders",
     "list_senders",
     "loaded_bad",
     "remove_sender",
+    "set_lateness",
 ]
 
 
@@ -45,11 +48,58 @@ def list_senders(engine: Engine) -> list[SenderView]:
 
 
 def list_running_senders(there: ReceiverDirectories) -> list[SenderView]:
-    """The same, with what each is doing."""
-    found = list_senders(there.engine)
+    """The same, with when each was heard, and what it is doing where a server runs."""
+    found = _heard(there, list_senders(there.engine))
     if not isinstance(there, RunningReceiver):
         return found
     return [_running(there, each) for each in found]
+
+
+def all_senders(there: ReceiverDirectories) -> SendersAnswer:
+    """The same, with the labels that several of them have."""
+    views = list_running_senders(there)
+    with there.engine.reading() as state:
+        shared = shared_labels(state)
+    return SendersAnswer(senders=views, shared_labels=shared)
+
+
+def set_lateness(engine: Engine, sender: str, late_after: float | None) -> None:
+    """After what silence a sender is late.
+
+    Args:
+        engine: of the receiver.
+        sender: uuid.
+        late_after: seconds, 0 for never; None: as the configuration has it.
+
+    Raises:
+        NotFoundError: there is no such sender.
+    """
+    with engine.reading() as state:
+        row = _known(state.senders.get(sender), sender)
+    if row.late_after != late_after:
+        engine.commit([records.LatenessSet(sender, late_after)])
+
+
+def _heard(there: ReceiverDirectories, views: list[SenderView]) -> list[SenderView]:
+    with there.engine.reading() as state:
+        here = {row.uuid: (row, presence) for row, presence in presences(there, state)}
+    found = []
+    for each in views:
+        row, presence = here[each.uuid]
+        last = presence.last
+        found.append(
+            msgspec.structs.replace(
+                each,
+                version="" if last is None else last.version,
+                heartbeat=None if last is None else last.beat,
+                heartbeat_at=None if last is None else last.beat_at,
+                heard_at=presence.heard_at,
+                late_after=presence.late_after,
+                late_after_own=row.late_after is not None,
+                late=presence.is_late,
+            )
+        )
+    return found
 
 
 def _view(state: State, row: SenderRow, refused: int) -> SenderView:
@@ -77,7 +127,6 @@ def _running(there: RunningReceiver, view: SenderView) -> SenderView:
     folder = there.load.folders.find(view.uuid)
     task = folder.task if folder is not None else None
     count, partial = there.uploads.numbers(view.uuid)
-    beat = there.checks.last_heartbeat(view.uuid)
     return msgspec.structs.replace(
         view,
         open_task=task.id if task is not None and not task.loading else None,
@@ -85,8 +134,6 @@ def _running(there: RunningReceiver, view: SenderView) -> SenderView:
         trouble=task.trouble if task is not None else None,
         staged_bytes=partial + (folder.staged.bytes if folder is not None else 0),
         uploads=count,
-        heartbeat=beat[1] if beat is not None else None,
-        heartbeat_at=beat[0] if beat is not None else None,
     )
 
 

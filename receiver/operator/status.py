@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 import common
+from common.certificates import CertificateFile
 from common.durable import Tree, free_bytes
 from common.wire import Propagate
 from receiver.load.deciding.predecessors_files import heir_of
@@ -17,9 +18,12 @@ from receiver.metadata.log.checkpoints import checkpoints
 from receiver.metadata.query.lost import lost_files
 from receiver.metadata.state.table_rows import FileState
 from receiver.operator.background_tasks import background_concerns, background_totals
+from receiver.operator.backup_note import read_backup_note
 from receiver.operator.compact import merge_totals
-from receiver.operator.directories import RunningReceiver
+from receiver.operator.directories import RunningReceiver, time_of
+from receiver.operator.ending import ending_concerns, tokens_ending
 from receiver.operator.files import EXPIRED
+from receiver.operator.lateness import label_concerns, late_senders, shared_labels
 from receiver.operator.paging import every_row
 from receiver.operator.remote_nodes import node_concerns, node_totals
 from receiver.operator.retired import retired_totals
@@ -44,6 +48,9 @@ if TYPE_CHECKING:
 
 __all__ = ["running_status", "status"]
 
+_NAMED = 20
+"""Senders, labels and tokens that are named, of each kind."""
+
 
 def status(there: ReceiverDirectories, problem: str | None) -> StatusView:
     """How the receiver is, as far as its directories tell.
@@ -61,12 +68,14 @@ def status(there: ReceiverDirectories, problem: str | None) -> StatusView:
     merged = merge_totals(there)
     nodes = node_totals(there)
     background = background_totals(there)
+    note = read_backup_note(there.config.schema_dir)
     with engine.reading() as state:
         files, size = state.file_table.totals()
         verified = state.file_table.verified()
         deleted = state.file_table.deleted()
         bad = sum(loaded_bad(state, uuid) for uuid in state.senders)
         schema = _schema(state)
+        late = late_senders(there, state)
         return StatusView(
             engine=engine.uuid,
             version=common.__version__,
@@ -106,6 +115,12 @@ def status(there: ReceiverDirectories, problem: str | None) -> StatusView:
             ),
             clock=_noted_clock(there.config.schema_dir, state),
             history_since=state.clock.times.seconds(engine.oldest_answerable) or None,
+            late=None if late is None else len(late),
+            late_senders=tuple((late or ())[:_NAMED]),
+            shared_labels=tuple(shared_labels(state)[:_NAMED]),
+            certificate_until=CertificateFile(there.config.listen.tls_cert).until(),
+            backup_at=None if note is None else note.at,
+            tokens_ending=tuple(tokens_ending(state, time_of(there))[:_NAMED]),
         )
 
 
@@ -127,6 +142,8 @@ def running_status(there: ReceiverDirectories, problem: str | None) -> StatusVie
             *storage_concerns(there),
             *background_concerns(view.background, clock()),
             *node_concerns(view.nodes),
+            *ending_concerns(view, time_of(there)),
+            *label_concerns(view),
         ),
         started=there.started,
         uploads=count,

@@ -21,6 +21,7 @@ __all__ = [
     "FilesPage",
     "FollowView",
     "HeldDeletesView",
+    "LateView",
     "LogFilesView",
     "LostView",
     "OwnerView",
@@ -33,8 +34,10 @@ __all__ = [
     "SchemaView",
     "SegmentFile",
     "SenderView",
+    "SharedLabel",
     "StatusView",
     "StorageView",
+    "TokenEnding",
     "TokenMade",
     "TokenView",
     "TreeNodeView",
@@ -64,8 +67,14 @@ class SenderView(Struct, frozen=True, kw_only=True):
         verified: of `files`, how many a verification has proved.
         staged_bytes: received and not loaded.
         uploads: begun and not finished.
-        heartbeat: its last one since the server was started.
+        heartbeat: its last one.
         heartbeat_at: when that came.
+        version: of the program there, as it said last.
+        heard_at: when it was heard last, by a heartbeat or the begin of a round; None where that is
+            not known (a node that only reads).
+        late_after: silence, in seconds, after which it is late; 0 for never.
+        late_after_own: whether that was set for it (`senders set`); else it is as configured.
+        late: whether it is; None where it is not known when it was heard.
         schema: how far its schema log is applied, and what of it is not; None for nothing.
         listed: files that it has listed here; of a box that was replaced none, whatever is kept.
     """
@@ -92,6 +101,26 @@ class SenderView(Struct, frozen=True, kw_only=True):
     heartbeat_at: float | None = None
     schema: SchemaPosition | None = None
     listed: int | None = None
+    version: str = ""
+    heard_at: float | None = None
+    late_after: float = 0.0
+    late_after_own: bool = False
+    late: bool | None = None
+
+
+class LateView(Struct, frozen=True, kw_only=True):
+    """A sender that is late: its label, and when it was heard last."""
+
+    sender: str
+    label: str = ""
+    heard_at: float | None = None
+
+
+class SharedLabel(Struct, frozen=True, kw_only=True):
+    """A label that several senders have, and their uuids."""
+
+    label: str
+    senders: tuple[str, ...]
 
 
 class FileView(Struct, frozen=True, kw_only=True):
@@ -610,6 +639,16 @@ class TokenView(Struct, frozen=True, kw_only=True):
     created_at: float | None = None
 
 
+class TokenEnding(Struct, frozen=True, kw_only=True):
+    """A token that ends soon, or has ended: its id, role and note, of which sender, and when."""
+
+    id: str
+    role: str
+    note: str = ""
+    sender: str | None = None
+    expires: float
+
+
 class TokenMade(Struct, frozen=True, kw_only=True):
     """A new token; the only time that its text is shown."""
 
@@ -851,6 +890,13 @@ class StatusView(Struct, frozen=True, kw_only=True):
         clock: the time that timestamps go by.
         history_since: the moment of the oldest answerable commit, seconds since the epoch.
         follows: of a node that only reads, where it stands; None of a receiver.
+        late: senders that are silent for longer than they may be; None where it is not known when
+            they were heard.
+        late_senders: the first 20 of them.
+        shared_labels: labels that several senders have, the first 20.
+        certificate_until: when the certificate of `listen` ends; None without one.
+        tokens_ending: tokens that end within 30 days, the first 20, those that have ended last.
+        backup_at: when `backup` last copied everything, seconds since the epoch; None for never.
     """
 
     engine: str
@@ -888,3 +934,9 @@ class StatusView(Struct, frozen=True, kw_only=True):
     clock: ClockView = ClockView()
     history_since: float | None = None
     follows: FollowView | None = None
+    late: int | None = None
+    late_senders: tuple[LateView, ...] = ()
+    shared_labels: tuple[SharedLabel, ...] = ()
+    certificate_until: float | None = None
+    tokens_ending: tuple[TokenEnding, ...] = ()
+    backup_at: float | None = None

@@ -8,7 +8,14 @@ import msgspec
 
 from common.schemaitems import Item
 from common.wire import SchemaFailure, Struct
-from receiver.operator.views import HeldDeletesView, LostView, QuarantineView, SenderView, TokenView
+from receiver.operator.views import (
+    HeldDeletesView,
+    LostView,
+    QuarantineView,
+    SenderView,
+    SharedLabel,
+    TokenView,
+)
 
 __all__ = [
     "BadCompaction",
@@ -25,6 +32,7 @@ __all__ = [
     "ReleaseRequest",
     "RetiredKey",
     "RetryAnswer",
+    "SenderSettings",
     "SendersAnswer",
     "TokenRequest",
     "TokensAnswer",
@@ -40,6 +48,8 @@ class SendersAnswer(Struct, frozen=True, kw_only=True):
     """`GET /v1/senders`."""
 
     senders: list[SenderView]
+    shared_labels: list[SharedLabel] = msgspec.field(default_factory=list)
+    """Labels that several senders have which were neither removed nor replaced."""
 
 
 class CentreLoadRequest(Struct, frozen=True, kw_only=True):
@@ -129,6 +139,13 @@ class OwnersMoved(Struct, frozen=True, kw_only=True):
     commit: int
     devices: int
     retired: int
+
+
+class SenderSettings(Struct, frozen=True, kw_only=True):
+    """`POST /v1/senders/<sender>/set`: what is expected of a sender."""
+
+    late_after: Annotated[float, msgspec.Meta(ge=0, lt=1e10)] | None
+    """Silence, in seconds, after which it is late; 0 for never; null as configured."""
 
 
 class SendersAccepted(Struct, frozen=True, kw_only=True):

@@ -134,6 +134,10 @@ class ServedNode:
         """Speak to the master from now on."""
         self.node.begin(url)
 
+    @property
+    def measures(self) -> None:
+        """None: what a node is like its master tells."""
+
     def stop_waiting(self) -> None:
         """No call of a node waits for anything."""
 

@@ -6,8 +6,11 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
+import msgspec
+
 import common
 from common import zstd
+from common.certificates import CertificateFile
 from common.errors import ProtocolError, TsferryError
 from common.wire import (
     PROTOCOL,
@@ -27,6 +30,7 @@ from receiver.load.upkeep.verdicts import is_held
 from receiver.metadata.query.given_back import GivenBack
 from receiver.scope import Scope
 from receiver.transfer import epochs
+from receiver.transfer.heard_senders import HeardSenders
 from receiver.transfer.intake import check_sender
 from receiver.transfer.look_numbers import latest_look
 from receiver.transfer.lost import lost_of
@@ -50,11 +54,17 @@ log = logging.getLogger(__name__)
 
 _MOST_WANTED = 10_000
 _LONGEST_LABEL = 200
+_LONGEST_VERSION = 50
+_LONGEST_TEXT = 300
 _GIVEN_BACK = "its devices are this sender's again"
 
 
 class Checks:
-    """Answers `check`, which enters a sender at its first contact, and `heartbeat`."""
+    """Answers `check`, which enters a sender at its first contact, and `heartbeat`.
+
+    Attributes:
+        heard: when each sender was heard last, and what it said.
+    """
 
     def __init__(
         self,
@@ -66,13 +76,14 @@ class Checks:
         clock: Callable[[], float],
         incarnation: Callable[[], IncarnationMark | None] = lambda: None,
     ) -> None:
+        self.heard = HeardSenders(config.schema_dir)
         self._incarnation = incarnation
         self._config = config
         self._engine = engine
         self._load = load
         self._acknowledging = acknowledging
         self._clock = clock
-        self._heartbeats: dict[str, tuple[float, Heartbeat]] = {}
+        self._certificate = CertificateFile(config.listen.tls_cert)
         self._looks: dict[str, int] = {}
         self._given_back = GivenBack()
         self._lock = threading.Lock()
@@ -124,6 +135,7 @@ class Checks:
             ]
             wanted += back[: _MOST_WANTED - len(wanted)]
         self._meet(who, request)
+        self.heard.checked(request.sender, self._clock(), request.version[:_LONGEST_VERSION])
         return self._answer(who, request, history, wanted, held, newest)
 
     def _meet(self, who: Principal, request: CheckRequest) -> None:
@@ -176,6 +188,7 @@ class Checks:
             row = state.senders.get(request.sender)
             lost = lost_of(state, request.sender)
             records = held_records_of(state, request.sender)
+            token = state.tokens.get(who.token_id or "")
             files = state.file_table.totals(request.sender).files
             verified = VerifiedFiles(
                 files=files, verified=state.file_table.verified(request.sender)
@@ -217,6 +230,8 @@ class Checks:
             resources=True,
             held_records=records,
             incarnation=self._incarnation(),
+            token_until=None if token is None else token.expires,
+            certificate_until=self._certificate.until(),
         )
 
     def _next_look(self, request: CheckRequest, newest: int) -> int:
@@ -238,20 +253,25 @@ class Checks:
         return look
 
     def heartbeat(self, who: Principal, sender: str, heartbeat: Heartbeat) -> HeartbeatAnswer:
-        """A sender lives; kept in memory, for `senders` and `status`."""
+        """A sender lives; kept for `senders`, `status` and metrics."""
         check_sender(who, sender)
         with self._engine.reading() as state:
             known = sender in state.senders
             wanted = _wants_any(state, sender) or bool(self._given_back.of(state, sender))
         if known:  # strangers take no memory
-            with self._lock:
-                self._heartbeats[sender] = (self._clock(), heartbeat)
+            self.heard.beaten(sender, self._clock(), _cut(heartbeat))
         return HeartbeatAnswer(engine=self._engine.uuid, wanted=wanted)
 
-    def last_heartbeat(self, sender: str) -> tuple[float, Heartbeat] | None:
-        """When a sender last gave a sign of life since the start, and which."""
-        with self._lock:
-            return self._heartbeats.get(sender)
+
+def _cut(beat: Heartbeat) -> Heartbeat:
+    """A heartbeat whose texts are no longer than this project's senders make them."""
+    return msgspec.structs.replace(
+        beat,
+        version=beat.version[:_LONGEST_VERSION],
+        label=beat.label[:_LONGEST_LABEL],
+        state=beat.state[:_LONGEST_TEXT],
+        problem=beat.problem[:_LONGEST_TEXT],
+    )
 
 
 def _wants_any(state: State, sender: str) -> bool:

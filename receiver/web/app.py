@@ -21,6 +21,7 @@ from receiver.web import (
     health,
     heartbeat_calls,
     log_calls,
+    metrics_calls,
     openapi,
     operating,
     problems,
@@ -58,6 +59,7 @@ ROUTES = (
     *table_calls.ROUTES,
     *heartbeat_calls.ROUTES,
     *health.ROUTES,
+    *metrics_calls.ROUTES,
     *openapi.ROUTES,
 )
 
@@ -144,9 +146,11 @@ class _Methods:
 
 
 def _judge() -> None:
+    g.begun = time.perf_counter()
     site = site_of(current_app)
     head = RequestHead.from_environ(request.environ)
     route, _ = site.match(head)
+    g.call = "none" if route is None else route.name
     g.who = site.admit(head, route)
 
 
@@ -167,6 +171,10 @@ def _finish(response: Response) -> Response:
             "peer": request.remote_addr,
         },
     )
+    counted = site_of(current_app).requests
+    counted.answered.add(1, g.get("call", "none"), f"{response.status_code // 100}xx")
+    counted.body_bytes.add(float(request.content_length or 0))
+    counted.seconds.observe(time.perf_counter() - g.get("begun", time.perf_counter()))
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers.setdefault("Cache-Control", "no-store")
     if request.path == tus.FILES or request.path.startswith(tus.FILES + "/"):

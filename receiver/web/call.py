@@ -118,6 +118,9 @@ class CallSite(Protocol):
     polls: LongPolls
     cursors: Cursors
 
+    def measures(self) -> bytes:
+        """What a monitoring system scrapes."""
+
 
 @dataclass(frozen=True)
 class Call:

@@ -18,7 +18,12 @@ from receiver.operator.owners import adopt_sender, list_owners, set_owner
 from receiver.operator.quarantine import drop_quarantined, list_quarantine, retry_quarantined
 from receiver.operator.retired import GONE_STATES, drop_retired, list_retired, show_retired
 from receiver.operator.schema import import_into
-from receiver.operator.senders import accept_all, list_running_senders, remove_sender
+from receiver.operator.senders import (
+    accept_all,
+    all_senders,
+    remove_sender,
+    set_lateness,
+)
 from receiver.operator.senders import accept_sender as accept
 from receiver.operator.status import running_status
 from receiver.operator.storage import fetch_files, running_storage
@@ -82,7 +87,7 @@ def status(call: Call) -> Response:
 )
 def senders(call: Call) -> Response:
     """All senders."""
-    return json_answer(wire.SendersAnswer(senders=list_running_senders(call.looked_at)))
+    return json_answer(all_senders(call.looked_at))
 
 
 @ROUTES.call(
@@ -333,6 +338,21 @@ def adopt(call: Call) -> Response:
     """Give all devices of a sender to another one."""
     by = call.body(wire.AdoptRequest).by
     return json_answer(adopt_sender(call.operator.engine, call.who, call.arguments["sender"], by))
+
+
+@ROUTES.call(
+    "POST",
+    "/v1/senders/<sender>/set",
+    Role.OPERATOR,
+    "Say after what silence a sender is late",
+    EMPTY,
+    takes=wire.SenderSettings,
+)
+def set_sender(call: Call) -> Response:
+    """Say what is expected of a sender."""
+    wanted = call.body(wire.SenderSettings)
+    set_lateness(call.operator.engine, call.arguments["sender"], wanted.late_after)
+    return Response(status=204)
 
 
 @ROUTES.call(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from common import wire
+from common.config.metrics_rules import listen_of
 from common.durable import Tree
 from common.errors import ConfigError, TsferryError
 from receiver.operator.client import ADDRESS_FILE
@@ -28,6 +29,7 @@ from receiver.web.tus import FILES
 
 if TYPE_CHECKING:
     import ssl
+    from contextlib import AbstractContextManager
 
     from flask import Flask
 
@@ -57,6 +59,10 @@ class Served(Protocol):
     @property
     def gate(self) -> Gate:
         """Judges requests before their bodies are read."""
+
+    @property
+    def measures(self) -> Callable[[], bytes] | None:
+        """Tells the measures as Prometheus reads them; None if there are none."""
 
     def give_operator_token(self) -> Path:
         """Make a token for the commands on this machine; returns the file that it is in."""
@@ -91,6 +97,7 @@ class _Receiver:
         self._site = site_of(self._app)
         self.application = self._app
         self.gate = self._site.gate
+        self.measures = self._site.measures
         self.give_operator_token = self._site.give_operator_token
         self.stop_waiting = self._site.polls.close
 
@@ -251,13 +258,35 @@ class _Service:
             stop()
         url = _url(server, secure=self._tls is not None)
         token_file = app.give_operator_token()
-        with _noted(config.schema_dir, ADDRESS_FILE, url):
+        with self._metrics_port(app), _noted(config.schema_dir, ADDRESS_FILE, url):
             try:
                 server.run(lambda: self._announce(app, url))
             finally:
                 if self._next is None:
                     self._let_go()
                 _forget(token_file)
+
+    def _metrics_port(self, app: Served) -> AbstractContextManager[object]:
+        """The port of its own for measures, if one is configured.
+
+        Raises:
+            ConfigError: the address cannot be had at the start; once the server runs, it goes on
+                without, and its log says so.
+        """
+        listen = self._config.metrics.listen
+        if listen is None or app.measures is None:
+            return contextlib.nullcontext()
+        from common.metrics_port import MetricsPort
+
+        try:
+            port = MetricsPort(*listen_of(listen), app.measures)
+        except ConfigError as error:
+            if not self._told:
+                raise
+            log.error("measures are not served: %s", error.message)
+            return contextlib.nullcontext()
+        log.info("measures are served", extra={"address": ":".join(map(str, port.address))})
+        return port
 
     def _announce(self, app: Served, url: str) -> None:
         app.listening(url)

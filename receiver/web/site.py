@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 from werkzeug.exceptions import HTTPException
 from werkzeug.routing import RequestRedirect
 
+import common
 from common.durable import Tree
 from receiver.metadata.query.cursors import Cursors
+from receiver.metrics.request_tallies import NodeStanding, RequestTallies
 from receiver.operator.client import TOKEN_FILE
 from receiver.web.access import Access
 from receiver.web.longpoll import LongPolls
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from werkzeug.routing import Map
 
     from receiver.config import ReceiverConfig
+    from receiver.metrics.receiver_readings import ReceiverReadings
     from receiver.principal import Principal
     from receiver.web.call import ReadingSide
     from receiver.web.server import RequestHead
@@ -44,6 +47,7 @@ class Site:
         openapi: gives the description of the calls, as JSON.
         polls: calls that wait for the end of a task.
         cursors: answers to SQL of which there is more.
+        requests: what is counted of requests.
     """
 
     def __init__(
@@ -63,6 +67,9 @@ class Site:
         self.openapi = openapi
         self.polls = LongPolls(config.listen.threads // 2)
         self.cursors = Cursors()
+        self.requests = RequestTallies()
+        self._readings: ReceiverReadings | None = None
+        self._making = threading.Lock()
         self._of_endpoint = {route.name: route for route in routes}
         self._adapter = url_map.bind("tsferry.invalid")
         self._owns_node = owns_node
@@ -118,6 +125,29 @@ class Site:
         with Tree(directory) as tree:
             tree.write_atomic(TOKEN_FILE, token.encode() + b"\n", mode=0o600)
         return directory / TOKEN_FILE
+
+    def measures(self) -> bytes:
+        """What a monitoring system scrapes."""
+        from receiver.metrics.receiver_readings import ReceiverReadings
+
+        with self._making:
+            if self._readings is None:
+                self._readings = ReceiverReadings(
+                    self.node.operator,
+                    self.requests,
+                    self._standing,
+                    most_edges=self.config.metrics.edges,
+                )
+        return self._readings.text()
+
+    def _standing(self) -> NodeStanding:
+        follows = self.node.follows()
+        return NodeStanding(
+            problem=self.node.problem(),
+            concerns=len(self.node.concerns()),
+            version=common.__version__,
+            behind=None if follows is None else follows.behind,
+        )
 
     def close(self) -> None:
         """Let nobody wait any more, and close the node; closing twice is harmless."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import datetime
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from common.cli import Invocation, emit_json
 from common.config.shared_rules import PER_MILLISECOND
-from common.errors import UsageError
+from common.errors import EXIT_HELD, EXIT_NOT_LOADED, UsageError
 from common.terminal import printable, size_text
 from sender.cli.program import Session, json_option, opened, receiver_option
+from sender.cli.sender_check import in_the_way
 from sender.config import SenderConfig
+from sender.round.round_report import worst
 from sender.schema.standing import schema_lines
 
 if TYPE_CHECKING:
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["status"]
 
 _SHOWN = 20
+_SOON = 30 * 86400.0
 
 
 @click.command(epilog="Example: tsferry-sender status --safe-to-delete --json")
@@ -36,6 +40,14 @@ _SHOWN = 20
     is_flag=True,
     help="With --safe-to-delete: only files that every receiver has verified since it has them.",
 )
+@click.option(
+    "--check",
+    "as_plugin",
+    is_flag=True,
+    help="One line with figures, as monitoring plugins write it; exit codes 0 OK, 1 WARNING "
+    "(files are in trouble, or the last round failed), 2 CRITICAL (files are lost, or nothing can "
+    "be found out).",
+)
 @json_option
 @click.pass_obj
 def status(
@@ -43,6 +55,7 @@ def status(
     names: tuple[str, ...],
     safe_to_delete: bool,
     verified: bool,
+    as_plugin: bool,
     as_machine: bool,
 ) -> int:
     """Show for each receiver what is loaded, pending, waiting and in trouble.
@@ -52,6 +65,9 @@ def status(
     code is 4, if any receiver is out of reach; expired files are not listed, no receiver has them.
     "Verified" is how many of the loaded files the receiver has proved point by point, as of the
     last round's check (in JSON: `verified`, with `verified` of `files`).
+
+    Exit codes: 0 all is well, or only pending; 3 files are in trouble (conflict, quarantined,
+    refused, failed), lost, or in a directory that is not there; 6 the receiver holds deletions.
     """
     if verified and not safe_to_delete:
         raise UsageError("--verified: expected together with --safe-to-delete")
@@ -60,26 +76,40 @@ def status(
             if names:
                 raise UsageError("--safe-to-delete asks every receiver: leave --receiver out")
             return _safe_to_delete(session, as_machine, verified=verified)
-        return _status(session, as_machine)
+        return _status(session, as_machine, as_plugin=as_plugin)
 
 
-def _status(session: Session, as_machine: bool) -> int:
+def _status(session: Session, as_machine: bool, *, as_plugin: bool) -> int:
     from msgspec import to_builtins
 
     from sender.round.look import standing
 
     daemon = _daemon(session)
     found = [standing(remote) for remote in session.remotes]
-    uuid = session.remotes[0].uuid
+    if as_plugin:
+        from sender.cli.sender_check import check_line_of
+
+        line = check_line_of(found, time.time(), wait_alarm=session.config.wait_alarm)
+        click.echo(line.text())
+        return int(line.level)
+    code = worst([_code(each) for each in found])
+    uuid, label = session.remotes[0].uuid, session.remotes[0].label
     if as_machine:
         receivers = {each.receiver: to_builtins(each) for each in found}
-        emit_json({"sender": uuid, "daemon": daemon, "receivers": receivers})
-        return 0
-    lines = [f"sender {uuid}, {_daemon_text(daemon)}"]
+        emit_json({"sender": uuid, "label": label, "daemon": daemon, "receivers": receivers})
+        return code
+    lines = [f"sender {uuid} ({label}), {_daemon_text(daemon)}"]
     for each in found:
         lines += ["", *_lines(each, session.config)]
     click.echo("\n".join(map(printable, lines)))
-    return 0
+    return code
+
+
+def _code(found: ReceiverStanding) -> int:
+    """What the next round would end with, as far as files are concerned."""
+    if found.problem is not None or in_the_way(found):
+        return EXIT_NOT_LOADED
+    return EXIT_HELD if found.held_records else 0
 
 
 def _daemon(session: Session) -> dict[str, Any] | None:
@@ -120,6 +150,7 @@ def _lines(found: ReceiverStanding, config: SenderConfig) -> list[str]:
         f"  last round      {_round_text(found.last_round)}",
         f"  last task       {found.last_task or 'none yet'}",
     ]
+    lines += _ending(found, time.time())
     lines += [f"  list in doubt   {each}" for each in found.doubts]
     if found.lost is not None:
         named = [f"{each['file']}: {each['reason']}" for each in found.lost["named"]]
@@ -138,6 +169,16 @@ def _lines(found: ReceiverStanding, config: SenderConfig) -> list[str]:
     )
     waiting = [f"{each['file']}: {each['reason']}" for each in found.waiting]
     return lines + _several("waiting", waiting)
+
+
+def _ending(found: ReceiverStanding, now: float) -> list[str]:
+    """The token and the receiver's certificate, where they end within 30 days or have ended."""
+    both = (("token", found.token_until), ("certificate", found.certificate_until))
+    return [
+        f"  {name:<14}  {'has ended' if until <= now else 'ends'} {_local(until)}"
+        for name, until in both
+        if until is not None and until - now < _SOON
+    ]
 
 
 def _verified(found: dict[str, int] | None) -> str:
@@ -176,14 +217,18 @@ def _data_time(value: int | None, config: SenderConfig) -> str:
     return f"{value} ({at.isoformat(timespec='milliseconds')})"
 
 
+def _local(seconds: float) -> str:
+    local = datetime.datetime.fromtimestamp(seconds, datetime.UTC).astimezone()
+    return local.isoformat(sep=" ", timespec="seconds")
+
+
 def _round_text(last: dict[str, Any] | None) -> str:
     if last is None:
         return "none yet"
     ended = last.get("ended")
     at = ""
     if isinstance(ended, int | float):
-        local = datetime.datetime.fromtimestamp(ended, datetime.UTC).astimezone()
-        at = f"{local.isoformat(sep=' ', timespec='seconds')}: "
+        at = f"{_local(ended)}: "
     error = last.get("error")
     if isinstance(error, dict):
         return f"{at}ended early: {error.get('message')}"

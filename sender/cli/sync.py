@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,7 +23,10 @@ from sender.config import SenderConfig
 from sender.round.round_report import as_text, worst
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sender.round.round import RoundOptions
+    from sender.round.round_report import RoundReport
     from sender.send.progress import TerminalLine
     from sender.send.remote import Remote
 
@@ -90,8 +94,27 @@ def sync(
         from sender.round.round import RoundOptions
 
         options = RoundOptions(accept_source=accept_source, accept_receiver=accept_receiver)
-        reports = run_rounds(session, options)
+        done: dict[str, RoundReport] = {}
+        reports = run_rounds(session, options, done)
+        _write_measures(session, done)
         return show_reports(reports, as_machine)
+
+
+def _write_measures(session: Session, done: Mapping[str, RoundReport]) -> None:
+    """Write the file for node_exporter, where one is configured, and no daemon writes it."""
+    path = session.config.metrics.textfile
+    if path is None or done.keys() != {each.name for each in session.config.receivers}:
+        return
+    from sender.metrics.metrics_out import write_textfile
+    from sender.metrics.rounds_seen import RoundsSeen
+    from sender.metrics.sender_readings import sender_text
+
+    remote, now = session.remotes[0], session.remotes[0].clock()
+    seen = [
+        RoundsSeen(name, report, report if report.looked else None, now)
+        for name, report in done.items()
+    ]
+    write_textfile(path, sender_text(session.config, remote.uuid, remote.label, seen))
 
 
 @click.command(epilog="Example: tsferry-sender recover --json")
@@ -131,8 +154,16 @@ def resync(
         return show_reports(reports, as_machine)
 
 
-def run_rounds(session: Session, options: RoundOptions) -> dict[str, dict[str, Any]]:
-    """A round with each receiver, all at the same time; receiver -> its report."""
+def run_rounds(
+    session: Session, options: RoundOptions, done: dict[str, RoundReport] | None = None
+) -> dict[str, dict[str, Any]]:
+    """A round with each receiver, all at the same time; receiver -> its report.
+
+    Args:
+        session: with the receivers.
+        options: of the rounds.
+        done: is given the reports of the rounds that this process did itself.
+    """
     from sender.send.progress import TerminalLine
 
     line = TerminalLine()
@@ -145,7 +176,7 @@ def run_rounds(session: Session, options: RoundOptions) -> dict[str, dict[str, A
                 }
                 while wait(running.values(), timeout=_HEARD_S).not_done:
                     pass
-                return {name: each.result() for name, each in running.items()}
+                return {name: _noted(name, each.result(), done) for name, each in running.items()}
         except BaseException:
             session.stop.set()
             raise
@@ -153,7 +184,19 @@ def run_rounds(session: Session, options: RoundOptions) -> dict[str, dict[str, A
             line.clear()
 
 
-def _round(remote: Remote, options: RoundOptions, line: TerminalLine) -> dict[str, Any]:
+def _noted(
+    name: str, found: RoundReport | dict[str, Any], done: dict[str, RoundReport] | None
+) -> dict[str, Any]:
+    if isinstance(found, dict):
+        return found
+    if done is not None:
+        done[name] = found
+    return found.as_json()
+
+
+def _round(
+    remote: Remote, options: RoundOptions, line: TerminalLine
+) -> RoundReport | dict[str, Any]:
     from common.errors import LockedError, TsferryError
     from sender.round.round import Round
     from sender.round.round_report import RoundReport
@@ -167,9 +210,25 @@ def _round(remote: Remote, options: RoundOptions, line: TerminalLine) -> dict[st
         except TsferryError as error:
             return RoundReport(remote.name, error=error).as_json()
     try:
-        return Round(remote, options, Meter(remote.name, line.show)).run().as_json()
+        report = Round(remote, options, Meter(remote.name, line.show)).run()
+        _tell_of(remote, report)
+        return report
     finally:
         lock.release()
+
+
+def _tell_of(remote: Remote, report: RoundReport) -> None:
+    """Tell the receiver how things stand; a daemon does that by itself, and cron has none.
+
+    Once, and only behind a round that came to its end: what did not answer then is not asked again.
+    """
+    from common.errors import TsferryError
+    from sender.round.heartbeats import NO_DAEMON, heartbeat_of
+
+    if report.error is None and report.looked:
+        beat = heartbeat_of(remote, report, report, state=NO_DAEMON, at=remote.clock())
+        with suppress(TsferryError):
+            remote.client.heartbeat(beat)
 
 
 def _by_daemon(

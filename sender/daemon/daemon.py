@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from stat import S_ISDIR
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import common
 from common.durable import Tree, failed_sync
@@ -26,6 +27,9 @@ from sender.round.round import RoundOptions
 from sender.select.known_digests import KnownDigests
 from sender.send.progress import RoundProgress
 from sender.send.remote import Remote
+
+if TYPE_CHECKING:
+    from sender.metrics.metrics_out import MetricsOut
 
 __all__ = ["Daemon"]
 
@@ -58,6 +62,8 @@ class Daemon:
         """Each directory, and which one it was: another may be mounted in its place."""
         self._digests = KnownDigests()
         self._ahead: DigestsAhead | None = None
+        self._metrics: MetricsOut | None = None
+        self._started = time.time()
 
     def run(self, ready: Callable[[], None] = lambda: None) -> None:
         """Do the work of the daemon.
@@ -124,10 +130,35 @@ class Daemon:
         self._look_after()
         for loop in loops.values():
             loop.start()
+        self._metrics = self._metrics_out(config, loops)
+
+    def _metrics_out(
+        self, config: SenderConfig, loops: dict[str, ReceiverLoop]
+    ) -> MetricsOut | None:
+        """Where measures go; None where nowhere: then nothing of them is loaded."""
+        if config.metrics.listen is None and config.metrics.textfile is None:
+            return None
+        from sender.metrics.metrics_out import MetricsOut
+        from sender.metrics.sender_readings import sender_text
+
+        remote = next(iter(loops.values())).remote
+        return MetricsOut.or_nothing(
+            config.metrics,
+            lambda: sender_text(
+                config,
+                remote.uuid,
+                remote.label,
+                [each.seen for each in loops.values()],
+                started=self._started,
+            ),
+        )
 
     def _end(self) -> None:
         """Stop it: after the blocks on their way; the next round goes on from there."""
         self._ended.set()
+        if self._metrics is not None:
+            self._metrics.close()
+            self._metrics = None
         if self._watch is not None:
             self._watch.close()
             self._watch, self._watched = None, {}

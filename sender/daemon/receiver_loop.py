@@ -16,17 +16,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-import common
 from common import wire
 from common.allocated import give_back
 from common.durable import Lock
 from common.errors import LockedError, StoppedError, TsferryError
+from sender.metrics.round_tallies import RoundTallies
+from sender.metrics.rounds_seen import RoundsSeen
+from sender.round.heartbeats import heartbeat_of
 from sender.round.rested import Rested
 from sender.round.round import Round, RoundOptions
 from sender.round.round_report import RoundReport
 from sender.send.backoff import Backoff, retry_helps
 from sender.send.progress import Meter, RoundProgress
-from sender.send.remote import Remote, label
+from sender.send.remote import Remote
 
 __all__ = ["ReceiverLoop", "Request"]
 
@@ -34,6 +36,7 @@ _log = logging.getLogger(__name__)
 
 _FIRST_RETRY_S = 5.0
 _LOCK_RETRY_S = 5.0
+_IN_A_ROUND = "in a round"
 _GRACE_S = 20.0
 """How long the end of the process waits for a thread: for the block on its way."""
 
@@ -89,6 +92,10 @@ class ReceiverLoop:
         self._meter = Meter(remote.name)
         self.state = "starting"
         self.last: RoundReport | None = None
+        self.last_at = 0.0
+        self._whole: RoundReport | None = None
+        """The last round that looked at the files."""
+        self._tallies = RoundTallies()
         self._rounds = threading.Thread(target=self._run, name=f"round-{remote.name}", daemon=True)
         self._beats = threading.Thread(target=self._beat, name=f"beat-{remote.name}", daemon=True)
 
@@ -124,6 +131,18 @@ class ReceiverLoop:
         """For the control socket: what it does, and how far it is."""
         found = self._meter.now.as_event() | {"state": self.state}
         return found | {"last": None if self.last is None else self.last.as_json()}
+
+    @property
+    def seen(self) -> RoundsSeen:
+        """For measures: what its rounds came to."""
+        return RoundsSeen(
+            self.remote.name,
+            self.last,
+            self._whole,
+            self.last_at,
+            busy=self.state == _IN_A_ROUND,
+            tallies=self._tallies,
+        )
 
     # -- rounds ----------------------------------------------------------------------------
 
@@ -182,7 +201,7 @@ class ReceiverLoop:
             told, self._changed_at = self._changed_at is not None, None
         rested = None if told or request is not None else self._take_rested(begin)
         self._rested = None
-        self.state = "in a round"
+        self.state = _IN_A_ROUND
         tell = request.tell if request else (lambda progress: None)
         self._meter = Meter(self.remote.name, tell)
         options = request.options if request else RoundOptions()
@@ -209,7 +228,9 @@ class ReceiverLoop:
         if not report.looked and self.last is not None:
             report.pending_files = self.last.pending_files
             report.pending_bytes = self.last.pending_bytes
-        self.last = report
+        self.last, self.last_at = report, self.remote.clock()
+        self._whole = report if report.looked else self._whole
+        self._tallies.count(report, self.last_at)
         period = self.remote.config.daemon.period
         failed = report.error is not None and not isinstance(report.error, StoppedError)
         if failed and report.error is not None and retry_helps(report.error):
@@ -241,15 +262,7 @@ class ReceiverLoop:
             client.close()
 
     def _heartbeat(self) -> wire.Heartbeat:
-        last = self.last
-        return wire.Heartbeat(
-            version=common.__version__,
-            label=label(),
-            pending_files=last.pending_files if last else 0,
-            pending_bytes=last.pending_bytes if last else 0,
-            complete_until=last.complete_until if last else None,
-            state=self.state,
-        )
+        return heartbeat_of(self.remote, self.last, self._whole, state=self.state, at=self.last_at)
 
 
 def _say(name: str, report: RoundReport) -> None:

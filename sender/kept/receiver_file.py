@@ -77,6 +77,9 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             0 while there are none.
         incarnations: the highest that ever answered, of each engine that had one.
         last_round: what `status` shows of the last round; any JSON.
+        token_until: when the token for it ends, seconds since the epoch, as it told last; None for
+            never.
+        certificate_until: when its certificate ends, likewise.
     """
 
     version: int = _VERSION
@@ -96,6 +99,8 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     settled: int = 0
     incarnations: tuple[SeenIncarnation, ...] = ()
     last_round: dict[str, Any] | None = None
+    token_until: float | None = None
+    certificate_until: float | None = None
 
 
 class ReceiverFile:

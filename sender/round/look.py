@@ -207,6 +207,8 @@ class ReceiverStanding:
         named_ends: some of these, and why.
         kept_deletions: files whose deletion file shrank or vanished, which withdraws nothing.
         schema: how far the schema log is applied there, and why some of it is not; None for no log.
+        token_until: when the token for it ends, as it told last; None for never.
+        certificate_until: when its certificate ends, likewise.
         problem: why all this could not be found out.
     """
 
@@ -230,6 +232,8 @@ class ReceiverStanding:
     named_ends: tuple[dict[str, Any], ...] = ()
     kept_deletions: tuple[FileReason, ...] = ()
     schema: dict[str, Any] | None = None
+    token_until: float | None = None
+    certificate_until: float | None = None
     problem: str | None = None
 
 
@@ -294,6 +298,8 @@ def _from_memory(found: ReceiverStanding, sync: Tree, directory: str) -> None:
     memory = ReceiverFile.open(sync, directory)
     found.verified = verified_json(memory.now.verified)
     found.held_records = tuple(of_held_records(memory.now.held_records))
+    found.token_until = memory.now.token_until
+    found.certificate_until = memory.now.certificate_until
     found.last_round = memory.now.last_round
     last = memory.now.last_round or {}
     found.held_ends = last.get("held_count", 0)

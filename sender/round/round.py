@@ -358,6 +358,9 @@ class Round:
         if check.history is History.CONTINUES:
             newest = max(now.newest_commit, check.newest_commit)
             memory.update(engine=check.engine, newest_commit=newest, verified=check.verified)
+        memory.update(token_until=check.token_until, certificate_until=check.certificate_until)
+        self._report.token_until = check.token_until
+        self._report.certificate_until = check.certificate_until
         self._report.verified = check.verified
         self._hold(check.held_records, memory)
         self._lost(memory, check.lost)

@@ -123,6 +123,8 @@ class RoundReport:
         complete_until: data time before which nothing of this node is unloaded; None if unknown.
         looked: whether the three above were found out in this round.
         schema: what became of the schema log; None if there is none here.
+        token_until: when the token ends, as the receiver said; None for never.
+        certificate_until: when its certificate ends; None if it has none.
     """
 
     receiver: str
@@ -158,6 +160,8 @@ class RoundReport:
     complete_until: int | None = None
     looked: bool = False
     schema: SchemaReport | None = None
+    token_until: float | None = None
+    certificate_until: float | None = None
 
     @property
     def exit_code(self) -> int:

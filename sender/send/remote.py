@@ -28,16 +28,11 @@ from sender.send.body_compression import BodyCompression
 from sender.send.calls import Client
 from sender.send.transport import Endpoint
 
-__all__ = ["Remote", "label"]
+__all__ = ["Remote"]
 
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
-
-
-def label() -> str:
-    """What this machine calls itself, shown to the operators of a receiver."""
-    return printable(socket.gethostname())[:200]
 
 
 @dataclass
@@ -100,6 +95,11 @@ class Remote:
         return self.entry.name
 
     @property
+    def label(self) -> str:
+        """What this edge is called, shown to the operators of a receiver."""
+        return self.config.label or printable(socket.gethostname())[:200]
+
+    @property
     def directory(self) -> str:
         """`<host>_<port>`, the name of its directories here."""
         return self.entry.directory
@@ -160,7 +160,7 @@ class Remote:
             protocol=wire.PROTOCOL,
             version=common.__version__,
             sender=self.uuid,
-            label=label(),
+            label=self.label,
             partition_interval_ms=self.config.partition_interval_ms,
             time_unit=self.config.time_unit,
             engine=known.engine,

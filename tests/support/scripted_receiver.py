@@ -179,6 +179,9 @@ class ScriptedReceiver:
         """The number of the last look; None: it knows no looks, and compares no lists."""
         self.agrees = True
         self.anew = False
+        self.lost: wire.LostFiles | None = None
+        self.ends: tuple[float | None, float | None] = (None, None)
+        """When the token and the certificate end."""
         self.limits = wire.Limits(
             max_file_bytes=1 << 40,
             max_chunk_bytes=1 << 24,
@@ -281,6 +284,9 @@ class ScriptedReceiver:
                 compares=self.looks is not None,
                 anew=self.anew,
                 resources=self.resources,
+                lost=self.lost,
+                token_until=self.ends[0],
+                certificate_until=self.ends[1],
             )
         )
 

@@ -75,6 +75,7 @@ __all__ = ["Rules", "check_txn"]
 T = TypeVar("T")
 
 _HEX32 = re.compile(r"[0-9a-f]{32}\Z")
+_LONGEST_SILENCE = 1e10
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +251,12 @@ class Rules:
         self._need_sender(op.sender, op)
         if op.look not in SIGNED_64 or op.look < 0:
             raise refusal_of(op, f"{op.look} is no look")
+        self._put(("sender", op.sender), True)
+
+    def _lateness_set(self, op: records.LatenessSet) -> None:
+        self._need_sender(op.sender, op)
+        if op.late_after is not None and not 0 <= op.late_after < _LONGEST_SILENCE:
+            raise refusal_of(op, f"{op.late_after} is no number of seconds")
         self._put(("sender", op.sender), True)
 
     def _token_put(self, op: records.TokenPut) -> None:
@@ -836,6 +843,7 @@ _RULES: dict[type, Callable[[Rules, Any], None]] = {
     records.DeletesHeld: Rules._deletes_held,
     records.DeletesSettled: Rules._deletes_settled,
     records.ListBegun: Rules._list_begun,
+    records.LatenessSet: Rules._lateness_set,
     records.FileLost: Rules._file_lost,
     records.LossAcknowledged: Rules._loss_acknowledged,
     records.FileVerified: Rules._file_verified,

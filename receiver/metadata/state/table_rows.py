@@ -102,6 +102,7 @@ class SenderRow(_Row, frozen=True, kw_only=True):
         mode_look: the look that told so first; 0 if it never told anything else.
         restored: the commit by which an operator said that it was restored from a copy; 0 for none,
             and once its list has begun anew.
+        late_after: silence after which it is late, seconds, 0 for never; None: as configured.
     """
 
     uuid: str
@@ -117,6 +118,7 @@ class SenderRow(_Row, frozen=True, kw_only=True):
     propagate: Propagate | None = None
     mode_look: int = 0
     restored: int = 0
+    late_after: float | None = None
 
 
 class TokenRow(_Row, frozen=True, kw_only=True):

@@ -66,6 +66,7 @@ from receiver.metadata.model.records.sender_records import (
     ClockCorrected,
     EngineMade,
     EpochSet,
+    LatenessSet,
     ListBegun,
     OwnerSet,
     SenderMode,
@@ -147,6 +148,7 @@ Op = (
     | NodeDraining
     | NodeLost
     | NodeForgotten
+    | LatenessSet
 )
 
 

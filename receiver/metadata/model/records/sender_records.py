@@ -125,6 +125,13 @@ class ListBegun(Record, frozen=True, tag=45):
     look: int
 
 
+class LatenessSet(Record, frozen=True, tag=123):
+    """After what silence a sender is late: seconds, 0 for never; None: as configured."""
+
+    sender: str
+    late_after: float | None
+
+
 class ClockCorrected(Record, frozen=True, tag=63):
     """What was learnt of the clock: the moments that timestamps stand for from now on.
 

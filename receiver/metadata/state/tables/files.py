@@ -191,6 +191,10 @@ class FileTable:
         """Files that the sender once sent, now found bad: wanted again but for those on hold."""
         return [self.rows[each] for each in self._wanted.get(sender, ())]
 
+    def every_wanted(self) -> list[FileRow]:
+        """Those of all senders."""
+        return [self.rows[each] for wanted in self._wanted.values() for each in wanted]
+
     def lost(self) -> list[FileRow]:
         """Files in quarantine that their senders have no more."""
         return [self.rows[each] for each in self._lost]
@@ -213,6 +217,10 @@ class FileTable:
     def deleted(self) -> list[FileRow]:
         """Deleted files whose bytes may still be on the disk, the longest deleted first."""
         return [self.rows[each] for each in self._deleted]
+
+    def count_deleted(self) -> int:
+        """How many of those there are."""
+        return len(self._deleted)
 
     def deleted_since(self, commit: int) -> list[FileRow]:
         """Those that were deleted behind a commit, the last one first."""

@@ -47,6 +47,7 @@ class SenderTable:
             records.TaskDone: self._task_done,
             records.SenderMode: self._sender_mode,
             records.ListBegun: self._list_begun,
+            records.LatenessSet: self._lateness_set,
         }
 
     def _sender_seen(self, op: records.SenderSeen, ts: int) -> None:
@@ -79,6 +80,10 @@ class SenderTable:
     def _list_begun(self, op: records.ListBegun, ts: int) -> None:
         row = self.rows[op.sender]
         self.rows[op.sender] = msgspec.structs.replace(row, restored=0, changed=ts)
+
+    def _lateness_set(self, op: records.LatenessSet, ts: int) -> None:
+        row = self.rows[op.sender]
+        self.rows[op.sender] = msgspec.structs.replace(row, late_after=op.late_after, changed=ts)
 
     def _sender_mode(self, op: records.SenderMode, ts: int) -> None:
         self.rows[op.sender] = msgspec.structs.replace(

@@ -20,6 +20,7 @@ from receiver.metadata.model import records
 from receiver.node import Node
 from receiver.operator.files import list_files
 from receiver.web import serving
+from receiver.web.app import site_of
 from tests.support.node_world import A, B, Edge, path_of, sender, tsfile
 from tests.support.web import BOUND, until
 
@@ -299,6 +300,44 @@ def test_owners_and_senders_are_changed_by_the_server(running, command):
     command("senders", "remove", "0" * 32, code=2)
 
 
+def test_a_late_sender_is_named_by_lists_and_by_the_exit_code(running, command):
+    node = site_of(running.application).node
+    assert "late" not in command("senders", "list")
+    for uuid in (A, B):
+        node.checks.heard.checked(uuid, node.clock() - 100_000, "0.2.0")
+    assert command("senders", "list", code=7).count("late: silent for more than 1d") == 2
+    assert "2, 2 late: " in command("status", code=7)
+    assert json.loads(command("status", "--json", code=7).rpartition("}")[0] + "}")["late"] == 2
+    command("senders", "set", A, "--late-after", "2d")
+    assert command("senders", code=7).count("late: silent for more than 1d") == 1
+    command("senders", "set", B, "--late-after", "never")
+    assert "0.2.0" in command("senders", "list")
+    command("senders", "set", A, "--late-after", "default")
+    assert command("senders", "list", code=7).count("late: silent") == 1
+    assert "duration" in command("senders", "set", A, "--late-after", "soon", code=2)
+    command("senders", "set", "0" * 32, "--late-after", "2d", code=2)
+
+
+def test_a_monitoring_plugin_has_its_line_with_and_without_a_server(either, command):
+    if either == "a server":
+        line = command("status", "--check", code=1)
+        assert line.startswith("TSFERRY WARNING - 1 files are not taken")
+    else:
+        line = command("status", "--check", code=2)
+        assert line.startswith("TSFERRY CRITICAL - no receiver is running")
+    assert line.strip().count("\n") == 0
+    assert " quarantined=1;0 " in line
+
+
+def test_edges_with_one_label_are_warned_of(running, command, capsys):
+    node = site_of(running.application).node
+    for uuid in (A, B):
+        node.load.make_known(uuid, "", "plant 7")
+    assert run(cli, "tsferry-receiver", ["--config", "receiver.toml", "senders", "list"]) == 0
+    assert f"2 senders have the label plant 7: {A}, {B}; give each" in capsys.readouterr().err
+    assert "'plant 7'" in command("status")
+
+
 @pytest.fixture
 def retired(filled, config):
     """The same with a file that its sender has no more; its physical path."""
@@ -380,6 +419,7 @@ def test_quarantine_is_dropped_by_the_server(running, command):
         ("owners", "release", "d"),
         ("owners", "transfer", "d", A),
         ("senders", "accept", A),
+        ("senders", "set", A, "--late-after", "2d"),
         ("quarantine", "drop", "--all"),
         ("quarantine", "retry", "--all"),
         ("ttl", "resume"),
@@ -577,7 +617,7 @@ def test_every_command_explains_itself(command, name):
     assert "Example: tsferry-receiver" in text
     assert "Exit code" in text
     if name not in (("serve",), ("work",)):
-        assert "--json" in text or name == ("senders", "accept")
+        assert "--json" in text or name in (("senders", "accept"), ("senders", "set"))
 
 
 def test_the_whole_explains_its_exit_codes(command):

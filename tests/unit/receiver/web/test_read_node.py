@@ -115,6 +115,14 @@ def test_every_call_that_is_not_said_to_read_is_refused_and_says_where_the_write
     assert contents(reader) == before
 
 
+def known(answer):
+    """Without when senders were heard, which a node does not know."""
+    for each in answer.get("senders", ()):
+        for member in ("heard_at", "late", "version", "heartbeat", "heartbeat_at"):
+            each.pop(member, None)
+    return answer
+
+
 def test_every_call_that_reads_answers_as_the_receiver_does_and_writes_nothing(app, client, reader):
     before = contents(reader)
     same = {"files", "owners", "quarantine", "retired", "held_deletes", "tokens", "lost_files",
@@ -140,7 +148,9 @@ def test_every_call_that_reads_answers_as_the_receiver_does_and_writes_nothing(a
         assert here.status_code == there.status_code, (route.name, there.get_data())
         assert here.status_code < 500, route.name
         if route.name in same or body:
-            assert json.loads(here.get_data()) == json.loads(there.get_data()), route.name
+            assert known(json.loads(here.get_data())) == known(json.loads(there.get_data())), (
+                route.name
+            )
         asked.append(route.name)
     assert same <= set(asked)
     catalogue = [

@@ -1,0 +1,50 @@
+"""`status --check` of a receiver: what is a warning, and what is worse."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from common.check_line import CheckLevel, CheckLine
+
+if TYPE_CHECKING:
+    from receiver.operator.views import StatusView
+
+__all__ = ["check_line_of"]
+
+_NAMED = 3
+_BAD, _WORSE = CheckLevel.WARNING, CheckLevel.CRITICAL
+
+
+def check_line_of(view: StatusView, *, running: bool) -> CheckLine:
+    """The line for a status.
+
+    Critical: it does not run or takes no files, files are lost, or a directory is away. A warning:
+    everything else that does not come through.
+    """
+    line = CheckLine(f"{view.senders} edges, {view.files} files")
+    if not running or not view.ready:
+        line.say(_WORSE, view.problem or "it takes no files")
+    line.count("lost", view.lost, "files are lost", _WORSE)
+    line.count("away", len(view.away), "directories are away", _WORSE)
+    line.count("edges", view.senders)
+    late = f"edges are late{_names(view)}"
+    line.count("late", view.late or 0, late, _BAD)
+    line.count("quarantined", view.quarantined, "files are not taken", _BAD)
+    line.count("held_deletes", view.held_deletes, "lists of deletes are held", _BAD)
+    line.count("failed_tasks", view.background.failed, "background tasks have failed", _BAD)
+    if view.clock.doubt is not None:
+        line.say(_BAD, "the clock is not believed")
+    for each in view.concerns:
+        line.say(_BAD, each)
+    line.count("files", view.files)
+    line.measure("size", view.bytes, "B")
+    line.measure("free", view.free_bytes, "B")
+    line.measure("staged", view.staged_bytes, "B")
+    line.count("loading", view.loading)
+    return line
+
+
+def _names(view: StatusView) -> str:
+    names = [each.label or each.sender for each in view.late_senders[:_NAMED]]
+    more = ", ..." if (view.late or 0) > len(names) else ""
+    return f" ({', '.join(names)}{more})" if names else ""

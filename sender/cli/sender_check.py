@@ -1,0 +1,78 @@
+"""`status --check` of a sender: what is a warning, and what is worse."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from common.check_line import CheckLevel, CheckLine
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sender.round.look import ReceiverStanding
+
+__all__ = ["check_line_of", "in_the_way"]
+
+_BAD, _WORSE = CheckLevel.WARNING, CheckLevel.CRITICAL
+_SOON = 30 * 86400.0
+_PASSING = "expired"
+"""A trouble of which nobody need hear: the receiver does not want the file any more."""
+
+
+def in_the_way(found: ReceiverStanding) -> int:
+    """How many things keep files from being loaded, that do not pass by themselves."""
+    troubles = len([each for each in found.troubles if each["kind"] != _PASSING])
+    lost = 0 if found.lost is None else int(found.lost["files"])
+    return troubles + lost + len(found.clashes) + len(found.unmounted)
+
+
+def check_line_of(found: Sequence[ReceiverStanding], now: float, *, wait_alarm: float) -> CheckLine:
+    """The line for how things stand with all receivers.
+
+    Critical: files are lost, a directory is not there, or nothing could be found out. A warning:
+    files in trouble, held deletions, a last round that ended early or is older than `wait_alarm`, a
+    token or certificate that ends within 30 days.
+
+    Args:
+        found: with each receiver.
+        now: seconds since the epoch.
+        wait_alarm: seconds; 0 for never.
+    """
+    loaded, pending = sum(each.listed for each in found), sum(each.pending_files for each in found)
+    line = CheckLine(f"{loaded} files loaded, {pending} pending")
+    for each in found:
+        if each.problem is not None:
+            line.say(_WORSE, f"{each.receiver}: {each.problem}")
+        _judge_round(line, each, now, wait_alarm)
+        both = (("token", each.token_until), ("certificate", each.certificate_until))
+        for name, until in both:
+            if until is not None and until - now < _SOON:
+                line.say(_BAD, f"{each.receiver}: the {name} ends in {(until - now) / 86400:.0f} d")
+    lost = sum(0 if each.lost is None else int(each.lost["files"]) for each in found)
+    line.count("lost", lost, "files are lost", _WORSE)
+    away = sum(len(each.unmounted) for each in found)
+    line.count("unmounted", away, "directories are not there", _WORSE)
+    for kind in ("conflict", "quarantined", "refused", "failed"):
+        count = sum(sum(one["kind"] == kind for one in each.troubles) for each in found)
+        line.count(kind, count, f"files in trouble: {kind}", _BAD)
+    line.count("clashes", sum(len(each.clashes) for each in found), "paths clash", _BAD)
+    held = sum(len(each.held_records) for each in found)
+    line.count("held", held, "deletions are held by a receiver", _BAD)
+    line.count("loaded", loaded)
+    line.count("pending", pending)
+    line.measure("pending_size", sum(each.pending_bytes for each in found), "B")
+    line.count("waiting", sum(len(each.waiting) for each in found))
+    return line
+
+
+def _judge_round(line: CheckLine, each: ReceiverStanding, now: float, wait_alarm: float) -> None:
+    last = each.last_round or {}
+    error, ended = last.get("error"), last.get("ended")
+    if isinstance(error, dict):
+        line.say(_BAD, f"{each.receiver}: the last round ended early: {error.get('message')}")
+    if isinstance(ended, int | float):
+        line.measure(f"'{each.receiver} age'", max(0.0, now - ended), "s")
+        if wait_alarm and now - ended > wait_alarm:
+            line.say(_BAD, f"{each.receiver}: no round for {(now - ended) / 3600:.0f} h")
+    elif each.problem is None:
+        line.say(_BAD, f"{each.receiver}: no round yet")

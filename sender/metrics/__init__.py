@@ -1,0 +1,1 @@
+"""What a sender tells a monitoring system: on a port of the daemon, or in a file."""

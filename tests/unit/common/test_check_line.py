@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from common.check_line import CheckLevel, CheckLine
+
+
+def test_where_nothing_is_wrong_the_line_says_what_is_there() -> None:
+    line = CheckLine("3 edges")
+    line.count("edges", 3)
+    line.count("lost", 0, "files are lost", CheckLevel.CRITICAL)
+    line.measure("free", 2.5e12, "B")
+    line.measure("age", 1.5, "s")
+    assert line.text() == (
+        "TSFERRY OK - 3 edges | edges=3 lost=0;;0 free=2500000000000B age=1.500s"
+    )
+    assert line.level == 0
+
+
+def test_the_worst_comes_first_and_decides() -> None:
+    line = CheckLine("3 edges")
+    line.count("late", 2, "edges are late", CheckLevel.WARNING)
+    line.count("lost", 1, "files are lost", CheckLevel.CRITICAL)
+    assert line.text() == (
+        "TSFERRY CRITICAL - 1 files are lost; 2 edges are late | late=2;0 lost=1;;0"
+    )
+    assert line.level == 2
+
+
+def test_nothing_from_outside_begins_the_figures_or_another_line() -> None:
+    line = CheckLine("fine")
+    line.say(CheckLevel.WARNING, "edge a|b=1\nOK")
+    assert line.text().count("|") == 0
+    assert "\n" not in line.text()

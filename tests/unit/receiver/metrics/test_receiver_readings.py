@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from common import wire
+from receiver.metadata.model import records
+from receiver.metrics.receiver_measures import RECEIVER_MEASURES
+from receiver.metrics.receiver_readings import ReceiverReadings
+from receiver.metrics.request_tallies import NodeStanding, RequestTallies
+from receiver.node import Node
+from receiver.operator.backup_note import BackupNote, write_backup_note
+from receiver.operator.directories import look
+from receiver.operator.files import list_files
+from receiver.operator.senders import remove_sender
+from receiver.operator.tokens import make_token
+from tests.support.node_world import OPERATOR, A, B, Edge, World, path_of, tsfile
+from tests.support.scraped import Scraped, badly_named
+
+DAY = 86400.0
+
+
+def readings(node: Node, most: int = 1000) -> ReceiverReadings:
+    return ReceiverReadings(
+        node.operator,
+        RequestTallies(),
+        lambda: NodeStanding(node.problem(), len(node.concerns()), "0.2.0"),
+        most_edges=most,
+    )
+
+
+def scrape(node: Node, most: int = 1000) -> Scraped:
+    return Scraped(readings(node, most).text())
+
+
+def test_names_keep_to_the_customs() -> None:
+    assert badly_named(RECEIVER_MEASURES) == []
+    names = [each.name for each in RECEIVER_MEASURES]
+    assert len(set(names)) == len(names)
+
+
+def test_what_status_says_is_measured(world: World) -> None:
+    with world.node() as node:
+        edge = Edge(node)
+        edge.check()
+        node.load.make_known(A, f"x_{A}", "plant 7")
+        edge.round({path_of(n): tsfile(f"root.sg.d{n}", first=n * 100) for n in (1, 2, 3)})
+        bad = list_files(node.operator).files[0]
+        node.engine.commit([records.FileQuarantined(bad.physical, "md5: other")])
+        make_token(node.engine, records.READER, expires=world.clock() + 2 * DAY)
+        write_backup_note(world.config.schema_dir, BackupNote(at=17.0, commit=1, directory="/b"))
+        found = scrape(node)
+        assert found["tsferry_receiver_info", node.engine.uuid, "0.2.0"] == 1
+        assert (found["tsferry_receiver_files"], found["tsferry_receiver_devices"]) == (2, 3)
+        assert found["tsferry_receiver_quarantined_files", "bad"] == 1
+        assert found["tsferry_receiver_ready"] == 1
+        assert found["tsferry_receiver_tokens_ending"] == 1
+        assert found["tsferry_receiver_token_expiry_timestamp_seconds"] == world.clock() + 2 * DAY
+        assert found["tsferry_receiver_backup_timestamp_seconds"] == 17.0
+        assert found["tsferry_receiver_loads_total", "loaded"] == 1
+        assert found["tsferry_receiver_load_duration_seconds_count"] == 1
+        assert found["tsferry_receiver_commits_total"] == node.engine.published().lsn
+        assert set(found.of("tsferry_receiver_directory_up").values()) == {1}
+        who = ("plant 7", A)
+        assert found["tsferry_edge_files", *who] == 2
+        assert found["tsferry_edge_quarantined_files", *who] == 1
+        assert found["tsferry_edge_late", *who] == 0
+        assert not found.has("tsferry_edge_pending_files"), "it has not said"
+        assert not found.has("tsferry_receiver_storage_up"), "there is no store"
+
+
+def test_what_edges_say_is_measured_and_summed_up(world: World) -> None:
+    with world.node() as node:
+        for uuid, label in ((A, "plant 7"), (B, "")):
+            edge = Edge(node, uuid)
+            edge.check()
+            node.load.make_known(uuid, f"x_{uuid}", label)
+            beat = wire.Heartbeat(
+                version="0.2.0",
+                pending_files=3,
+                pending_bytes=1000,
+                complete_until=1_700_000_000_500,
+                conflicts=2 if uuid == A else 0,
+                round_at=99.0,
+                problem="no answer" if uuid == B else "",
+                free_bytes=5,
+            )
+            node.checks.heartbeat(edge.who, uuid, beat)
+        world.clock.now += DAY + 1  # type: ignore[attr-defined]
+        Edge(node, B).check()
+        found = scrape(node)
+        assert found["tsferry_receiver_edges"] == 2
+        assert found["tsferry_receiver_edges_late"] == 1
+        assert found["tsferry_receiver_edges_pending_files"] == 6
+        assert found["tsferry_receiver_edges_in_trouble", "conflicts"] == 1
+        assert found["tsferry_receiver_edges_of_version", "0.2.0"] == 1
+        assert found["tsferry_edge_late", "plant 7", A] == 1
+        assert found["tsferry_edge_late", B, B] == 0, "without a label the uuid stands for it"
+        assert found["tsferry_edge_trouble_files", "plant 7", A, "conflicts"] == 2
+        complete = found["tsferry_edge_complete_until_timestamp_seconds", "plant 7", A]
+        assert complete == 1_700_000_000.5
+        assert found.of("tsferry_edge_last_round_failed") == {("plant 7", A): 0, (B, B): 1}
+        remove_sender(node.operator, OPERATOR, B)
+        found = scrape(node)
+        assert found["tsferry_receiver_edges"] == 1
+        assert found.of("tsferry_edge_late") == {("plant 7", A): 1}
+
+
+def test_edges_beyond_the_limit_count_in_the_sums_alone(world: World) -> None:
+    with world.node() as node:
+        for number in range(5):
+            uuid = f"{number:x}" + "a" * 31
+            Edge(node, uuid).check()
+            world.clock.now += 1  # type: ignore[attr-defined]
+        found = scrape(node, most=2)
+        assert found["tsferry_receiver_edges"] == 5
+        assert found["tsferry_receiver_edges_left_out"] == 3
+        assert {key[1][0] for key in found.of("tsferry_edge_late")} == {"0", "1"}, "the first"
+        assert not scrape(node, most=0).has("tsferry_edge_late")
+
+
+def test_committed_state_is_read_once_a_commit(world: World, monkeypatch) -> None:
+    with world.node() as node:
+        Edge(node).check()
+        reads = readings(node)
+        counted = []
+        inner = reads._of_state
+        monkeypatch.setattr(reads, "_of_state", lambda state: counted.append(1) or inner(state))
+        for _ in range(3):
+            reads.text()
+        assert len(counted) == 1
+        Edge(node, B).check()
+        assert Scraped(reads.text())["tsferry_receiver_edges"] == 2
+        assert len(counted) == 2
+
+
+def test_names_from_outside_forge_no_line(world: World) -> None:
+    evil = 'x"} 1\ntsferry_receiver_ready 0\n\\'
+    with world.node() as node:
+        edge = Edge(node)
+        edge.check()
+        node.load.make_known(A, f"x_{A}", evil)
+        node.checks.heartbeat(edge.who, A, wire.Heartbeat(version=evil))
+        found = scrape(node)
+        assert found["tsferry_receiver_ready"] == 1
+        assert found.of("tsferry_edge_info") == {(evil, A, evil): 1}
+
+
+def test_a_directory_without_a_server_can_be_read(world: World) -> None:
+    """As a node that only reads is: what only a server knows is left out."""
+    with world.node() as node:
+        Edge(node).check()
+    with look(world.config) as there:
+        standing = NodeStanding("stopped", 0, "0.2.0", behind=3.5)
+        found = Scraped(
+            ReceiverReadings(there, RequestTallies(), lambda: standing, most_edges=9).text()
+        )
+    assert found["tsferry_receiver_ready"] == 0
+    assert found["tsferry_receiver_follow_behind_seconds"] == 3.5
+    assert not found.has("tsferry_receiver_uploads")
+
+
+@pytest.mark.slow
+def test_a_scrape_of_many_edges_takes_a_bounded_time(world: World) -> None:
+    with world.node() as node:
+        uuids = [f"{number:032x}".replace("0" * 16, "a" * 16) for number in range(20_000)]
+        ops = [
+            records.SenderSeen(uuid=uuid, label=f"edge {uuid[-5:]}", directory=f"x_{uuid}")
+            for uuid in uuids
+        ]
+        node.engine.commit(ops)
+        for uuid in uuids:
+            node.checks.heard.beaten(uuid, world.clock(), wire.Heartbeat(version="0.2.0"))
+        reads = readings(node)
+        reads.text()
+        begin = time.perf_counter()
+        text = reads.text()
+        assert time.perf_counter() - begin < 5
+        assert len(text) < 4_000_000
+        assert Scraped(text)["tsferry_receiver_edges_left_out"] == 19_000

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import dataclasses
+import time
+
+import msgspec
+
+from common.wire import CheckRequest
+from receiver.metadata.model import records
+from receiver.operator.ending import SOON
+from receiver.operator.status import running_status
+from receiver.operator.tokens import make_token
+from tests.support.node_world import A, World, sender
+from tests.support.web import make_certificate
+
+DAY = 86400.0
+
+
+def test_tokens_that_end_within_thirty_days_are_a_concern(world: World) -> None:
+    with world.node() as node:
+        make_token(
+            node.engine, records.SENDER, sender=A, note="plant 7", expires=world.clock() + SOON
+        )
+        make_token(node.engine, records.READER, note="for ever")
+        assert running_status(node.operator, None).tokens_ending == ()
+        world.clock.now += 1.0  # type: ignore[attr-defined]
+        status = running_status(node.operator, None)
+        assert [(each.note, each.sender) for each in status.tokens_ending] == [("plant 7", A)]
+        assert any("a token ends within 30 days" in each for each in status.concerns)
+        world.clock.now += SOON  # type: ignore[attr-defined]
+        status = running_status(node.operator, None)
+        assert len(status.tokens_ending) == 1
+        assert not status.concerns, "it opens nothing any more"
+
+
+def test_a_certificate_that_ends_soon_is_a_concern(world: World, tmp_path) -> None:
+    cert, key = make_certificate(tmp_path, "127.0.0.1")  # of two days
+    listen = msgspec.structs.replace(world.config.listen, tls_cert=cert, tls_key=key)
+    with world.node() as node:
+        assert running_status(node.operator, None).certificate_until is None
+        config = msgspec.structs.replace(world.config, listen=listen)
+        there = dataclasses.replace(node.operator, config=config, clock=lambda: time.time())
+        status = running_status(there, None)
+        assert 0 < status.certificate_until - time.time() <= 2 * DAY
+        assert any("the certificate ends on" in each for each in status.concerns)
+        ended = dataclasses.replace(there, clock=lambda: time.time() + 3 * DAY)
+        assert any("has ended" in each for each in running_status(ended, None).concerns)
+
+
+def test_a_sender_is_told_when_its_token_and_the_certificate_end(world: World) -> None:
+    with world.node() as node:
+        until = world.clock() + 5 * DAY
+        made = make_token(node.engine, records.SENDER, sender=A, expires=until)
+        answer = node.checks.check(
+            sender(token=made.id),
+            CheckRequest(
+                protocol=1,
+                version="0",
+                sender=A,
+                partition_interval_ms=node.config.partition_interval_ms,
+            ),
+        )
+        assert (answer.token_until, answer.certificate_until) == (until, None)
