@@ -52,8 +52,10 @@ def write_json(value: wire.Struct) -> None:
 def _plain(value: Any) -> Any:
     if isinstance(value, msgspec.Struct):
         return {key: _plain(each) for key, each in msgspec.structs.asdict(value).items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
     return value
 
 

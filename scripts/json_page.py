@@ -1,0 +1,159 @@
+"""Writes docs/json.md: what commands write with --json, from the types that they write.
+
+python scripts/json_page.py
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import sys
+import types
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from receiver.operator import views, wire  # noqa: E402
+from receiver.operator.background_views import BackgroundTasksPage  # noqa: E402
+from receiver.operator.table_views import TablesPage, TabletsPage  # noqa: E402
+from sender.round.look import ReceiverStanding  # noqa: E402
+
+PAGE = ROOT / "docs" / "json.md"
+COMMANDS: dict[str, type] = {
+    "tsferry-receiver status": views.StatusView,
+    "tsferry-receiver senders list": wire.SendersAnswer,
+    "tsferry-receiver files": views.FilesPage,
+    "tsferry-receiver owners list": views.OwnersPage,
+    "tsferry-receiver quarantine list": wire.QuarantineAnswer,
+    "tsferry-receiver retired list": views.RetiredPage,
+    "tsferry-receiver lost list": wire.LostFilesAnswer,
+    "tsferry-receiver deletes list": wire.HeldDeletesAnswer,
+    "tsferry-receiver token list": wire.TokensAnswer,
+    "tsferry-receiver storage status": views.StorageView,
+    "tsferry-receiver tree": views.TreePage,
+    "tsferry-receiver tables": TablesPage,
+    "tsferry-receiver tablets": TabletsPage,
+    "tsferry-receiver tasks list": BackgroundTasksPage,
+    "tsferry-sender status": ReceiverStanding,
+}
+_MARK = "<!-- made by python scripts/json_page.py -->\n"
+_MEMBER = re.compile(r"        (\w+): (.*(?:\n {12}.*)*)")
+
+
+def written(page: str) -> str:
+    """The page with its tables as they should be; what stands before the mark stays.
+
+    Raises:
+        ValueError: it has no mark.
+    """
+    head, mark, _ = page.partition(_MARK)
+    if not mark:
+        raise ValueError("the page does not say where its tables begin")
+    return head + mark + "\n" + _tables()
+
+
+def _tables() -> str:
+    parts, named = list[str](), set[type]()
+    for command, kind in COMMANDS.items():
+        parts.append(f"## {command}\n\n{_members(kind)}")
+    waiting = list(COMMANDS.values())
+    later: list[type] = []
+    while waiting:
+        for found in _inside(waiting.pop(0)):
+            if found not in named and found not in COMMANDS.values():
+                named.add(found)
+                later.append(found)
+                waiting.append(found)
+    parts.append("## Parts\n")
+    for found in sorted(later, key=lambda each: each.__name__):
+        said = (found.__doc__ or "").strip().split("\n")[0]
+        parts.append(f"### {found.__name__}\n\n{said}\n\n{_members(found)}")
+    return "\n".join(parts)
+
+
+def _members(kind: type) -> str:
+    lines = ["| member | type | is |", "|---|---|---|"]
+    meanings = _meanings(kind)
+    for name, hint in _fields(kind):
+        lines.append(f"| `{name}` | {_shown(hint)} | {meanings.get(name, '-')} |")
+    return "\n".join(lines) + "\n"
+
+
+def _fields(kind: type) -> Iterator[tuple[str, Any]]:
+    hints = typing.get_type_hints(kind)
+    if dataclasses.is_dataclass(kind):
+        names = [each.name for each in dataclasses.fields(kind)]
+    else:
+        names = [each.encode_name for each in msgspec.structs.fields(kind)]
+    for name in names:
+        yield name, hints[name]
+
+
+def _meanings(kind: type) -> dict[str, str]:
+    """What stands of each member in the docstring, or in the line below it."""
+    _, _, listed = (kind.__doc__ or "").partition("Attributes:\n")
+    found = {
+        match[1]: " ".join(match[2].split())
+        for match in _MEMBER.finditer("\n".join(f"    {line}" for line in _dedented(listed)))
+    }
+    below = r"    (\w+): [^\n]*\n    \"\"\"((?s:.*?))\"\"\""
+    for match in re.finditer(below, _source(kind)):
+        found.setdefault(match[1], " ".join(match[2].split()))
+    return {name: text.replace("|", "\\|") for name, text in found.items()}
+
+
+def _dedented(text: str) -> list[str]:
+    lines = text.split("\n")
+    indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+    return [" " * 4 + line[indent:] for line in lines]
+
+
+def _source(kind: type) -> str:
+    import inspect
+
+    return inspect.getsource(kind)
+
+
+def _inside(kind: type) -> Iterator[type]:
+    """The types that have members of their own in those of a type."""
+    waiting = [hint for _, hint in _fields(kind)]
+    while waiting:
+        hint = waiting.pop(0)
+        if isinstance(hint, type) and (
+            issubclass(hint, msgspec.Struct) or dataclasses.is_dataclass(hint)
+        ):
+            yield hint
+        waiting += typing.get_args(hint)
+
+
+def _shown(hint: Any) -> str:
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        return _shown(inner[0])
+    if origin in (typing.Union, types.UnionType):
+        shown = [_shown(each) for each in inner if each is not type(None)]
+        return " or ".join([*shown, "null"] if type(None) in inner else shown)
+    if origin in (list, tuple):
+        return f"list of {_shown(inner[0])}"
+    if origin is dict:
+        return f"object of {_shown(inner[1])}"
+    if origin is typing.Literal:
+        return " or ".join(f"`{each}`" for each in inner)
+    simple = {str: "text", int: "number", float: "number", bool: "true or false"}
+    if hint in simple:
+        return simple[hint]
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return f"[{hint.__name__}](#{hint.__name__.lower()})"
+    if dataclasses.is_dataclass(hint):
+        return f"[{hint.__name__}](#{hint.__name__.lower()})"
+    return "any" if hint is Any else "text"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(PAGE.read_text()))
