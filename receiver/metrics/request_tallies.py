@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from common.tallies import Durations, LabelledSums
 
 __all__ = ["NodeStanding", "RequestTallies"]
+
+NO_CALL: Final = "none"
+"""In place of the name of a call: the path is that of none."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,16 @@ class RequestTallies:
     answered: LabelledSums = field(default_factory=LabelledSums)
     seconds: Durations = field(default_factory=Durations)
     body_bytes: LabelledSums = field(default_factory=LabelledSums)
+
+    def refused(self, call: str | None, status: int) -> None:
+        """A request was answered before its body was read; None for no call that there is."""
+        self.answered.add(1, call or NO_CALL, f"{status // 100}xx")
+
+    def done(self, call: str | None, status: int, body: int, seconds: float) -> None:
+        """A request was answered."""
+        self.refused(call, status)
+        self.body_bytes.add(body)
+        self.seconds.observe(seconds)
 
 
 class NodeStanding(NamedTuple):

@@ -150,7 +150,7 @@ def _judge() -> None:
     site = site_of(current_app)
     head = RequestHead.from_environ(request.environ)
     route, _ = site.match(head)
-    g.call = "none" if route is None else route.name
+    g.call = None if route is None else route.name
     g.who = site.admit(head, route)
 
 
@@ -171,10 +171,12 @@ def _finish(response: Response) -> Response:
             "peer": request.remote_addr,
         },
     )
-    counted = site_of(current_app).requests
-    counted.answered.add(1, g.get("call", "none"), f"{response.status_code // 100}xx")
-    counted.body_bytes.add(float(request.content_length or 0))
-    counted.seconds.observe(time.perf_counter() - g.get("begun", time.perf_counter()))
+    site_of(current_app).requests.done(
+        g.get("call"),
+        response.status_code,
+        request.content_length or 0,
+        time.perf_counter() - g.get("begun", time.perf_counter()),
+    )
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers.setdefault("Cache-Control", "no-store")
     if request.path == tus.FILES or request.path.startswith(tus.FILES + "/"):

@@ -12,6 +12,7 @@ from werkzeug.routing import RequestRedirect
 
 import common
 from common.durable import Tree
+from common.errors import TsferryError
 from receiver.metadata.query.cursors import Cursors
 from receiver.metrics.request_tallies import NodeStanding, RequestTallies
 from receiver.operator.client import TOKEN_FILE
@@ -104,7 +105,11 @@ class Site:
         called, so it is as safe behind another server.
         """
         route, _ = self.match(head)
-        self.admit(head, route)
+        try:
+            self.admit(head, route)
+        except TsferryError as error:  # the application never hears of it
+            self.requests.refused(None if route is None else route.name, error.http_status)
+            raise
         limits = {
             Body.NONE: _SMALL_BODY,  # some clients send an empty object along
             Body.SMALL: _SMALL_BODY,

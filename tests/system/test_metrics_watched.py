@@ -139,11 +139,13 @@ def test_measures_are_read_with_a_readers_token_and_on_a_port_of_their_own(watch
         assert found["tsferry_edge_files", "plant 7", watched.edge.uuid] == 1
         assert found["tsferry_receiver_certificate_expiry_timestamp_seconds"] > 0
     assert by_port["tsferry_receiver_requests_total", "metrics", "4xx"] == 2
-    edge = Scraped(open_text(watched.edge_port))
-    assert edge["tsferry_sender_sent_files_total", "dc1"] == 1
-    assert edge.has("tsferry_sender_token_expiry_timestamp_seconds")
-    textfile = Scraped((watched.root / "tsferry.prom").read_bytes())
-    assert textfile["tsferry_sender_sent_files_total", "dc1"] == 1
+    textfile = watched.root / "tsferry.prom"
+    for read in (lambda: open_text(watched.edge_port), textfile.read_bytes):
+        wait_until(
+            lambda read=read: Scraped(read())["tsferry_sender_sent_files_total", "dc1"] == 1,
+            "the end of the round",
+        )
+        assert Scraped(read()).has("tsferry_sender_token_expiry_timestamp_seconds")
 
 
 @needs_promtool
