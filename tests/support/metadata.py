@@ -123,6 +123,10 @@ def plain(state: State) -> dict[str, Any]:
             for group in state.file_table.by_partition.groups()
             for each in state.file_table.by_partition.partitions(group)
         },
+        "directories": {
+            name: state.file_table.by_directory.of(name)
+            for name in state.file_table.by_directory.names()
+        },
         "quarantine": dict(state.quarantine),
         "tasks": {
             sender: {

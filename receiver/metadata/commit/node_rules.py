@@ -15,7 +15,7 @@ from receiver.metadata.commit.record_checks import SIGNED_64, refusal_of
 from receiver.metadata.model import records
 from receiver.metadata.state.tables.storage_nodes import StorageNodeRow
 
-__all__ = ["check_registered", "check_word"]
+__all__ = ["check_drained", "check_moved", "check_registered", "check_word"]
 
 _UUID: Final = re.compile(r"[0-9a-f]{32}\Z")
 _LONGEST: Final = 4096
@@ -78,3 +78,29 @@ def check_word(
     if bool(getattr(row, field)) == wanted:
         raise refusal_of(op, f"{row.name} is {'' if wanted else 'not '}{field} already")
     return replace(row, **{field: int(wanted)})
+
+
+def check_drained(op: records.FileMoved, row: StorageNodeRow | None) -> None:
+    """Refuse a move off a node that is not drained any more."""
+    if row is None or not row.draining or row.lost or row.kind != "directory":
+        raise refusal_of(op, f"{op.node!a} is no directory that is drained")
+    if not op.data_dir or op.data_dir == row.name:
+        raise refusal_of(op, f"{op.data_dir!a} is no other directory")
+
+
+def check_moved(
+    op: records.FileMoved, size: int, md5: str, resource: records.ResourceMeta | None
+) -> None:
+    """Refuse a copy of other bytes than the catalogue has now.
+
+    Args:
+        op: the record.
+        size: of the file.
+        md5: of it.
+        resource: that it has, as the catalogue tells.
+    """
+    if (op.size, op.md5) != (size, md5):
+        raise refusal_of(op, f"{op.physical} has other bytes than were copied")
+    told = "" if resource is None else resource.md5
+    if op.resource is not None and op.resource != told:
+        raise refusal_of(op, f"{op.physical} has another resource than was copied")

@@ -24,7 +24,12 @@ from receiver.metadata.commit.compaction_rules import (
     check_final,
     check_forgotten,
 )
-from receiver.metadata.commit.node_rules import check_registered, check_word
+from receiver.metadata.commit.node_rules import (
+    check_drained,
+    check_moved,
+    check_registered,
+    check_word,
+)
 from receiver.metadata.commit.record_checks import (
     SIGNED_64,
     check_content,
@@ -778,6 +783,24 @@ class Rules:
     def _node_told(self, op: records.NodeDraining | records.NodeLost) -> None:
         self._put(("node", op.uuid), check_word(op, self._node(op.uuid)))
 
+    def _file_moved(self, op: records.FileMoved) -> None:
+        check_drained(op, self._node(op.node))
+        merged = self._state.compacted_table.of_output(op.physical)
+        if merged is not None:
+            row = self._compaction(merged.id)
+            made = self._state.compacted_table.output(op.physical)
+            if row is None or made is None:
+                raise refusal_of(op, f"there is no file {op.physical}")
+            check_moved(op, made.size, made.md5, None)
+            self._put(("compacted", merged.id), row)
+            return
+        file = self._need_file(op.physical, op, *FileState)
+        loaded = self._state.files.get(op.physical)
+        if loaded is None or ("file", op.physical) in self._changes:
+            raise refusal_of(op, f"{op.physical} is changed by this very commit")
+        check_moved(op, loaded.size, loaded.md5, loaded.resource)
+        self._put(("file", op.physical), file)
+
     def _node_forgotten(self, op: records.NodeForgotten) -> None:
         if self._node(op.uuid) is None:
             raise refusal_of(op, f"there is no node {op.uuid!a}")
@@ -881,4 +904,5 @@ _RULES: dict[type, Callable[[Rules, Any], None]] = {
     records.NodeDraining: Rules._node_told,
     records.NodeLost: Rules._node_told,
     records.NodeForgotten: Rules._node_forgotten,
+    records.FileMoved: Rules._file_moved,
 }

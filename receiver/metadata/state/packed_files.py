@@ -301,6 +301,20 @@ class PackedFiles:
             directory = self.texts.directories[number]
             yield directory, files, int(sizes[at]), int(least[at]), int(greatest[at])
 
+    def lying(self) -> Iterator[tuple[str, str, int, int]]:
+        """(data directory, directory, how many, bytes) of those with files."""
+        if not len(self):
+            return
+        directories = view(self.directories).astype(np.int64)
+        pairs = directories * len(self.texts.data_dirs) + view(self.data_dirs)
+        found, places, files = np.unique(pairs, return_inverse=True, return_counts=True)
+        sizes = np.zeros(len(found), np.uint64)
+        np.add.at(sizes, places, view(self.sizes).view(np.uint64))
+        for at, pair in enumerate(found.tolist()):
+            directory, data_dir = divmod(pair, len(self.texts.data_dirs))
+            texts = self.texts.data_dirs[data_dir], self.texts.directories[directory]
+            yield *texts, int(files[at]), int(sizes[at])
+
     # -- checkpoints -------------------------------------------------------------------------
 
     def sections(self) -> Iterator[tuple[str, bytes | memoryview]]:

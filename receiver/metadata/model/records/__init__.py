@@ -57,6 +57,7 @@ from receiver.metadata.model.records.file_records import (
     UploadSet,
 )
 from receiver.metadata.model.records.node_records import (
+    FileMoved,
     NodeDraining,
     NodeForgotten,
     NodeLost,
@@ -161,6 +162,7 @@ __all__ = [
     "FileForgotten",
     "FileLoaded",
     "FileLost",
+    "FileMoved",
     "FileNamed",
     "FileOrigin",
     "FileOutcome",

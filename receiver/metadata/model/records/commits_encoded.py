@@ -37,6 +37,7 @@ from receiver.metadata.model.records.file_records import (
     UploadSet,
 )
 from receiver.metadata.model.records.node_records import (
+    FileMoved,
     NodeDraining,
     NodeForgotten,
     NodeLost,
@@ -149,6 +150,7 @@ Op = (
     | NodeLost
     | NodeForgotten
     | LatenessSet
+    | FileMoved
 )
 
 

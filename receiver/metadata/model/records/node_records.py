@@ -21,7 +21,7 @@ class NodeRegistered(Record, frozen=True, tag=104):
         uuid: 32 hex digits; of the node for life.
         kind: what it is, for life.
         name: the path of a directory, the URL of a process; for people, and for what lies there.
-        host: the machine, or the file system of a directory: no two copies of a tablet lie on one.
+        host: the machine that it is on: no two copies of a tablet lie on one.
         instance: how often it has started, 1 at least. Never a lower one than is known; the same
             one again changes what else is told.
         addresses: under which a process is reached, none of a directory.
@@ -50,6 +50,27 @@ class NodeLost(Record, frozen=True, tag=106):
 
     uuid: str
     lost: bool = True
+
+
+class FileMoved(Record, frozen=True, tag=108):
+    """The bytes of a file lie in another data directory; what they are stays as it is.
+
+    Attributes:
+        physical: of a file in whatever state, or of a merged one.
+        node: uuid of the directory that they were copied from, which has to be draining still.
+        data_dir: that they are in now, as the configuration names it.
+        size: of what was copied.
+        md5: of it.
+        resource: MD5 of the `.resource` that went along, empty for none; None where the one that
+            was told of was not there, and what lies in its place goes along later.
+    """
+
+    physical: str
+    node: str
+    data_dir: str
+    size: int
+    md5: str
+    resource: str | None = None
 
 
 class NodeForgotten(Record, frozen=True, tag=107):

@@ -204,6 +204,13 @@ class CompactedTable:
         """What readers of some commit may read under a name."""
         return self._outputs.get(physical)
 
+    def of_output(self, physical: str) -> CompactedRow | None:
+        """The one that made what readers of some commit may read under a name, and is no file."""
+        if physical not in self._outputs:
+            return None
+        rows = self.rows.values()
+        return next(row for row in rows if any(each.physical == physical for each in row.outputs))
+
     def dissolved(self) -> list[CompactedRow]:
         """Those whose outputs may go, when no reader of an earlier commit needs them."""
         return [row for row in self.rows.values() if row.dissolved and not row.final]
@@ -275,6 +282,7 @@ class CompactedTable:
             records.CompactionDissolved: self._compaction_dissolved,
             records.CompactionFinal: self._compaction_final,
             records.CompactionForgotten: self._compaction_forgotten,
+            records.FileMoved: self._file_moved,
         }
 
     def _files_compacted(self, op: records.FilesCompacted, ts: int) -> None:
@@ -317,6 +325,19 @@ class CompactedTable:
             points=made.points,
             data_dir=made.data_dir,
         )
+
+    def _file_moved(self, op: records.FileMoved, ts: int) -> None:
+        row = self.of_output(op.physical)
+        if row is None:
+            return  # it is a file
+        outputs = tuple(
+            msgspec.structs.replace(each, data_dir=op.data_dir)
+            if each.physical == op.physical
+            else each
+            for each in row.outputs
+        )
+        self.rows[row.id] = msgspec.structs.replace(row, outputs=outputs)
+        self._outputs |= {each.physical: each for each in outputs}
 
     def _hold_no_more(self, row: CompactedRow) -> None:
         del self._members[row.id]

@@ -21,6 +21,7 @@ from receiver.metadata.state.file_rows import FileRows, FrozenFileRows
 from receiver.metadata.state.packed_file import whole
 from receiver.metadata.state.sorted_keys import SortedKeys
 from receiver.metadata.state.table_rows import FileRow, FileState
+from receiver.metadata.state.tables.directory_totals import DirectoryTotals
 from receiver.metadata.state.tables.listed import ListedSums
 from receiver.metadata.state.tables.partition_totals import PartitionTotals
 from receiver.metadata.state.tables.retired import RetiredIndex
@@ -85,6 +86,7 @@ class FileTable:
         gone: those that their senders have no more, retired or superseded.
         listed: the sums of those that their senders have.
         by_partition: the sums of those that are visible.
+        by_directory: the same, by the data directory that they lie in.
     """
 
     def __init__(self, devices: DeviceTable) -> None:
@@ -93,6 +95,7 @@ class FileTable:
         self.gone = RetiredIndex()
         self.listed = ListedSums(self.rows)
         self.by_partition = PartitionTotals()
+        self.by_directory = DirectoryTotals()
         self._devices = devices
         self._groups: dict[GroupKey, list[str]] = {}
         self._at_path: dict[str, dict[str, str]] = {}
@@ -335,6 +338,7 @@ class FileTable:
                 self._verified[sender] = verified
         self.gone.thaw(packed)
         self.by_partition.thaw(packed)
+        self.by_directory.thaw(packed)
 
     def restore(self, row: FileRow) -> None:
         """Put a row in as it was."""
@@ -382,6 +386,7 @@ class FileTable:
             records.FileUndeleted: self._file_undeleted,
             records.FileVerified: self._file_verified,
             records.FileForgotten: self._file_forgotten,
+            records.FileMoved: self._file_moved,
             records.SeriesLoaded: self._series_loaded,
             records.ListBegun: self._list_begun,
         }
@@ -510,6 +515,17 @@ class FileTable:
         # As with `verified`: nobody who decides about a file depends on it, so `changed` stays.
         row = self._young(op.physical)
         self.rows.young[op.physical] = msgspec.structs.replace(row, resource=op.resource)
+
+    def _file_moved(self, op: records.FileMoved, ts: int) -> None:
+        # As with `verified`: nobody who decides about a file depends on it, so `changed` stays.
+        if op.physical not in self.rows:
+            return  # it is a merged file
+        row = self._young(op.physical)
+        moved = msgspec.structs.replace(row, data_dir=intern(op.data_dir))
+        self.rows.young[op.physical] = moved
+        if row.visible:
+            self.by_directory.add(row, -1)
+            self.by_directory.add(moved, 1)
 
     def _note_way(self, row: FileRow) -> None:
         """Each hop names a file as it came, and never another one so."""
@@ -695,6 +711,7 @@ class FileTable:
         totals[0] += sign
         totals[1] += sign * row.size
         self.by_partition.add(row, sign)
+        self.by_directory.add(row, sign)
         if row.verified:
             self._verified[row.sender] = self._verified.get(row.sender, 0) + sign
 

@@ -42,6 +42,10 @@ def test_all_that_a_caller_sees_comes_back(form):
     do(state, records.FileUploaded(phys[7], 1, state.files[phys[7]].size, "", "00"))
     do(state, records.FileVerified([phys[0], phys[5], phys[7]]))
     do(state, records.ResourceNoted(phys[7], records.ResourceMeta(8, "00")))
+    do(state, records.NodeRegistered(A, "directory", "/1", "h", 1), records.NodeDraining(A, True))
+    moved = state.files[phys[0]]
+    do(state, records.FileMoved(phys[0], A, "/2", moved.size, moved.md5))
+    assert state.files[phys[0]].data_dir == "/2"
     other = restored(state, form)
     assert plain(other) == plain(state)
     assert other.file_table.verified(A) == state.file_table.verified(A) == 3
