@@ -341,6 +341,10 @@ def table(found: list[Figure], nodes: int, tablets: int, edges: int) -> str:
         lines.append(
             f"| {each.what.removesuffix(', ms')} | {each.value:.3g} {each.unit} | {limit} |"
         )
+    lines += [
+        "",
+        f"One run; load average {os.getloadavg()[0]:.1f} behind it, on {os.cpu_count()} cores.",
+    ]
     return "\n".join(lines)
 
 
@@ -359,7 +363,6 @@ def main() -> int:
             found += of_nodes(node, Simulated(given.nodes, given.tablets))
     text = table(found, given.nodes, given.tablets, given.edges)
     print(text)
-    print(f"load average {os.getloadavg()[0]:.2f}")
     if given.write:
         fill(ROOT / "docs" / "scale.md", "scale", text)
     if given.json:

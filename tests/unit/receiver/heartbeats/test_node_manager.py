@@ -162,6 +162,10 @@ def test_a_lost_node_is_told_so_and_changes_nothing(master: Master, node: Speaki
     node.talk.begin_anew()
     with pytest.raises(GoneError, match="nodes found"):
         node.say(master.manager)
+    node.restart()
+    with pytest.raises(GoneError):
+        node.say(master.manager)
+    assert seen(master, node.uuid).row.instance == 1
 
 
 # -- starts --------------------------------------------------------------------------------------
@@ -349,7 +353,8 @@ def test_a_full_report_counts_when_its_last_page_is_there(master: Master, node: 
     assert answer.received is not None
     assert answer.received.pages == 2
     for each in (*pages, pages[0]):  # again, and in another order
-        assert master.manager.heartbeat(each).received == answer.received
+        again = master.manager.heartbeat(each)
+        assert (again.received, again.error) == (answer.received, "")
     node.settle(master.manager)
     assert held_by(master.manager, node.uuid) == as_it_stands(node.store)
     for each in pages:
