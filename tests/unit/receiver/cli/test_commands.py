@@ -512,7 +512,7 @@ def test_init_begins_anew_where_the_engine_is_lost_and_lets_nobody_in(
     shutil.rmtree(tmp_path / "schema")
     assert "marked" in command("init", "--adopt")
     with Node.open(config) as node, node.engine.reading() as state:
-        assert state.token_table.roles == {"sender", "reader", "operator", "worker", "writer"}
+        assert state.token_table.roles == set(records.TOKEN_ROLES)
         assert not state.tokens
         assert node.problem() is None
 
