@@ -40,6 +40,7 @@ __all__ = [
     "MetricsConfig",
     "NodeConfig",
     "NodesConfig",
+    "PageConfig",
     "ProofsConfig",
     "ReceiverConfig",
     "SendersConfig",
@@ -121,6 +122,25 @@ class AuthConfig(Struct, frozen=True, kw_only=True):
 
     require: Literal["auto", "always"] = "auto"
     reveal_owner: bool = False
+
+
+class PageConfig(Struct, frozen=True, kw_only=True):
+    """``[page]``: the web page at ``/ui/``, for people.
+
+    Attributes:
+        enabled: answer there at all.
+        insecure: take people in over plain HTTP from other machines; what they type can be read on
+            the way.
+        session: until somebody has to log in again.
+        idle: the same, without a look at the page.
+        report: directory that `tsferry-verify --report` writes; the page shows what it says.
+    """
+
+    enabled: bool = True
+    insecure: bool = False
+    session: Annotated[Duration, Meta(ge=60, le=604_800)] = 43200.0
+    idle: Annotated[Duration, Meta(ge=60, le=604_800)] = 1800.0
+    report: Path | None = None
 
 
 class LimitsConfig(Struct, frozen=True, kw_only=True):
@@ -504,6 +524,7 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
         time_unit: of the timestamps in the data; senders with another are refused.
         listen: who can reach the server.
         auth: who is asked for a token.
+        page: the web page for people.
         limits: what one sender can make it hold.
         load: what becomes of files.
         proofs: of what is superseded.
@@ -525,6 +546,7 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
     time_unit: TimeUnit = "ms"
     listen: ListenConfig = ListenConfig()
     auth: AuthConfig = AuthConfig()
+    page: PageConfig = PageConfig()
     limits: LimitsConfig = LimitsConfig()
     load: LoadConfig = LoadConfig()
     proofs: ProofsConfig = ProofsConfig()

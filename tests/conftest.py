@@ -30,6 +30,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--servers", type=Path, help="a directory of scripts/live: test with its databases too"
     )
     group.addoption(
+        "--screenshots", action="store_true", help="make the pictures of docs/page.md anew"
+    )
+    group.addoption(
         "--seed", type=int, default=1, help="which places of a sweep, which lives are tried"
     )
     group.addoption(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import FileRow
     from receiver.operator.directories import ReceiverDirectories, RunningReceiver
 
-__all__ = ["EXPIRED", "FILE_STATES", "delete_files", "list_files", "undelete_files"]
+__all__ = ["EXPIRED", "FILE_STATES", "delete_files", "list_files", "undelete_files", "view_of_file"]
 
 EXPIRED = "expired"
 """Why the TTL has deleted a file."""
@@ -77,7 +77,7 @@ def list_files(
     rows = list(islice(filter(is_wanted, every), limit + 1))
     page = rows[:limit]
     return FilesPage(
-        files=[_view(row, there) for row in page],
+        files=[view_of_file(row, there) for row in page],
         next=page[-1].physical if len(rows) > limit else None,
     )
 
@@ -138,7 +138,8 @@ def _state(name: str) -> FileState:
     return FileState.DELETED if name == EXPIRED else FileState(name)
 
 
-def _view(row: FileRow, there: ReceiverDirectories) -> FileView:
+def view_of_file(row: FileRow, there: ReceiverDirectories) -> FileView:
+    """A row as it is shown."""
     times = there.engine.times
     tree = tree_of(there.trees, row)
     with there.engine.reading() as state:

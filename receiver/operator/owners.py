@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from receiver.operator.directories import ReceiverDirectories
     from receiver.principal import Principal
 
-__all__ = ["adopt_sender", "list_owners", "release_all", "set_owner"]
+__all__ = ["adopt_sender", "list_owners", "owned_by_pattern", "release_all", "set_owner"]
 
 T = TypeVar("T")
 
@@ -92,14 +92,23 @@ def set_owner(engine: Engine, who: Principal, pattern: str, sender: str | None) 
         _need_sender(engine, sender)
     with engine.reading() as state:
         owners = dict(state.owners)
+    devices = owned_by_pattern(owners, pattern)
+    return _move(engine, who, {each: owners[each] for each in devices}, sender)
+
+
+def owned_by_pattern(owners: Mapping[str, OwnerRow], pattern: str) -> list[str]:
+    """The devices of these that a pattern means; a plain name means the one device.
+
+    Raises:
+        NotFoundError: there is none.
+    """
     if pattern in owners:
-        devices = [pattern]
-    else:
-        scope = Scope([pattern])
-        devices = [each for each in owners if scope.covers(each)]
+        return [pattern]
+    scope = Scope([pattern])
+    devices = [each for each in owners if scope.covers(each)]
     if not devices:
         raise NotFoundError(f"nobody owns the device {pattern[:200]!a}")
-    return _move(engine, who, {each: owners[each] for each in devices}, sender)
+    return devices
 
 
 def adopt_sender(engine: Engine, who: Principal, old: str, new: str) -> OwnersMoved:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from common.errors import ConflictError, NotFoundError, UsageError
+from common.names import Kind
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileState
+from receiver.metadata.state.tables.files import GroupKey
 from receiver.metadata.state.tables.retired import partition_of
 from receiver.operator.directories import RunningReceiver
 from receiver.operator.paging import every_row
@@ -16,6 +19,9 @@ from receiver.operator.views import RemainderView, RetiredPage, RetiredTotals, R
 from receiver.transfer.listing import page_limit
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
     from receiver.operator.directories import ReceiverDirectories
     from receiver.superseding.asking import FileProof
@@ -50,18 +56,39 @@ def list_retired(
         raise UsageError(f"state: expected one of {', '.join(GONE_STATES)}")
     wanted = FileState(state or FileState.RETIRED)
     limit = page_limit(limit, there.config.limits.max_page_items)
-    every = every_row(
-        there.engine,
-        lambda tables, behind, count: tables.file_table.among(wanted, behind, count),
-        lambda row: row.physical,
-        after,
-    )
-    chosen = (row for row in every if row.state is wanted and sender in (None, row.sender))
+    is_retired = wanted is FileState.RETIRED
+    every = _retired(there.engine, after) if is_retired else _superseded(there, after)
+    chosen = (row for row in every if sender in (None, row.sender))
     rows = list(islice(chosen, limit + 1))  # one more says whether there is a page after this
     page = rows[:limit]
     return RetiredPage(
         files=[_view(there, row, ranges=0) for row in page],
         next=page[-1].physical if len(rows) > limit else None,
+    )
+
+
+def _retired(engine: Engine, after: str | None) -> Iterator[FileRow]:
+    """Retired files in order of their paths: what is in partitions without any is not looked at."""
+    with engine.reading() as state:
+        partitions = state.file_table.gone.where()
+    directories = sorted(f"{kind}/{'/'.join(each)}/" for each in partitions for kind in Kind)
+    for directory in directories:
+        if after is not None and directory < after and not after.startswith(directory):
+            continue
+        with engine.reading() as state:
+            rows = state.file_table.group(GroupKey.of(directory))
+        found = [row for row in rows if row.state is FileState.RETIRED]
+        for row in sorted(found, key=attrgetter("physical")):
+            if after is None or row.physical > after:
+                yield row
+
+
+def _superseded(there: ReceiverDirectories, after: str | None) -> Iterator[FileRow]:
+    return every_row(
+        there.engine,
+        lambda tables, behind, count: tables.file_table.among(FileState.SUPERSEDED, behind, count),
+        lambda row: row.physical,
+        after,
     )
 
 

@@ -22,6 +22,8 @@ from receiver.transfer import epochs
 from receiver.transfer.schema_blocks import position_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import SenderRow
@@ -36,6 +38,7 @@ __all__ = [
     "list_senders",
     "loaded_bad",
     "remove_sender",
+    "senders_named",
     "set_lateness",
 ]
 
@@ -100,6 +103,19 @@ def _heard(there: ReceiverDirectories, views: list[SenderView]) -> list[SenderVi
             )
         )
     return found
+
+
+def senders_named(there: ReceiverDirectories, uuids: Sequence[str]) -> list[SenderView]:
+    """Some senders, with what each is doing; those that were never here are left out."""
+    with there.engine.reading() as state:
+        wanted = set(uuids)
+        refused = Counter(row.sender for row in state.quarantine.values() if row.sender in wanted)
+        rows = [row for each in uuids if (row := state.senders.get(each)) is not None]
+        views = [_view(state, row, refused[row.uuid]) for row in rows]
+    found = _heard(there, views)
+    if not isinstance(there, RunningReceiver):
+        return found
+    return [_running(there, each) for each in found]
 
 
 def _view(state: State, row: SenderRow, refused: int) -> SenderView:

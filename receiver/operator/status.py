@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import FileRow
     from receiver.operator.directories import ReceiverDirectories
 
-__all__ = ["running_status", "status"]
+__all__ = ["running_status", "short_status", "status"]
 
 _NAMED = 20
 """Senders, labels and tokens that are named, of each kind."""
@@ -59,8 +59,23 @@ def status(there: ReceiverDirectories, problem: str | None) -> StatusView:
         there: what to look at.
         problem: why it takes no files.
     """
-    engine = there.engine
+    return _with_files(there.engine, _at_rest(there, problem))
+
+
+def _with_files(engine: Engine, view: StatusView) -> StatusView:
+    """The same, with what is known when each visible file was looked at."""
     oldest, unregistered, kept = _of_visible(engine)
+    return msgspec.structs.replace(
+        view,
+        oldest_verification=oldest,
+        oldest_verification_at=engine.times.seconds(oldest) if oldest else None,
+        kept=kept,
+        schema=msgspec.structs.replace(view.schema, unregistered=unregistered),
+    )
+
+
+def _at_rest(there: ReceiverDirectories, problem: str | None) -> StatusView:
+    engine = there.engine
     directories = _directories(there)
     away = tuple(AwayView(path=str(each.path), reason=each.reason) for each in there.disks.away())
     checkpoint_at, checkpoint_bytes = _checkpoint(there.config.schema_dir)
@@ -93,8 +108,6 @@ def status(there: ReceiverDirectories, problem: str | None) -> StatusView:
             quarantined=len(state.quarantine) + bad,
             verified=verified,
             unverified=files - verified,
-            oldest_verification=oldest,
-            oldest_verification_at=_moment(state, oldest),
             free_bytes=max((each.free_bytes for each in directories), default=0),
             directories=directories,
             away=away,
@@ -102,7 +115,6 @@ def status(there: ReceiverDirectories, problem: str | None) -> StatusView:
             merged=merged,
             background=background,
             nodes=nodes,
-            kept=kept,
             schema=msgspec.structs.replace(
                 schema,
                 max_memory=there.config.metadata.max_memory,
@@ -110,7 +122,6 @@ def status(there: ReceiverDirectories, problem: str | None) -> StatusView:
                 checkpoint_at=checkpoint_at,
                 checkpoint_bytes=checkpoint_bytes,
                 log_entries=engine.entries_since_checkpoint,
-                unregistered=unregistered,
                 expired_files=sum(row.reason == EXPIRED for row in deleted),
             ),
             clock=_noted_clock(there.config.schema_dir, state),
@@ -126,7 +137,15 @@ def status(there: ReceiverDirectories, problem: str | None) -> StatusView:
 
 def running_status(there: ReceiverDirectories, problem: str | None) -> StatusView:
     """The same, with what the server is doing."""
-    view = status(there, problem)
+    return _with_files(there.engine, short_status(there, problem))
+
+
+def short_status(there: ReceiverDirectories, problem: str | None) -> StatusView:
+    """The same, without what each visible file would have to be looked at for.
+
+    That is the oldest verification, what is kept of old boxes, and files that are not registered.
+    """
+    view = _at_rest(there, problem)
     if not isinstance(there, RunningReceiver):
         return view
     count, partial = there.uploads.numbers()

@@ -46,6 +46,7 @@ _ROLES = {
     Role.SQL: (READER, OPERATOR),
     Role.OPERATOR: (OPERATOR,),
 }
+_OPERATING = frozenset({Role.OPERATOR, Role.SQL, Role.WRITER, Role.PAGE})
 _TOKENLESS = {Role.SENDER: SENDER, Role.READER: READER}
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 NOBODY = "nobody"
@@ -85,14 +86,14 @@ class Access:
             ForbiddenError: the address, the host, the origin or the role is not allowed.
             UnauthorizedError: a token is missing, unknown or expired.
         """
-        operating = route is not None and route.role in (Role.OPERATOR, Role.SQL, Role.WRITER)
+        operating = route is not None and route.role in _OPERATING
         if head.peer not in self._config.listen.allow and not (
             operating and head.from_this_machine
         ):
             raise ForbiddenError(f"the address {head.peer} is not on the list of this receiver")
         self._check_host(head)
         self._check_origin(head)
-        if route is None or route.role is Role.PUBLIC:
+        if route is None or route.role in (Role.PUBLIC, Role.PAGE):
             return Principal(NOBODY, None, (), None, head.peer)
         who = self._who(head, route.role)
         if who.role not in _ROLES[route.role]:
@@ -131,12 +132,23 @@ class Access:
         scheme, _, token = given.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise UnauthorizedError("expected the header Authorization: Bearer <token>")
-        digest = hash_token(token.strip())
+        return self.of_digest(hash_token(token.strip()), head.peer)
+
+    def of_digest(self, digest: str, peer: str) -> Principal:
+        """Whose token it is that has this digest.
+
+        Args:
+            digest: see `hash_token`.
+            peer: address of whoever came with it, now or when a session began.
+
+        Raises:
+            UnauthorizedError: it is unknown, was revoked or has expired.
+        """
         if self._local_operator and hmac.compare_digest(digest, self._local_operator):
-            return Principal(OPERATOR, None, (), LOCAL_OPERATOR, head.peer, is_local=True)
+            return Principal(OPERATOR, None, (), LOCAL_OPERATOR, peer, is_local=True)
         with self._engine.reading() as state:
             row = state.token_table.by_hash(digest)
-        return self._of_row(row, digest, head.peer)
+        return self._of_row(row, digest, peer)
 
     def _of_row(self, row: TokenRow | None, digest: str, peer: str) -> Principal:
         if row is None or not hmac.compare_digest(row.hash, digest):

@@ -35,6 +35,8 @@ from receiver.web import (
 from receiver.web.call import Call, ReadingSide
 from receiver.web.server import RequestHead
 from receiver.web.site import Site
+from receiver.web.ui.every_page import PAGES
+from receiver.web.ui.page_answers import as_page, is_of_pages
 
 if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
@@ -62,6 +64,8 @@ ROUTES = (
     *metrics_calls.ROUTES,
     *openapi.ROUTES,
 )
+EVERYTHING = (*ROUTES, *PAGES)
+"""What is routed; `/openapi.json` has what programs call."""
 
 
 def create_app(
@@ -86,7 +90,7 @@ def create_app(
     app = Flask("tsferry", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = config.listen.max_request_bytes
     app.url_map = _urls()
-    app.view_functions.update({route.name: _view(route) for route in ROUTES})
+    app.view_functions.update({route.name: _view(route) for route in EVERYTHING})
     app.json.sort_keys = False  # type: ignore[attr-defined]
     problems.register(app)
     app.before_request(_judge)
@@ -94,7 +98,7 @@ def create_app(
     app.wsgi_app = _Methods(app.wsgi_app)  # type: ignore[method-assign]
     opened = node or _open(config, clock, anew)
     app.extensions[EXTENSION] = Site(
-        config, opened, ROUTES, app.url_map, _description, owns_node=node is None
+        config, opened, EVERYTHING, app.url_map, _description, owns_node=node is None
     )
     return app
 
@@ -112,7 +116,7 @@ def _open(
 @functools.cache
 def _urls() -> Map:
     """Which call a path is: the same for every application, and most of what making one takes."""
-    rules = (Rule(each.path, endpoint=each.name, methods=[each.method]) for each in ROUTES)
+    rules = (Rule(each.path, endpoint=each.name, methods=[each.method]) for each in EVERYTHING)
     return Map(rules, strict_slashes=True, merge_slashes=False)
 
 
@@ -183,4 +187,4 @@ def _finish(response: Response) -> Response:
         response.headers["Tus-Resumable"] = wire.TUS_VERSION
     if response.status_code == 204:
         response.headers.pop("Content-Type", None)
-    return response
+    return as_page(request, response) if is_of_pages(request.path) else response

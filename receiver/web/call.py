@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from receiver.transfer.listing import Listing
     from receiver.transfer.schemachanges import SchemaReader
     from receiver.web.longpoll import LongPolls
+    from receiver.web.ui.page_state import PageState
 
 __all__ = ["Call", "CallSite", "MediaTypeError", "ReadingSide", "json_answer"]
 
@@ -101,12 +102,24 @@ class ReadingSide(Protocol):
         """Let go of everything."""
 
 
+class TokenJudge(Protocol):
+    """Knows tokens; see `receiver.web.access`."""
+
+    def of_digest(self, digest: str, peer: str) -> Principal:
+        """Whose token it is that has this digest.
+
+        Raises:
+            UnauthorizedError: it is unknown, was revoked or has expired.
+        """
+
+
 class CallSite(Protocol):
     """What a handler may use of the application; see `receiver.web.site`.
 
     Attributes:
         config: of the receiver.
         node: the receiver, or a node that follows one.
+        page: what the web page keeps.
         openapi: gives the description of the calls, as JSON.
         polls: calls that wait for the end of a task.
         cursors: answers to SQL of which there is more.
@@ -114,12 +127,17 @@ class CallSite(Protocol):
 
     config: ReceiverConfig
     node: ReadingSide
+    page: PageState
     openapi: Callable[[], bytes]
     polls: LongPolls
     cursors: Cursors
 
     def measures(self) -> bytes:
         """What a monitoring system scrapes."""
+
+    @property
+    def access(self) -> TokenJudge:
+        """Knows tokens."""
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,7 @@ class Role(Enum):
     """Who may make a call."""
 
     PUBLIC = "anybody who may connect"
+    PAGE = "a person: the page asks for a token itself"
     SENDER = "a sender's token"
     READER = "a reader's, a worker's or an operator's token"
     WORKER = "a worker's or an operator's token"

@@ -20,6 +20,7 @@ from receiver.web.access import Access
 from receiver.web.longpoll import LongPolls
 from receiver.web.routes import Body, Route
 from receiver.web.tus import method_of
+from receiver.web.ui.page_state import PageState
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,6 +46,7 @@ class Site:
         node: the receiver, or a node that follows one.
         routes: all calls.
         access: judges who may call.
+        page: what the web page keeps.
         openapi: gives the description of the calls, as JSON.
         polls: calls that wait for the end of a task.
         cursors: answers to SQL of which there is more.
@@ -65,6 +67,7 @@ class Site:
         self.node = node
         self.routes = routes
         self.access = Access(config, node.engine, clock=node.clock)
+        self.page = PageState(config, node.engine, node.clock)
         self.openapi = openapi
         self.polls = LongPolls(config.listen.threads // 2)
         self.cursors = Cursors()

@@ -174,8 +174,10 @@ def against_the_order(house: House, rooms: Mapping[str, tuple[str, ...]] = ROOMS
 
 GRAMMARS = ("receiver/metadata/sql/grammar.lark",)
 """A rule of a grammar is called by its name."""
+TEMPLATES = "receiver/web/ui/templates/*.html"
+"""What a page shows is asked for by its name."""
 
-FRAMEWORKS = {"command", "group", "errorhandler", "call", "app_errorhandler"}
+FRAMEWORKS = {"command", "group", "errorhandler", "call", "page", "form", "app_errorhandler"}
 """Decorators that hand a function to somebody who calls it."""
 
 
@@ -323,12 +325,14 @@ def unused_names(house: House, elsewhere: Iterable[str] = ()) -> list[str]:
 
 
 def names_of_grammars() -> set[str]:
-    """Every word of the grammars."""
-    return {
-        word
-        for path in GRAMMARS
-        for word in re.findall(r"[a-z_]+", (ROOT / path).read_text(encoding="utf-8"))
-    }
+    """Every word of the grammars, and of what templates compute."""
+    found = set()
+    for path in GRAMMARS:
+        found |= set(re.findall(r"[a-z_]+", (ROOT / path).read_text(encoding="utf-8")))
+    for template in ROOT.glob(TEMPLATES):
+        for code in re.findall(r"\{[{%].*?[%}]\}", template.read_text(encoding="utf-8")):
+            found |= set(re.findall(r"[a-z_]+", code))
+    return found
 
 
 def _names_used(module: Module) -> set[str]:

@@ -3,6 +3,7 @@ import json
 from openapi_spec_validator import validate as validate_spec
 
 from receiver.web.app import ROUTES
+from receiver.web.ui.every_page import PAGES
 from tests.unit.receiver.web.conftest import check_described
 
 
@@ -19,11 +20,13 @@ def test_every_call_that_is_routed_is_described_and_the_other_way_round(app, cli
     }
     templates = {route.path: route.template for route in ROUTES}
     routed = set()
+    people = {(route.method, route.path) for route in PAGES}
     for rule in app.url_map.iter_rules():
         methods = set(rule.methods)
         if "GET" in methods:
             methods.discard("HEAD")  # Flask adds it
-        routed |= {(method, templates[rule.rule]) for method in methods}
+        calls = {method for method in methods if (method, rule.rule) not in people}
+        routed |= {(method, templates[rule.rule]) for method in calls}
     assert routed == described
 
 

@@ -1,0 +1,37 @@
+"""The metadata engine, the disks, the clock and the bucket."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from receiver.operator.status import short_status
+from receiver.web.ui.fleet_page import bucket_of
+from receiver.web.ui.page_routes import PageRoutes
+
+if TYPE_CHECKING:
+    from flask import Response
+
+    from receiver.web.ui.page_call import PageCall
+
+__all__ = ["ROUTES"]
+
+ROUTES = PageRoutes()
+
+
+@ROUTES.page("/ui/engine", "The engine and the disks")
+def engine_page(page: PageCall) -> Response:
+    """The engine and the disks."""
+    node = page.call.site.node
+    status = short_status(page.there, node.problem())
+    return page.shown(
+        "engine.html",
+        "Engine and disks",
+        status=replace(status, follows=node.follows()),
+        failed=page.engine.failed,
+        backend=page.call.site.config.metadata.backend,
+        schema_dir=str(page.call.site.config.schema_dir),
+        bucket=bucket_of(page),
+        url=page.call.site.config.storage.url,
+    )

@@ -1,0 +1,67 @@
+"""All edges: how each is, what it has left, and how much came lately."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from receiver.operator.directories import RunningReceiver
+from receiver.operator.fleet import EDGE_ORDERS, list_fleet
+from receiver.operator.status import short_status
+from receiver.operator.storage import running_storage
+from receiver.web.ui.page_routes import PageRoutes
+
+if TYPE_CHECKING:
+    from flask import Response
+
+    from receiver.operator.views import StorageView
+    from receiver.web.ui.page_call import PageCall
+
+__all__ = ["ROUTES", "bucket_of"]
+
+ROUTES = PageRoutes()
+_SIZES: Final = ("50", "100", "200")
+
+
+@ROUTES.page("/ui/", "All edges")
+def fleet_page(page: PageCall) -> Response:
+    """All edges."""
+    search, order = page.query("q"), page.chosen("sort", EDGE_ORDERS)
+    descending = page.query("down") == "1"
+    troubled = page.query("only") == "trouble"
+    count = int(page.chosen("count", _SIZES))
+    found = list_fleet(
+        page.there,
+        search=search,
+        order=order,
+        descending=descending,
+        troubled=troubled,
+        first=page.place("from"),
+        count=count,
+    )
+    rates = page.call.site.page.rates
+    level = rates.follow()
+    return page.shown(
+        "fleet.html",
+        "Fleet",
+        found=found,
+        rates={each.view.uuid: rates.of(each.view.uuid) for each in found.edges},
+        level=level,
+        search=search,
+        order=order,
+        descending=descending,
+        troubled=troubled,
+        count=count,
+        status=short_status(page.there, page.call.answering.problem()),
+        bucket=bucket_of(page),
+    )
+
+
+def bucket_of(page: PageCall) -> StorageView | None:
+    """How the copies in the object store are; None without one, and while it was not reached.
+
+    What is counted in the catalogue in its place then would look at every file.
+    """
+    there = page.there
+    if not isinstance(there, RunningReceiver) or there.storage is None:
+        return None
+    return running_storage(there) if there.storage.progress().incarnation else None
