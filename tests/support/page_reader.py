@@ -98,8 +98,9 @@ class Person:
         check_harmless(answer, text)
         return Read(text)
 
-    def send(self, path: str, form: dict[str, str], **headers: str) -> Any:
-        given = {"Origin": f"{self.scheme}://{self.host}", **headers}
+    def send(self, path: str, form: dict[str, str], **headers: str | None) -> Any:
+        every = {"Origin": f"{self.scheme}://{self.host}", **headers}
+        given = {name: value for name, value in every.items() if value is not None}
         answer = self.ask("POST", path, data=form, headers=given)
         if answer.mimetype == "text/html" and answer.get_data():
             check_harmless(answer, answer.get_data(as_text=True))

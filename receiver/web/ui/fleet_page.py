@@ -20,6 +20,17 @@ __all__ = ["ROUTES", "bucket_of"]
 
 ROUTES = PageRoutes()
 _SIZES: Final = ("50", "100", "200")
+_ORDERS: Final = (
+    ("label", "Edge"),
+    ("trouble", "State"),
+    ("heard", "Heard"),
+    ("complete", "Complete until"),
+    ("pending", "Pending"),
+    ("files", "Files"),
+    ("bytes", "Size"),
+    ("version", "Version"),
+)
+"""What edges are sorted by, as the columns are called."""
 
 
 @ROUTES.page("/ui/", "All edges")
@@ -48,6 +59,7 @@ def fleet_page(page: PageCall) -> Response:
         level=level,
         search=search,
         order=order,
+        orders=_ORDERS,
         descending=descending,
         troubled=troubled,
         count=count,

@@ -37,6 +37,7 @@ def sparkline(sizes: Sequence[int], *, wide: bool = False) -> Markup:
     # All of it is made here of numbers: nothing that somebody named is in it.
     return Markup(  # noqa: S704
         f'<svg class="spark{" wide" if wide else ""}" viewBox="0 0 {width} {_HEIGHT}" '
+        'preserveAspectRatio="xMinYMax meet" '
         f'role="img" aria-label="{text}"><title>{text}</title>'
         f'<path class="ground" d="M0 {_HEIGHT - 0.5}H{width}"/>{bars}</svg>'
     )
