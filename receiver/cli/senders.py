@@ -5,13 +5,14 @@ from __future__ import annotations
 import click
 
 from common.cli import Invocation
-from common.config.units import format_duration, parse_duration
+from common.config.units import format_duration
 from common.errors import EXIT_LATE, NotFoundError, UsageError
 from common.terminal import printable, size_text
 from common.wire import SchemaPosition
 from receiver.cli.showing import commit_time, json_option, moment, show, write_json
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask, segment
+from receiver.operator.lateness import silence_of
 from receiver.operator.senders import all_senders
 from receiver.operator.views import SenderView
 from receiver.operator.wire import (
@@ -206,22 +207,11 @@ def accept(invocation: Invocation[ReceiverConfig], sender: str | None, every: bo
 @click.pass_obj
 def set_sender(invocation: Invocation[ReceiverConfig], sender: str, late_after: str) -> None:
     """Say what is expected of SENDER: after what silence it is late."""
-    wanted = SenderSettings(late_after=_silence(late_after))
+    wanted = SenderSettings(late_after=silence_of(late_after))
     OperatorClient(invocation.load().value).tell(
         "POST", f"/v1/senders/{segment(sender)}/set", body=wanted
     )
     click.echo(f"{sender} is late after: {late_after}")
-
-
-def _silence(text: str) -> float | None:
-    if text == "default":
-        return None
-    if text == "never":
-        return 0.0
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise UsageError(f'--late-after: {error}; expected 2d, 90m, "never" or "default"') from None
 
 
 @senders.command(

@@ -13,17 +13,19 @@ from typing import TYPE_CHECKING, NamedTuple
 from common.errors import UsageError
 from receiver.metadata.query.lost import lost_files
 from receiver.operator.directories import RunningReceiver
+from receiver.operator.lateness import presences
 from receiver.operator.senders import loaded_bad, senders_named
 from receiver.transfer import epochs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
     from common.wire import Heartbeat
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import SenderRow
     from receiver.operator.directories import ReceiverDirectories
+    from receiver.operator.lateness import Presence
     from receiver.operator.views import SenderView
 
 __all__ = ["EDGE_ORDERS", "EdgeRow", "FleetPage", "edge_row", "list_fleet"]
@@ -138,7 +140,8 @@ def list_fleet(
     with there.engine.reading() as state:
         rows = list(state.senders.values())
         waiting = _waiting(state)
-    keys = list(_keys_of(there, rows, waiting))
+        presence = {row.uuid: each for row, each in presences(there, state, rows)}
+    keys = list(_keys_of(there, rows, waiting, presence))
     found = [key for key in keys if key.has(wanted) and (key.troubles or not troubled)]
     found.sort(key=_BY["label"])
     if order != "label" or descending:
@@ -158,10 +161,11 @@ def edge_row(there: ReceiverDirectories, sender: str) -> EdgeRow | None:
     """One edge by its uuid; None if it was never here."""
     with there.engine.reading() as state:
         row = state.senders.get(sender)
+        if row is None:
+            return None
         waiting = _waiting(state)
-    if row is None:
-        return None
-    (key,) = _keys_of(there, [row], waiting)
+        presence = {each.uuid: found for each, found in presences(there, state, [row])}
+    (key,) = _keys_of(there, [row], waiting, presence)
     (view,) = senders_named(there, [sender])
     return EdgeRow(view, key.troubles)
 
@@ -175,7 +179,10 @@ def _waiting(state: State) -> _Waiting:
 
 
 def _keys_of(
-    there: ReceiverDirectories, rows: Sequence[SenderRow], waiting: _Waiting
+    there: ReceiverDirectories,
+    rows: Sequence[SenderRow],
+    waiting: _Waiting,
+    presence: Mapping[str, Presence],
 ) -> Iterator[_Key]:
     for at in range(0, len(rows), _SLICE):
         part = rows[at : at + _SLICE]
@@ -186,45 +193,63 @@ def _keys_of(
                 for row in part
             ]
         for row, (total, bad, listed) in zip(part, sums, strict=True):
-            heard, said = _last_word(there, row.uuid)
+            known = presence[row.uuid]
+            last = known.last
+            said = None if last is None else last.beat
+            of_load = _of_load(there, row, empty=listed == 0 < total.files)
+            counted = _counted(row.uuid, waiting, bad)
             yield _Key(
                 uuid=row.uuid,
                 label=row.label,
                 folder=row.directory,
-                version="" if said is None else said.version,
-                heard=heard,
+                version="" if last is None else last.version,
+                heard=known.heard_at or 0.0,
                 complete_until=_until(said),
                 pending=0 if said is None else said.pending_files,
                 files=total.files,
                 size=total.size,
-                troubles=tuple(
-                    _troubles(there, row, waiting, bad, empty=listed == 0 < total.files)
-                ),
+                troubles=(*of_load, *_of_presence(known), *counted),
             )
 
 
-def _troubles(
-    there: ReceiverDirectories, row: SenderRow, waiting: _Waiting, bad: int, *, empty: bool
-) -> Iterator[str]:
+def _of_load(there: ReceiverDirectories, row: SenderRow, *, empty: bool) -> Iterator[str]:
+    """What is wrong with what loads of an edge, or with its list."""
     task = None
     if isinstance(there, RunningReceiver):
         folder = there.load.folders.find(row.uuid)
         task = None if folder is None else folder.task
     if task is not None and task.trouble:
         yield f"the load waits: {task.trouble}"
-    if waiting.lost[row.uuid]:
-        yield f"{waiting.lost[row.uuid]} lost"
-    if waiting.refused[row.uuid] + bad:
-        yield f"{waiting.refused[row.uuid] + bad} in quarantine"
-    if waiting.held[row.uuid]:
-        yield "deletions held"
     if empty and task is None and not epochs.is_removed(row):
         yield "lists nothing"
 
 
-def _last_word(there: ReceiverDirectories, sender: str) -> tuple[float, Heartbeat | None]:
-    beat = there.checks.last_heartbeat(sender) if isinstance(there, RunningReceiver) else None
-    return (0.0, None) if beat is None else beat
+def _of_presence(known: Presence) -> Iterator[str]:
+    """What is wrong with how an edge was heard, or what it said of itself then."""
+    if known.is_late:
+        yield "late"
+    said = None if known.last is None else known.last.beat
+    if said is None:
+        return
+    if said.problem:
+        yield f"its last round: {said.problem}"
+    for count, what in (
+        (said.conflicts, "in conflict"),
+        (said.failed, "not taken"),
+        (said.overdue, "wait for too long"),
+    ):
+        if count:
+            yield f"{count} {what}"
+
+
+def _counted(sender: str, waiting: _Waiting, bad: int) -> Iterator[str]:
+    """What waits for somebody here."""
+    if waiting.lost[sender]:
+        yield f"{waiting.lost[sender]} lost"
+    if waiting.refused[sender] + bad:
+        yield f"{waiting.refused[sender] + bad} in quarantine"
+    if waiting.held[sender]:
+        yield "deletions held"
 
 
 def _until(said: Heartbeat | None) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
+from common.config.units import parse_duration
+from common.errors import UsageError
 from receiver.metadata.model.centre_source import is_centre
 from receiver.operator.directories import RunningReceiver, time_of
 from receiver.operator.views import LateView, SharedLabel
@@ -12,7 +14,7 @@ from receiver.transfer import epochs
 from receiver.transfer.heard_senders import read_heard
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import SenderRow
@@ -28,6 +30,7 @@ __all__ = [
     "presence_of",
     "presences",
     "shared_labels",
+    "silence_of",
 ]
 
 NEVER_LATE = 0.0
@@ -50,12 +53,15 @@ class Presence(NamedTuple):
     last: HeardSender | None = None
 
 
-def presences(there: ReceiverDirectories, state: State) -> Iterator[tuple[SenderRow, Presence]]:
-    """Every sender, and whether it is late.
+def presences(
+    there: ReceiverDirectories, state: State, rows: Iterable[SenderRow] | None = None
+) -> Iterator[tuple[SenderRow, Presence]]:
+    """Senders, and whether each is late.
 
     Args:
         there: of a receiver that runs or not; a node that only reads does not know.
         state: committed.
+        rows: of the senders; all, if left out.
     """
     heard: Mapping[str, HeardSender] | None
     if isinstance(there, RunningReceiver):
@@ -63,7 +69,7 @@ def presences(there: ReceiverDirectories, state: State) -> Iterator[tuple[Sender
     else:
         heard = read_heard(there.config.schema_dir)
     late_after, now = there.config.senders.late_after, time_of(there)
-    for row in state.senders.values():
+    for row in state.senders.values() if rows is None else rows:
         if heard is None:
             yield row, Presence(None, _allowed(row, late_after), None)
         else:
@@ -90,6 +96,22 @@ def presence_of(
     allowed = _allowed(row, late_after)
     awaited = allowed > NEVER_LATE and not (epochs.is_removed(row) or is_centre(row.uuid))
     return Presence(at, allowed, awaited and now - at > allowed, last)
+
+
+def silence_of(text: str) -> float | None:
+    """The silence that somebody wrote, in seconds: 0 for `never`, None for `default`.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if text == "default":
+        return None
+    if text == "never":
+        return NEVER_LATE
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise UsageError(f'--late-after: {error}; expected 2d, 90m, "never" or "default"') from None
 
 
 def _allowed(row: SenderRow, late_after: float) -> float:

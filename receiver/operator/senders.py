@@ -58,6 +58,19 @@ def list_running_senders(there: ReceiverDirectories) -> list[SenderView]:
     return [_running(there, each) for each in found]
 
 
+def senders_named(there: ReceiverDirectories, uuids: Sequence[str]) -> list[SenderView]:
+    """Some senders, with what each is doing; those that were never here are left out."""
+    with there.engine.reading() as state:
+        wanted = set(uuids)
+        refused = Counter(row.sender for row in state.quarantine.values() if row.sender in wanted)
+        rows = [row for each in uuids if (row := state.senders.get(each)) is not None]
+        found = [_view(state, row, refused[row.uuid]) for row in rows]
+    found = _heard(there, found)
+    if not isinstance(there, RunningReceiver):
+        return found
+    return [_running(there, each) for each in found]
+
+
 def all_senders(there: ReceiverDirectories) -> SendersAnswer:
     """The same, with the labels that several of them have."""
     views = list_running_senders(there)
@@ -85,7 +98,8 @@ def set_lateness(engine: Engine, sender: str, late_after: float | None) -> None:
 
 def _heard(there: ReceiverDirectories, views: list[SenderView]) -> list[SenderView]:
     with there.engine.reading() as state:
-        here = {row.uuid: (row, presence) for row, presence in presences(there, state)}
+        rows = [state.senders[each.uuid] for each in views]
+        here = {row.uuid: (row, presence) for row, presence in presences(there, state, rows)}
     found = []
     for each in views:
         row, presence = here[each.uuid]
@@ -103,19 +117,6 @@ def _heard(there: ReceiverDirectories, views: list[SenderView]) -> list[SenderVi
             )
         )
     return found
-
-
-def senders_named(there: ReceiverDirectories, uuids: Sequence[str]) -> list[SenderView]:
-    """Some senders, with what each is doing; those that were never here are left out."""
-    with there.engine.reading() as state:
-        wanted = set(uuids)
-        refused = Counter(row.sender for row in state.quarantine.values() if row.sender in wanted)
-        rows = [row for each in uuids if (row := state.senders.get(each)) is not None]
-        views = [_view(state, row, refused[row.uuid]) for row in rows]
-    found = _heard(there, views)
-    if not isinstance(there, RunningReceiver):
-        return found
-    return [_running(there, each) for each in found]
 
 
 def _view(state: State, row: SenderRow, refused: int) -> SenderView:

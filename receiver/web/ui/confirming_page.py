@@ -39,7 +39,11 @@ def action_page(page: PageCall) -> Response:
     given = {each: page.query(each) for each in action.fields}
     if action.asks and not given[action.asks]:
         return page.shown(
-            "asking.html", action.title, action=action, given=given, edges=_offered(page)
+            "asking.html",
+            action.title,
+            action=action,
+            given=given,
+            edges=_offered(page) if action.offers_edges else (),
         )
     return _said(page, action, given)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from common.config.units import format_duration
 from common.errors import NotFoundError, UsageError
 from common.terminal import size_text
+from receiver.operator.lateness import NEVER_LATE, silence_of
 from receiver.operator.owners import adopt_sender
-from receiver.operator.senders import accept_sender, remove_sender
+from receiver.operator.senders import accept_sender, remove_sender, set_lateness
 from receiver.web.ui.page_action import Confirmation, Given, PageAction
 from receiver.web.ui.page_templates import link
 from receiver.web.ui.page_texts import plural
@@ -80,6 +82,24 @@ def _adopt(page: PageCall, given: Given) -> str:
     )
 
 
+def _plan_lateness(page: PageCall, given: Given) -> Confirmation:
+    sender, silence = given["sender"], silence_of(given["late_after"].strip())
+    if silence is None:
+        what = "It is late as all edges are: after the silence that senders.late_after says."
+    elif silence == NEVER_LATE:
+        what = "It is never late, however long it is silent."
+    else:
+        what = f"It is late when it is silent for longer than {format_duration(silence)}."
+    return Confirmation(
+        (f"What is expected of {named_edge(page, sender)} changes.", what), link("edge", sender)
+    )
+
+
+def _set_lateness(page: PageCall, given: Given) -> str:
+    set_lateness(page.running.engine, given["sender"], silence_of(given["late_after"].strip()))
+    return f"{page.label_of(given['sender'])} is late after: {given['late_after'].strip()}."
+
+
 def _plan_remove(page: PageCall, given: Given) -> Confirmation:
     sender = given["sender"]
     name = named_edge(page, sender)
@@ -122,6 +142,15 @@ EDGE_ACTIONS: Final = (
         _adopt,
         asks="by",
         question="The edge that goes on in its place, by label or uuid",
+    ),
+    PageAction(
+        "lateness",
+        "Say when it is late",
+        ("sender", "late_after"),
+        _plan_lateness,
+        _set_lateness,
+        asks="late_after",
+        question='Silence after which it is late: 2d, 90m, "never", or "default"',
     ),
     PageAction("remove", "Remove the edge", ("sender",), _plan_remove, _remove, loses=True),
 )

@@ -57,3 +57,8 @@ class PageAction:
     loses: bool = False
     asks: str = ""
     question: str = ""
+
+    @property
+    def offers_edges(self) -> bool:
+        """Whether labels of edges are offered for what is asked."""
+        return self.asks in ("by", "sender")

@@ -10,6 +10,7 @@ from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
 
+from common.config.units import format_duration
 from common.terminal import size_text
 from receiver.web.ui import page_texts
 from receiver.web.ui.sparkline import sparkline
@@ -87,6 +88,7 @@ def _environment() -> Environment:
     made.filters |= {
         "ago": _ago,
         "data_time": _data_time,
+        "duration": format_duration,
         "number": page_texts.number,
         "plural": page_texts.plural,
         "size": size_text,

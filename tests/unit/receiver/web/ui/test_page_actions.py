@@ -85,6 +85,17 @@ def test_the_next_machine_is_accepted(operator, node, edges):
         assert state.senders[A].restored
 
 
+def test_it_is_said_when_an_edge_is_late(operator, node, edges, clock):
+    asking = operator.see(link("do", "lateness", sender=A))
+    assert asking.all("option") == [], "labels are no durations"
+    read, answer = operator.do(link("do", "lateness", sender=A, late_after="90m"))
+    assert "silent for longer than 90m" in read.text
+    assert "plant 7 is late after: 90m." in said(operator, answer)
+    clock.now += 5401
+    assert "late" in operator.see(f"/ui/edge/{A}").text.split()
+    assert "expected 2d" in operator.see(link("do", "lateness", sender=A, late_after="x"), 400).text
+
+
 def test_an_edge_is_removed(operator, node, edges):
     make_token(node.engine, "sender", sender=A)
     read, answer = operator.do(link("do", "remove", sender=A))
