@@ -104,9 +104,13 @@ class _PortServer(http.server.ThreadingHTTPServer):
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
-    timeout = _SECONDS
     server: _PortServer
     server_version, sys_version = "tsferry", ""
+
+    def setup(self) -> None:
+        """Each wait for the other end has a limit."""
+        self.timeout = _SECONDS
+        super().setup()
 
     def do_GET(self) -> None:
         """Answer with the measures."""

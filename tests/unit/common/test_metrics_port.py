@@ -52,12 +52,12 @@ def test_what_cannot_be_made_is_an_error_of_this_scrape_alone(caplog) -> None:
     assert "could not be made" in caplog.text
 
 
-def test_those_who_only_sit_there_are_few_and_go(monkeypatch) -> None:
-    monkeypatch.setattr(metrics_port._Handler, "timeout", 0.3)
+def test_beyond_eight_nobody_waits_and_those_who_leave_make_room() -> None:
     with MetricsPort("127.0.0.1", 0, lambda: b"tsferry_x 1\n") as port:
-        idle = [socket.create_connection(port.address, timeout=10) for _ in range(20)]
-        turned_away = sum(each.recv(1) == b"" for each in idle[8:])
-        assert turned_away == 12, "beyond eight nobody waits"
+        idle = [socket.create_connection(port.address, timeout=3) for _ in range(20)]
+        assert [each.recv(1) for each in idle[8:]] == [b""] * 12, "turned away at once"
+        for each in idle:
+            each.close()
 
         def served() -> bool:
             try:
@@ -65,9 +65,16 @@ def test_those_who_only_sit_there_are_few_and_go(monkeypatch) -> None:
             except OSError:
                 return False
 
-        until(served, "an answer, once those who say nothing have had their time")
-        for each in idle:
-            each.close()
+        until(served, "an answer")
+
+
+def test_those_who_say_nothing_have_their_time(monkeypatch) -> None:
+    monkeypatch.setattr(metrics_port, "_SECONDS", 0.1)
+    with (
+        MetricsPort("127.0.0.1", 0, lambda: b"tsferry_x 1\n") as port,
+        socket.create_connection(port.address, timeout=5) as idle,
+    ):
+        assert idle.recv(1) == b""
 
 
 def test_an_address_that_cannot_be_had_is_said_in_a_line() -> None:

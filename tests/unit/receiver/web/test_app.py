@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from common.errors import BusyError, LockedError
+from common.errors import BusyError, ForbiddenError, LockedError, UnauthorizedError
 from receiver.web.app import close, create_app, site_of
 from receiver.web.server import RequestHead
 from tests.support.node_world import A
@@ -151,3 +151,28 @@ def test_the_operators_token_is_for_its_owner_alone(app, client, world):
     token = path.read_text().strip()
     headers = {"Authorization": f"Bearer {token}"}
     assert client.get("/v1/status", headers=headers).status_code == 200
+
+
+# -- what is counted -------------------------------------------------------------------------------
+
+
+def test_what_is_refused_at_the_gate_is_counted(app):
+    with pytest.raises(UnauthorizedError):
+        gate(app, "GET", "/v1/status")
+    with pytest.raises(ForbiddenError):
+        gate(app, "POST", "/nothing", ORIGIN="https://elsewhere")
+    counted = site_of(app).requests.answered.sums()
+    assert counted == {("status", "4xx"): 1, ("none", "4xx"): 1}
+
+
+def test_what_is_answered_is_counted_by_call_and_status(app, client):
+    client.get("/healthz")
+    client.get("/v1/status")
+    client.get("/nothing")
+    counted = site_of(app).requests
+    assert counted.answered.sums() == {
+        ("healthz", "2xx"): 1,
+        ("status", "4xx"): 1,
+        ("none", "4xx"): 1,
+    }
+    assert counted.seconds.distribution().buckets[float("inf")] == 3
