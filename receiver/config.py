@@ -509,9 +509,25 @@ class NodesConfig(Struct, frozen=True, kw_only=True):
 
     Attributes:
         timeout: without a sign of life, until a node counts as down.
+        replicas: nodes that are to have a copy of each tablet; 0 for none.
+        before_ack: nodes that have a file before it is told to be loaded; 0 for none.
+        assignment_timeout: that a node has to make a replica.
+        lost_after: of silence, until what a node has is made again elsewhere; 0 for never.
+        ca_cert: PEM file with the authorities that nodes are checked against.
     """
 
     timeout: Annotated[Duration, Meta(ge=1)] = 30.0
+    replicas: Annotated[int, Meta(ge=0, le=16)] = 0
+    before_ack: Annotated[int, Meta(ge=0, le=16)] = 0
+    assignment_timeout: Annotated[Duration, Meta(ge=1)] = 30.0
+    lost_after: Annotated[Duration, Meta(ge=0)] = 900.0
+    ca_cert: Path | None = None
+
+    def check(self) -> Iterator[ConfigFinding]:
+        """What no single key can tell."""
+        if self.before_ack > self.replicas:
+            text = "expected at most replicas: no more nodes than that ever have a file"
+            yield ConfigFinding("before_ack", text)
 
 
 class ReceiverConfig(Struct, frozen=True, kw_only=True):

@@ -31,11 +31,13 @@ from receiver.open_engine import open_engine
 from receiver.operator.background_tasks import background_concerns, background_totals
 from receiver.operator.centre_loading import CentreLoads
 from receiver.operator.centre_writes import CentreWrites
+from receiver.operator.copies import copy_concerns
 from receiver.operator.directories import RunningReceiver
 from receiver.operator.loaded_content import LoadedContent
 from receiver.operator.log_files import log_files
 from receiver.operator.remote_nodes import node_concerns, node_totals
 from receiver.operator.storage import files_out_of_reach
+from receiver.placement.copy_service import CopyService
 from receiver.remote_work import RemoteKind, RemoteWork
 from receiver.superseding.proof_work import PROVE
 from receiver.superseding.prover import Prover
@@ -82,6 +84,7 @@ class Node(Closing):
         tables: keeps tables and tablets in step with the files.
         final_merges: has merged files take the place of what they were made of for good.
         nodes: the storage nodes that it has heard from.
+        copies: of tablets at them.
         remote_work: what executors elsewhere do of the background work.
         storage: copies into the object store; None without one.
         uploads: the tus calls.
@@ -143,23 +146,29 @@ class Node(Closing):
         self.nodes = NodeManager(
             engine, timeout=config.nodes.timeout, incarnation=self._incarnation
         )
-        self.storage = _storage(config, engine, load)
-        acknowledging = (
-            Acknowledging(engine, shipped=self.storage.shipped, hurry=self.storage.hurry)
-            if self.storage is not None and config.storage.before_ack
-            else Acknowledging(engine)
+        self.copies = CopyService(
+            config.nodes, engine, self.nodes, load.disks.standing, stirred=load.loader.stir
         )
+        self.tables.may_forget = self.copies.may_forget
+        self.storage = _storage(config, engine, load)
+        acknowledging = self._acknowledging()
         self.uploads = Uploads(config, engine, load, acknowledging, clock=clock)
         self.checks = Checks(
             config, engine, load, acknowledging, clock=clock, incarnation=self._incarnation
         )
         self.tasks = Tasks(config, engine, load, self.uploads, acknowledging, clock=clock)
         stored = None if self.storage is None else self.storage.stored
-        self.listing = Listing(config, engine, load.disks, stored, self._incarnation)
-        self.content = LoadedContent(config, engine, load.disks)
+        is_safe = self.copies.condition.is_safe if config.nodes.replicas else None
+        self.listing = Listing(
+            config, engine, load.disks, stored, self._incarnation, is_copied=is_safe
+        )
+        bring = self.copies.back.bring if config.nodes.replicas else None
+        self.content = LoadedContent(config, engine, load.disks, bring=bring)
         if self.storage is not None:
             load.disks.pinned = self.storage.pinned
             load.cache = self.storage
+        elif config.nodes.replicas:
+            load.disks.pinned = self.copies.back.pinned
         self.listed = ListComparison(config, engine)
         self.lost = Losses(config, engine)
         self.settled = Settlements(config, engine)
@@ -178,6 +187,7 @@ class Node(Closing):
             prover=self.prover,
             compactor=self.compactor,
             nodes=self.nodes,
+            copies=self.copies,
             final_merges=self.final_merges,
             storage=self.storage,
             out_of_reach=files_out_of_reach(engine, load.disks) if self.storage is None else 0,
@@ -195,8 +205,20 @@ class Node(Closing):
         self._resources.callback(self.operator.centre.close)
         self._resources.callback(self.content.close)
         self._resources.callback(self.checks.heard.close)
+        self._resources.callback(self.copies.close)
         if self.storage is not None:
             self._resources.callback(self.storage.close)
+
+    def _acknowledging(self) -> Acknowledging:
+        config, condition = self.config, self.copies.condition
+        storage = self.storage if config.storage.before_ack else None
+        return Acknowledging(
+            self.engine,
+            shipped=None if storage is None else storage.shipped,
+            hurry=(lambda _: None) if storage is None else storage.hurry,
+            lacks_copies=condition.lacks if config.nodes.before_ack else None,
+            busy=condition.busy,
+        )
 
     def _compactor(self) -> Compactor:
         config, load = self.config, self.load
@@ -275,6 +297,8 @@ class Node(Closing):
                 node.prover.start()
             node.compactor.start()
             node.checks.heard.start()
+            stack.callback(node.copies.close)
+            node.copies.start()
             if node.storage is not None:
                 stack.callback(node.storage.close)
                 node.storage.start()
@@ -319,6 +343,7 @@ class Node(Closing):
         found = [] if doubt is None else [f"timestamps do not follow the clock: {doubt.text}"]
         found += self.load.concerns()
         found += node_concerns(node_totals(self.operator))
+        found += copy_concerns(self.copies)
         found += background_concerns(background_totals(self.operator), self.clock())
         trouble = None if self.storage is None else self.storage.trouble()
         if trouble is not None:

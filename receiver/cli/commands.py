@@ -51,6 +51,7 @@ def _add_commands() -> None:
     from receiver.cli.centre_load import load
     from receiver.cli.clock import clock
     from receiver.cli.compact import compact
+    from receiver.cli.copies_command import copies
     from receiver.cli.deletes import deletes
     from receiver.cli.executor_command import work
     from receiver.cli.export import export
@@ -85,6 +86,7 @@ def _add_commands() -> None:
         owners,
         load,
         compact,
+        copies,
         quarantine,
         retired,
         tasks,

@@ -148,7 +148,7 @@ class NodeManager:
             CloneError: it is an older start, or a copy.
             ProtocolError: its report is none.
         """
-        mark = self._mark()
+        mark = self.mark()
         self._check(said, mark)
         heard = self._heard.get(said.start.uuid)
         if said.registration is not None:
@@ -161,7 +161,12 @@ class NodeManager:
         with heard.lock:
             return self._take(heard, said, mark)
 
-    def _mark(self) -> MasterMark:
+    def mark(self) -> MasterMark:
+        """Which master this is.
+
+        Raises:
+            NotTheWriterError: it is none, or none any more.
+        """
         if self._engine.trouble is not None:
             raise NotTheWriterError(f"this is no master now: {self._engine.trouble}")
         now, owner = self._monotonic(), self._owner

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from receiver.load.service import LoadService
     from receiver.operator.centre_loading import CentreLoads
     from receiver.operator.centre_writes import CentreWrites
+    from receiver.placement.copy_service import CopyService
     from receiver.storage.copying import StorageService
     from receiver.superseding.prover import Prover
     from receiver.transfer.checks import Checks
@@ -72,6 +73,7 @@ class RunningReceiver(ReceiverDirectories):
         prover: knows what of retired files exists nowhere else.
         compactor: merges files.
         nodes: the storage nodes that it has heard from.
+        copies: of tablets at them.
         final_merges: has merged files take the place of what they were made of.
         storage: makes the copies in the object store; None without one.
         out_of_reach: files that were in an object store only when it was opened without one.
@@ -88,6 +90,7 @@ class RunningReceiver(ReceiverDirectories):
     prover: Prover
     compactor: Compactor
     nodes: NodeManager
+    copies: CopyService
     final_merges: FinalMerges
     storage: StorageService | None
     out_of_reach: int

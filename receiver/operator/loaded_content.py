@@ -23,7 +23,7 @@ from receiver.load.placing import tree_of
 from receiver.metadata.state.table_rows import FileRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from receiver.config import ReceiverConfig
     from receiver.disks import Disks
@@ -50,14 +50,23 @@ _PAUSE = 0.2
 class LoadedContent:
     """Gives pieces of files; any thread may call."""
 
-    def __init__(self, config: ReceiverConfig, engine: Engine, disks: Disks) -> None:
+    def __init__(
+        self,
+        config: ReceiverConfig,
+        engine: Engine,
+        disks: Disks,
+        bring: Callable[[FileRow], bool] | None = None,
+    ) -> None:
         """Prepare; no store is opened before a file of it is asked for.
 
         Args:
             config: of the receiver, or of a node, whose store is the one that it reads.
             engine: its metadata.
             disks: its data directories.
+            bring: has a file come from a storage node into them; whether it is there then. None
+                where there are none.
         """
+        self._bring = bring
         self._config = config.storage
         self._engine = engine
         self._disks = disks
@@ -149,6 +158,8 @@ class LoadedContent:
     def _open(self, row: FileRow | CompactedOutput) -> int | None:
         """A descriptor of it; None where no data directory has it."""
         tree = tree_of(self._disks.standing(), row)
+        if tree is None and self._bring is not None and isinstance(row, FileRow):
+            tree = tree_of(self._disks.standing(), row) if self._bring(row) else None
         if tree is None:
             return None
         try:

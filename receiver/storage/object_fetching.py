@@ -15,7 +15,7 @@ from receiver.storage.object_content import ContentChangedError
 
 if TYPE_CHECKING:
     from common.durable import Tree
-    from receiver.storage.object_store import ObjectStore
+    from receiver.storage.reading.file_tiers import BlockOrigin
 
 __all__ = ["fetch_beside", "settle_fetched", "sweep_fetched"]
 
@@ -23,7 +23,7 @@ _FOLDER = ".fetching"
 _BLOCK = 8 << 20
 
 
-def fetch_beside(store: ObjectStore, tree: Tree, key: str, size: int, digest: str) -> str:
+def fetch_beside(store: BlockOrigin, tree: Tree, key: str, size: int, digest: str) -> str:
     """Fetch an object; it is on the disk when this returns, under a name that nobody reads.
 
     Args:

@@ -15,6 +15,7 @@ from common.errors import ForbiddenError, UnauthorizedError
 from receiver.operator.client import TOKEN_FILE
 from receiver.storagenode.node_calls import NODE_ROUTES, NodeCall, NodeCallRole
 from receiver.storagenode.storage_node import StorageNode
+from receiver.storagenode.tablet_calls import TABLET_ROUTES
 from receiver.web import problems
 from receiver.web.server import RequestHead
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["ServedNode"]
 
 _EXTENSION = "tsferry-node"
+_ROUTES = (*NODE_ROUTES, *TABLET_ROUTES)
 _SMALL_BODY = 1 << 16
 
 
@@ -53,8 +55,8 @@ class ServedNode:
         self._allow = config.listen.allow
         self._hosts = frozenset(host.lower() for host in config.listen.hosts)
         self._token = ""
-        self._routes = {each.name: each for each in NODE_ROUTES}
-        rules = (Rule(each.path, endpoint=each.name, methods=[each.method]) for each in NODE_ROUTES)
+        self._routes = {each.name: each for each in _ROUTES}
+        rules = (Rule(each.path, endpoint=each.name, methods=[each.method]) for each in _ROUTES)
         urls = Map(rules, strict_slashes=True, merge_slashes=False)
         self._adapter = urls.bind("tsferry.invalid")
         self.application = self._app(urls, config)
@@ -63,7 +65,7 @@ class ServedNode:
         app = Flask("tsferry-node", static_folder=None)
         app.config["MAX_CONTENT_LENGTH"] = config.listen.max_request_bytes
         app.url_map = urls
-        app.view_functions.update({each.name: self._view(each) for each in NODE_ROUTES})
+        app.view_functions.update({each.name: self._view(each) for each in _ROUTES})
         app.extensions[_EXTENSION] = self
         problems.register(app)
         app.before_request(_judge)
@@ -100,7 +102,7 @@ class ServedNode:
             raise ForbiddenError(f"the address {head.peer} is not on the list of this node")
         if self._hosts and (head.header("Host") or "").lower() not in self._hosts:
             raise ForbiddenError("this node does not answer to that Host (listen.hosts)")
-        if route is None or route.role is NodeCallRole.PUBLIC:
+        if route is None or route.role in (NodeCallRole.PUBLIC, NodeCallRole.TICKET):
             return
         key = self.node.call_key if route.role is NodeCallRole.MASTER else self._token
         scheme, _, given = (head.header("Authorization") or "").partition(" ")

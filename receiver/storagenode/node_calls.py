@@ -32,6 +32,7 @@ class NodeCallRole(Enum):
     PUBLIC = "anybody who may connect"
     MASTER = "the master of the node"
     OPERATOR = "the operator of the node's machine"
+    TICKET = "whoever has a ticket of the master, which the call looks at"
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,8 @@ class NodeStatus(Struct, frozen=True, kw_only=True):
         files: in these.
         bytes: of these.
         directories: of its data.
+        behind: tablets that are not known to be complete.
+        troubles: what does not go on with its copies.
     """
 
     node: str
@@ -50,3 +52,5 @@ class NodeStatus(Struct, frozen=True, kw_only=True):
     files: int = 0
     bytes: int = 0
     directories: tuple[DirectoryRoom, ...] = ()
+    behind: int = 0
+    troubles: tuple[str, ...] = ()

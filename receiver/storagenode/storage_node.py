@@ -19,19 +19,22 @@ import common
 from common.durable import Closing, failed_sync
 from common.errors import ConfigError
 from receiver.heartbeats.node_wire import NodeRegistration
-from receiver.storagenode.bare_store import BareStore
+from receiver.storagenode.copy_requests import CopyRequests
 from receiver.storagenode.heartbeat_talk import HeartbeatTalk
 from receiver.storagenode.heartbeats_thread import HeartbeatsThread
 from receiver.storagenode.master_calls import MasterCalls, Masters
 from receiver.storagenode.node_directories import NodeDirectories
 from receiver.storagenode.node_home import NodeHome
 from receiver.storagenode.node_status import NodeStatus
+from receiver.tablet_copies.copy_puller import CopyPuller
+from receiver.tablet_copies.read_tickets import TicketKeys
+from receiver.tablet_copies.replica_store import ReplicaStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from receiver.config import ReceiverConfig
-    from receiver.heartbeats.node_wire import HoldsTablets
+    from receiver.heartbeats.node_wire import NodeHeartbeatAnswer
 
 __all__ = ["CallCounter", "StorageNode"]
 
@@ -59,7 +62,9 @@ class StorageNode(Closing):
         config: as it was opened with.
         home: who it is, and what it has seen of its master.
         directories: of its data.
-        store: what it holds.
+        copies: the replicas that it holds.
+        pulls: brings what they lack.
+        tickets: the keys by which it knows whom the master sends.
         call_key: the master's calls to it carry this.
         working: calls that are worked on.
     """
@@ -69,31 +74,36 @@ class StorageNode(Closing):
         config: ReceiverConfig,
         home: NodeHome,
         directories: NodeDirectories,
-        store: HoldsTablets,
+        copies: ReplicaStore,
         clock: Callable[[], float],
     ) -> None:
         self.config = config
         self.home = home
         self.directories = directories
-        self.store = store
+        self.copies = copies
+        self.tickets = TicketKeys()
         self.call_key = secrets.token_hex(32)
         self.working = CallCounter()
         self._started = clock()
         self._url = ""
         self._resources = ExitStack()
-        token = config.node.token
-        calls = [
-            MasterCalls(url, None if token is None else token.reveal(), _path(config.node.ca_cert))
-            for url in config.node.master
-        ]
+        token = None if config.node.token is None else config.node.token.reveal()
+        ca_cert = _path(config.node.ca_cert)
+        calls = [MasterCalls(url, token, ca_cert) for url in config.node.master]
         for each in calls:
             self._resources.callback(each.close)
         self._talk = HeartbeatTalk(
-            home, store, self._registration, directories.rooms, lambda: self.working.count
+            home, copies, self._registration, directories.rooms, lambda: self.working.count
         )
+        self._talk.listeners.append(self._take_key)
         self._heartbeats = HeartbeatsThread(self._talk, Masters(calls), every=config.node.heartbeat)
         self._resources.callback(self._heartbeats.close)
-        store.notify(self._heartbeats.changed)
+        copies.notify(self._heartbeats.changed)
+        asks = CopyRequests(config.node.master, lambda: home.start, token=token, ca_cert=ca_cert)
+        self._resources.callback(asks.close)
+        seen = 0 if home.seen is None else home.seen.commit  # before a master is heard
+        self.pulls = CopyPuller(copies, asks, seen=seen)
+        self._resources.callback(self.pulls.close)
 
     @classmethod
     def open(cls, config: ReceiverConfig, *, clock: Callable[[], float] = time.time) -> Self:
@@ -120,7 +130,9 @@ class StorageNode(Closing):
                 NodeDirectories.open(config.data_dirs, home.start.uuid, home.directories)
             )
             home.note_directories(directories.uuids)
-            node = cls(config, home, directories, BareStore(), clock)
+            trees = [each.tree for each in directories.disks if each.tree is not None]
+            copies = ReplicaStore(trees, home, keep_free=config.limits.min_free_bytes)
+            node = cls(config, home, directories, copies, clock)
             stack.push(node._resources.pop_all())
             node._resources = stack.pop_all()
         return node
@@ -133,6 +145,11 @@ class StorageNode(Closing):
         """
         self._url = self.config.node.url or url
         self._heartbeats.begin()
+        self.pulls.start()
+
+    def _take_key(self, answer: NodeHeartbeatAnswer) -> None:
+        if answer.ticket_key is not None:
+            self.tickets.take(answer.ticket_key)
 
     def problem(self) -> str | None:
         """Why it is of no use now (`/readyz`), None if it is."""
@@ -152,6 +169,8 @@ class StorageNode(Closing):
             found.append(f"{away} of its data directories are away.")
         if self.home.doubt:
             found.append("It does not trust its master: see its status.")
+        if self.copies.troubles:
+            found.append(f"Copies are held up: {len(self.copies.troubles)}; see its status.")
         return found
 
     def confirm_master(self) -> None:
@@ -166,7 +185,7 @@ class StorageNode(Closing):
     def status(self) -> NodeStatus:
         """How it is, for its operator."""
         seen = self.home.seen
-        held = self.store.held().tablets
+        held = self.copies.held().tablets
         age = self._heartbeats.age
         return NodeStatus(
             node=self.home.start.uuid,
@@ -186,6 +205,8 @@ class StorageNode(Closing):
             files=sum(each.files for each in held),
             bytes=sum(each.size for each in held),
             directories=tuple(self.directories.rooms()),
+            behind=len(self.pulls.behind),
+            troubles=tuple(f"{at}: {why}" for at, why in sorted(self.copies.troubles.items())),
         )
 
     def _registration(self) -> NodeRegistration:

@@ -1,12 +1,14 @@
 """When a task that is committed may be told to be loaded.
 
-At once; or, with `storage.before_ack`, when its files and its commit are in the object store too.
+At once; or, with `storage.before_ack`, when its files and its commit are in the object store too;
+with `nodes.before_ack`, when as many storage nodes have its files.
 Until then it is *loading*, to its sender and to every round after: a sender has one task at a time,
 so the newest is the only one that may be untold, after a restart as well.
 
-What is in the store stays there, so what was found of a task's files is not looked at again. What
-of them is in quarantine by then, as a restore finds what had not come to the store, is told to be
-missing: its bytes are nowhere, and its sender may not count on them for one moment.
+What is in the store stays there, and what nodes have is made up for when one is lost, so what was
+found of a task's files is not looked at again. What of them is in quarantine by then, as a restore
+finds what had not come to the store, is told to be missing: its bytes are nowhere, and its sender
+may not count on them for one moment.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from common.errors import BusyError
 from common.wire import Result
 from receiver.metadata.state.table_rows import FileState
 
@@ -24,11 +27,14 @@ if TYPE_CHECKING:
 
     from receiver.metadata.engine import Engine
     from receiver.metadata.model.records import FileOutcome
-    from receiver.metadata.state.table_rows import TaskRow
+    from receiver.metadata.state.state import State
+    from receiver.metadata.state.table_rows import FileRow, TaskRow
 
 __all__ = ["Acknowledging"]
 
 _HERE = (Result.LOADED, Result.ALREADY)
+_PAUSE = 10.0
+"""Seconds until a sender asks again that found too few nodes."""
 _NOWHERE = "it is in quarantine since: once more"
 
 
@@ -41,6 +47,8 @@ class Acknowledging:
         *,
         shipped: Callable[[], int] | None = None,
         hurry: Callable[[Sequence[str]], None] = lambda _: None,
+        lacks_copies: Callable[[State, FileRow | None], bool] | None = None,
+        busy: Callable[[], str | None] = lambda: None,
     ) -> None:
         """Prepare.
 
@@ -48,23 +56,39 @@ class Acknowledging:
             engine: the metadata engine.
             shipped: the newest commit whose log is in the store; None: nothing is waited for.
             hurry: has the copies go on now, with files of these physical names first.
+            lacks_copies: whether too few nodes have a file; None: no node is waited for.
+            busy: why nothing could be told that is taken now.
         """
         self._engine = engine
         self._shipped = shipped
         self._hurry = hurry
+        self._lacks_copies = lacks_copies
+        self._busy = busy
+        self._waits = shipped is not None or lacks_copies is not None
         self._lock = threading.Lock()
         self._open: dict[str, _Task] = {}
         self._told: dict[str, str] = {}
 
+    def must_take(self) -> None:
+        """See that a task that is begun now can come to be told.
+
+        Raises:
+            BusyError: it cannot, for now.
+        """
+        why = self._busy()
+        if why is not None:
+            raise BusyError(why, retry_after=_PAUSE)
+
     def may_tell(self, row: TaskRow) -> bool:
         """Whether a task that is done may be told to be."""
-        if self._shipped is None or self._told.get(row.sender) == row.task:
+        if not self._waits or self._told.get(row.sender) == row.task:
             return True
         with self._lock:
             task = self._open.get(row.sender)
             if task is None or task.row.task != row.task:
-                task = self._open[row.sender] = _Task(row)
-            if task.is_kept(self._engine) and self._shipped() >= task.needed:
+                task = self._open[row.sender] = _Task(row, self._lacks)
+            is_kept = task.is_kept(self._engine)
+            if is_kept and (self._shipped is None or self._shipped() >= task.needed):
                 self._told[row.sender] = row.task
                 del self._open[row.sender]
                 return True
@@ -72,9 +96,14 @@ class Acknowledging:
         self._hurry(first)
         return False
 
+    def _lacks(self, state: State, row: FileRow | None) -> bool:
+        if self._shipped is not None and state.uploaded_table.lacks(row):
+            return True
+        return self._lacks_copies is not None and self._lacks_copies(state, row)
+
     def outcomes(self, row: TaskRow) -> list[FileOutcome]:
         """What is told of a task that may be told."""
-        if self._shipped is None:
+        if not self._waits:
             return list(row.outcomes)
         with self._engine.reading() as state:
             held = {
@@ -96,7 +125,7 @@ class Acknowledging:
 
     def untold(self, sender: str) -> str | None:
         """The task of a sender that is committed, and may not be told yet."""
-        if self._shipped is None:
+        if not self._waits:
             return None
         with self._engine.reading() as state:
             known = state.senders.get(sender)
@@ -106,14 +135,15 @@ class Acknowledging:
 
 
 class _Task:
-    """How far the files of a task are known to be in the store.
+    """How far the files of a task are known to be where they have to be.
 
     Attributes:
         needed: the newest commit that has to be there with them.
     """
 
-    def __init__(self, row: TaskRow) -> None:
+    def __init__(self, row: TaskRow, lacks: Callable[[State, FileRow | None], bool]) -> None:
         self.row = row
+        self._lacks = lacks
         self.needed = row.commit
         self._paths = [each.path for each in row.outcomes if each.result in _HERE]
         self._is_asked = False
@@ -123,7 +153,7 @@ class _Task:
             table, files = state.uploaded_table, state.file_table
             while self._paths:
                 row = files.held(self.row.sender, self._paths[-1])
-                if table.lacks(row):
+                if self._lacks(state, row):
                     return False
                 there = None if row is None else table.rows.get(row.physical)
                 if there is not None:

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.model.ranks import TransferCut
     from receiver.metadata.model.records import FileOrigin
+    from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import DeletionsRow, FileRow, UploadedRow
     from receiver.metadata.state.tables.compactions import CompactedRow
     from receiver.metadata.state.tables.uploaded import InStore
@@ -94,6 +95,7 @@ class Listing:
         disks: Disks,
         in_store: Callable[[Sequence[FileRow]], frozenset[str]] | None = None,
         incarnation: Callable[[], IncarnationMark | None] = lambda: None,
+        is_copied: Callable[[State, FileRow], bool] | None = None,
     ) -> None:
         """Prepare.
 
@@ -104,6 +106,7 @@ class Listing:
             in_store: asks the object store which of some files it has now, whole; the answer are
                 their physical names. None without a store.
             incarnation: which of the owners of its copies this receiver is now.
+            is_copied: whether as many storage nodes have a file as are wanted; None where none are.
         """
         self._incarnation = incarnation
         self._most = config.limits.max_page_items
@@ -111,6 +114,7 @@ class Listing:
         self._store = _store_entry(config.storage)
         self._disks = disks
         self._in_store = in_store
+        self._is_copied = is_copied
         self._kept = KeptPast(engine)
 
     def inventory(
@@ -176,6 +180,13 @@ class Listing:
         if not trees:
             return frozenset()
         here = {row.physical for row in rows if whole_in(trees, row, NOT_STORED)}
+        if self._is_copied is not None:
+            with self._engine.reading() as state:
+                here = {
+                    row.physical
+                    for row in rows
+                    if row.physical in here and self._is_copied(state, row)
+                }
         far = [
             row
             for row in rows

@@ -110,7 +110,8 @@ class Tasks:
         """Start a task, or resume it; of one that is done, its outcome.
 
         Raises:
-            BusyError: an earlier task of this sender is being loaded.
+            BusyError: an earlier task of this sender is being loaded, or too few storage nodes are
+                there to have what it brings.
             CloneError: two machines speak under this uuid.
             GoneError: the request is meant for another engine; check first.
             ProtocolError: it tells of a look that cannot have been.
@@ -128,6 +129,7 @@ class Tasks:
         early = self._early(sender, task, request.epoch)
         if early is not None:
             return early
+        self._acknowledging.must_take()
         folder = self._intake.folder(who, sender)
         with folder.lock, self._load.noting_obstacles(folder.uuid, folder.root):
             early = self._early(sender, task, request.epoch)

@@ -26,6 +26,7 @@ _NAMES = {
     "upload": "Id of an upload, as its Location had it.",
     "sender": "uuid of a sender.",
     "table": "id of a table, or its name.",
+    "tablet": "id of a tablet.",
     "node": "uuid of a storage node, or its name.",
     "token": "Id of a token.",
     "cursor": "`next` of the page before.",

@@ -23,9 +23,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "receiver": (
         "cli", "storagenode", "web", "metrics", "node", "exporting", "spark", "follower",
-        "executor", "operator", "transfer", "compaction", "load", "shared_points", "superseding",
-        "storage", "open_engine", "side_process", "disks", "principal", "remote_work", "work_queue",
-        "lease_keeping", "heartbeats", "txn", "metadata", "writing", "points", "config", "scope",
+        "executor", "operator", "transfer", "compaction", "placement", "load", "shared_points",
+        "superseding", "storage", "open_engine", "side_process", "disks", "principal",
+        "remote_work", "work_queue", "lease_keeping", "tablet_copies", "heartbeats", "txn",
+        "metadata", "writing", "points", "config", "scope",
     ),
     "receiver.metadata": (
         "sql", "query", "kv", "repair", "following_engine", "engine", "engine_upkeep",

@@ -10,7 +10,10 @@ from receiver.metadata.commit.tablet_making import missing_tablets
 from receiver.metadata.model import records
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from receiver.metadata.engine import Engine
+    from receiver.metadata.state.tables.tablets import LoadedTableRow
 
 __all__ = ["TableUpkeep"]
 
@@ -23,8 +26,17 @@ _AT_ONCE: Final = 1000
 class TableUpkeep:
     """Keeps the tables in step with the files."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(
+        self, engine: Engine, *, may_forget: Callable[[LoadedTableRow], bool] = lambda _: True
+    ) -> None:
+        """Prepare.
+
+        Args:
+            engine: the metadata engine.
+            may_forget: whether nobody elsewhere has anything of a dropped table any more.
+        """
         self._engine = engine
+        self.may_forget = may_forget
 
     def take_over(self) -> int:
         """Make what files need that were loaded before there were tables; how many records.
@@ -51,8 +63,9 @@ class TableUpkeep:
         """Forget dropped tables that no question about the past can see; how many."""
         oldest = self._engine.oldest_answerable
         with self._engine.reading() as state:
-            past = [row.id for row in state.loaded_tables.dropped() if row.dropped <= oldest]
-        for begin in range(0, len(past), _AT_ONCE):
-            some = past[begin : begin + _AT_ONCE]
+            past = [row for row in state.loaded_tables.dropped() if row.dropped <= oldest]
+        ids = [row.id for row in past if self.may_forget(row)]
+        for begin in range(0, len(ids), _AT_ONCE):
+            some = ids[begin : begin + _AT_ONCE]
             self._engine.commit([records.TableForgotten(each) for each in some])
-        return len(past)
+        return len(ids)

@@ -30,6 +30,7 @@ from receiver.metadata.commit.node_rules import (
     check_registered,
     check_word,
 )
+from receiver.metadata.commit.placement_rules import check_placed, check_running
 from receiver.metadata.commit.record_checks import (
     SIGNED_64,
     check_content,
@@ -806,6 +807,29 @@ class Rules:
             raise refusal_of(op, f"there is no node {op.uuid!a}")
         self._put(("node", op.uuid), None)
 
+    def _placement(self, tablet: str) -> int:
+        """The generation that a tablet is placed by, 0 for none."""
+
+        def committed() -> int:
+            row = self._state.placement_table.rows.get(tablet)
+            return 0 if row is None else row.generation
+
+        return self._get(("placement", tablet), committed)
+
+    def _tablet_placed(self, op: records.TabletPlaced) -> None:
+        row = self._state.tablet_table.rows.get(op.tablet)
+        if row is None or self._table_name(row.table) is None:
+            raise refusal_of(op, f"there is no tablet {op.tablet!a}")
+        check_placed(op, self._placement(op.tablet))
+        for each in op.nodes:
+            if self._node(each) is None:
+                raise refusal_of(op, f"there is no node {each!a}")
+        self._put(("placement", op.tablet), op.generation)
+
+    def _tablet_running(self, op: records.TabletRunning) -> None:
+        check_running(op, self._placement(op.tablet))
+        self._put(("placement", op.tablet), op.generation)
+
     def _clock_corrected(self, op: records.ClockCorrected) -> None:
         for before, after in pairwise(op.pieces):
             if not before.ts < after.ts or not before.moment <= after.moment:
@@ -905,4 +929,6 @@ _RULES: dict[type, Callable[[Rules, Any], None]] = {
     records.NodeLost: Rules._node_told,
     records.NodeForgotten: Rules._node_forgotten,
     records.FileMoved: Rules._file_moved,
+    records.TabletPlaced: Rules._tablet_placed,
+    records.TabletRunning: Rules._tablet_running,
 }

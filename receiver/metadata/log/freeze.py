@@ -56,6 +56,7 @@ from receiver.metadata.state.table_rows import (
 )
 from receiver.metadata.state.tables.compactions import CompactedRow
 from receiver.metadata.state.tables.owners import OwnerMove
+from receiver.metadata.state.tables.placements import PlacementRow
 from receiver.metadata.state.tables.storage_nodes import StorageNodeRow
 from receiver.metadata.state.tables.tablets import LoadedTableRow, TabletRow
 
@@ -88,6 +89,7 @@ _ROW_TABLES: tuple[tuple[str, str, type], ...] = (
     ("tables", "loaded_tables", LoadedTableRow),
     ("tablets", "tablet_table", TabletRow),
     ("nodes", "node_table", StorageNodeRow),
+    ("placements", "placement_table", PlacementRow),
 )
 
 
@@ -232,6 +234,7 @@ def freeze(
         "tables": list(state.loaded_tables.rows.values()),
         "tablets": list(state.tablet_table.rows.values()),
         "nodes": list(state.node_table.versions()),
+        "placements": list(state.placement_table.rows.values()),
     }
     return FrozenState(
         meta,
@@ -280,6 +283,7 @@ def _thaw(sections: Mapping[str, memoryview]) -> Thawed:
     state.owner_table.changed = meta.ownership_changed
     state.token_table.roles.update(meta.token_roles)
     state.txn_table.forgotten = meta.forgotten_txns
+    state.placement_table.begin_at(meta.newest)
     state.node_table.reach = max(state.node_table.reach, meta.nodes_reach)
     if meta.clock is not None:
         state.clock.restore(meta.clock)

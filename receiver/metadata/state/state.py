@@ -32,6 +32,7 @@ from receiver.metadata.state.tables.files import FileTable
 from receiver.metadata.state.tables.held_deletes import DeleteWindows, HeldDeletes
 from receiver.metadata.state.tables.lost import LostTable
 from receiver.metadata.state.tables.owners import OwnerTable
+from receiver.metadata.state.tables.placements import PlacementTable
 from receiver.metadata.state.tables.senders import SchemaPositions, SenderTable, TokenTable
 from receiver.metadata.state.tables.series import SchemaTable
 from receiver.metadata.state.tables.storage_nodes import StorageNodeTable
@@ -68,7 +69,8 @@ class State:
         file_table, lost_table, deletion_table, delete_windows, held_deletes, uploaded_table,
         upload_times, owner_table, sender_table, token_table, task_table, quarantine_table,
         txn_table, work_table, compacted_table, loaded_tables, tablet_table, node_table,
-        position_table: the tables themselves, for what else is asked of them, and for checkpoints.
+        placement_table, position_table: the tables themselves, for what else is asked of them, and
+            for checkpoints.
     """
 
     def __init__(self, schema: Schema | None = None, keys: KeyTable | None = None) -> None:
@@ -98,6 +100,7 @@ class State:
         self.loaded_tables = LoadedTables()
         self.tablet_table = TabletTable()
         self.node_table = StorageNodeTable()
+        self.placement_table = PlacementTable(self.loaded_tables, self.tablet_table)
         self.position_table = SchemaPositions()
         self.files: FileRows = self.file_table.rows
         self.owners: dict[str, OwnerRow] = self.owner_table.rows
@@ -130,6 +133,7 @@ class State:
             self.txn_table,
             self.work_table,
             self.compacted_table,
+            self.placement_table,  # before the tablets: it is told of tables that go with them
             self.tablet_table,
             self.loaded_tables,
             self.node_table,

@@ -1,6 +1,7 @@
-"""A file that is on no disk here: read from the object store, else from a receiver.
+"""A file that is on no disk here: read from a storage node, the object store, or a receiver.
 
-The store comes first, for a receiver has other things to do. A process that has no credentials for
+Nodes come first: they are there for it. The store is next, for a receiver has other things to do.
+A process that has no credentials for
 it, lacks what it needs, or does not reach it asks the receiver from then on, for a while. Other
 bytes than were uploaded are no reason to go on: they are told of.
 """
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from receiver.storage.object_store import ObjectStore
+    from receiver.storage.reading.copy_reads import CopyReads
     from receiver.storage.reading.receiver_reads import ReceiverReads
     from receiver.storage.reading.stored_place import StoreAddress, StoredPlace
 
@@ -92,6 +94,7 @@ class FileTiers:
         store: Callable[[StoreAddress], ObjectStore],
         receiver: ReceiverReads | None,
         shut: ShutStores,
+        copies: CopyReads | None = None,
     ) -> None:
         """Ask nothing yet.
 
@@ -100,9 +103,12 @@ class FileTiers:
             store: opens a store, which may fail.
             receiver: that is asked then; None for none.
             shut: stores that are not to be asked.
+            copies: nodes that are asked first; None for none.
         """
         self.url = receiver.url if place.store is None and receiver else place.store_url
         self._place, self._store, self._receiver, self._shut = place, store, receiver, shut
+        self._copies = copies
+        self._gave: set[str] = set()
 
     def read(self, key: str, offset: int, length: int) -> bytes:
         """See `ObjectStore.read`; the key is the file's, or that of the digests of its blocks.
@@ -111,6 +117,11 @@ class FileTiers:
             NoTierError: it is to be had nowhere.
             TsferryError: of the store, where there is no receiver.
         """
+        if self._copies is not None and key == self._place.key:
+            found = self._copies.read(self._place.physical, offset, length)
+            if found is not None:
+                self._gave.add(found[0])
+                return found[1]
         refused: TsferryError | None = None
         address = self._place.store
         if address is not None:
@@ -134,6 +145,18 @@ class FileTiers:
                     refused = error
         return self._of_receiver(key, offset, length, refused)
 
+    def distrust(self) -> bool:
+        """What was read is not what the file has; whether it may be read once more.
+
+        Nodes that gave of it are not asked for this file for a while; of other tiers it is told.
+        """
+        if self._copies is None or not self._gave:
+            return False
+        for url in self._gave:
+            self._copies.distrust(url, self._place.physical)
+        self._gave.clear()
+        return True
+
     def told_digests(self) -> bytes | None:
         """Packed digests of the file's blocks, of the receiver where it is what is read.
 
@@ -141,6 +164,11 @@ class FileTiers:
         """
         if self._receiver is None:
             return None
+        if self._copies is not None and self._copies.read(self._place.physical, 0, 1) is not None:
+            try:
+                return self._receiver.digests(self._place.physical)
+            except (TsferryError, OSError):
+                return None  # it is read whole then, and has its MD5
         address = self._place.store
         if address is not None:
             key = self._place.key

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from receiver.storage.object_store import ObjectStore
+    from receiver.storage.reading.copy_reads import CopyReads
     from receiver.storage.reading.file_tiers import BlockOrigin
     from receiver.storage.reading.receiver_reads import ReceiverReads
     from receiver.storage.reading.stored_place import (
@@ -48,6 +49,7 @@ class OpenStores:
         self.pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="ahead")
         self._stores: dict[StoreAddress, ObjectStore] = {}
         self._receivers: dict[ReceiverAddress, ReceiverReads] = {}
+        self._copies: dict[ReceiverAddress, CopyReads] = {}
         self._tokens: dict[str, str] = {}
         self._shut = ShutStores()
         self._lock = threading.Lock()
@@ -71,7 +73,16 @@ class OpenStores:
             UsageError: there is no way to the receiver that would keep a token secret.
         """
         origin, told = self._origin(place)
-        return RangedFile(origin, place, self.cache, self.pool, together=together, told=told)
+        distrust = origin.distrust if isinstance(origin, FileTiers) else lambda: False
+        return RangedFile(
+            origin,
+            place,
+            self.cache,
+            self.pool,
+            together=together,
+            told=told,
+            distrust=distrust,
+        )
 
     def store(self, address: StoreAddress) -> ObjectStore:
         """A store, which stays open; raises as `opened_at`."""
@@ -88,6 +99,9 @@ class OpenStores:
                 store.close()
             for receiver in self._receivers.values():
                 receiver.close()
+            for copies in self._copies.values():
+                copies.close()
+            self._copies.clear()
             self._stores.clear()
             self._receivers.clear()
 
@@ -95,7 +109,9 @@ class OpenStores:
         if place.receiver is None:
             assert place.store is not None
             return self.store(place.store), None
-        tiers = FileTiers(place, self.store, self._asked(place.receiver), self._shut)
+        asked = self._asked(place.receiver)
+        copies = self._copied(place.receiver, asked)
+        tiers = FileTiers(place, self.store, asked, self._shut, copies)
         return tiers, tiers.told_digests
 
     def _asked(self, address: ReceiverAddress) -> ReceiverReads:
@@ -107,6 +123,14 @@ class OpenStores:
                 token = self._tokens.get(address.url)
                 self._receivers[address] = ReceiverReads(address, token)
             return self._receivers[address]
+
+    def _copied(self, address: ReceiverAddress, receiver: ReceiverReads) -> CopyReads:
+        from receiver.storage.reading.copy_reads import CopyReads
+
+        with self._lock:
+            if address not in self._copies:
+                self._copies[address] = CopyReads(receiver, address.ca_cert)
+            return self._copies[address]
 
 
 def opened_at(address: StoreAddress) -> ObjectStore:

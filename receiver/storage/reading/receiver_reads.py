@@ -21,6 +21,7 @@ from common.errors import (
     UsageError,
 )
 from receiver.storage.reading.reader_calls import ReaderCalls
+from receiver.tablet_copies.copies_wire import FilePlaces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -105,17 +106,25 @@ class ReceiverReads:
         """Those of the blocks of a file, as `BlockDigests.pack` has them; raises as `read`."""
         return self._ask("digests", physical, {})
 
+    def where(self, physical: str) -> FilePlaces:
+        """Storage nodes that give a file; raises as `read`."""
+        got = self._ask_at("/v1/copies/where", physical, {})
+        return wire.decode(got, FilePlaces, f"{self.url}/v1/copies/where")
+
     def close(self) -> None:
         """Let go of connections."""
         self._calls.close()
 
     def _ask(self, what: str, physical: str, headers: Mapping[str, str]) -> bytes:
+        return self._ask_at(f"{wire.BASE}/catalogue/{what}", physical, headers)
+
+    def _ask_at(self, path: str, physical: str, headers: Mapping[str, str]) -> bytes:
         until = self._monotonic() + _PATIENCE
         with self._places:
             while True:
                 calls = self._calls
                 try:
-                    return calls.get(f"{wire.BASE}/catalogue/{what}", {"path": physical}, headers)
+                    return calls.get(path, {"path": physical}, headers)
                 except (UnauthorizedError, ForbiddenError) as error:
                     if self._is_renewed(calls):
                         continue

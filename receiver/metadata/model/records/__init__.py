@@ -64,6 +64,7 @@ from receiver.metadata.model.records.node_records import (
     NodeRegistered,
     StorageNodeKind,
 )
+from receiver.metadata.model.records.placement_records import TabletPlaced, TabletRunning
 from receiver.metadata.model.records.record_parts import (
     DeletionReason,
     DeviceRange,
@@ -212,6 +213,8 @@ __all__ = [
     "TableForgotten",
     "TableMade",
     "TabletMade",
+    "TabletPlaced",
+    "TabletRunning",
     "TagsSet",
     "TaskDone",
     "TimePiece",

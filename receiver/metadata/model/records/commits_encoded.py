@@ -43,6 +43,7 @@ from receiver.metadata.model.records.node_records import (
     NodeLost,
     NodeRegistered,
 )
+from receiver.metadata.model.records.placement_records import TabletPlaced, TabletRunning
 from receiver.metadata.model.records.record_parts import Record
 from receiver.metadata.model.records.records_of_deletions import (
     DeletesCounted,
@@ -151,6 +152,8 @@ Op = (
     | NodeForgotten
     | LatenessSet
     | FileMoved
+    | TabletPlaced
+    | TabletRunning
 )
 
 

@@ -160,3 +160,18 @@ def test_what_is_wanted_again_is_told_to_whom_it_is_covered_for(mixed: Edge) -> 
         return len(node.checks.check(who, request).wanted)
 
     assert (wanted(sender()), wanted(COVERS_MINE)) == (5, 2)
+
+
+def test_what_too_few_storage_nodes_have_does_not_stand(edge: Edge) -> None:
+    edge.round({path_of(1): tsfile(), path_of(2): tsfile("root.sg.d2")})
+    copied: list[str] = []
+    listing = edge.node.listing
+    listing._is_copied = lambda _, row: row.path in copied
+
+    def standing() -> list[str]:
+        entries = listing.inventory(edge.who, A, None, 9, look=True).entries
+        return [each.path for each in entries if each.stands]
+
+    assert standing() == []
+    copied.append(path_of(2))
+    assert standing() == [path_of(2)]

@@ -1,0 +1,30 @@
+"""Records of the log about where copies of tablets lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from receiver.metadata.model.records.record_parts import Record
+
+
+class TabletPlaced(Record, frozen=True, tag=113):
+    """Copies of a tablet are to lie at these nodes from now on; it is asked for behind the commit.
+
+    Attributes:
+        tablet: its id.
+        generation: 1 for its first placement, and one more with each further one.
+        nodes: uuids, none twice.
+        leader: the one of them whose report makes the placement a running one.
+    """
+
+    tablet: str
+    generation: int
+    nodes: Sequence[str]
+    leader: str
+
+
+class TabletRunning(Record, frozen=True, tag=114):
+    """The leader of a placement has reported that its replica is there."""
+
+    tablet: str
+    generation: int

@@ -1,0 +1,63 @@
+"""Copies on storage nodes, as operators see them; files that come back from there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from receiver.operator.copy_views import BackView, CopiesView, FailedBack, StrangeReplica
+
+if TYPE_CHECKING:
+    from receiver.operator.directories import RunningReceiver
+    from receiver.placement.copy_service import CopyService
+
+__all__ = ["bring_back", "copies_view", "copy_concerns"]
+
+
+def copies_view(there: RunningReceiver) -> CopiesView:
+    """How far the copies are."""
+    service, config = there.copies, there.config.nodes
+    with there.engine.reading() as state:
+        tablets = [
+            (tablet, state.placement_table.rows.get(tablet.id))
+            for table in state.loaded_tables.there()
+            for tablet in state.tablet_table.of_table(table.id)
+        ]
+        placed = [(tablet, row) for tablet, row in tablets if row is not None]
+        whole = sum(
+            len(service.book.complete(state, tablet, row)) == len(row.nodes)
+            for tablet, row in placed
+        )
+    wanted = config.replicas
+    return CopiesView(
+        replicas=wanted,
+        before_ack=config.before_ack,
+        tablets=len(tablets),
+        placed=len(placed),
+        creating=sum(not row.running for _, row in placed),
+        short=sum(row is None or len(row.nodes) < wanted for _, row in tablets) if wanted else 0,
+        whole=whole,
+        busy=service.condition.busy(),
+        strange=tuple(
+            StrangeReplica(node=node, tablet=tablet)
+            for node, tablet in sorted(service.assignment.last.strange)
+        ),
+    )
+
+
+def bring_back(there: RunningReceiver) -> BackView:
+    """Have all files in the data directories that readers see and that nodes have alone."""
+    found = there.copies.back.bring_all()
+    failed = tuple(FailedBack(physical=name, reason=why) for name, why in found.failed)
+    return BackView(files=found.files, size=found.size, failed=failed)
+
+
+def copy_concerns(service: CopyService) -> list[str]:
+    """What is not as it should be, in numbers."""
+    last = service.assignment.last
+    found = []
+    if last.short:
+        found.append(f"{last.short} tablets have fewer storage nodes than are wanted.")
+    if last.strange:
+        found.append(f"{len(last.strange)} replicas at storage nodes are not known here.")
+    busy = service.condition.busy()
+    return found if busy is None else [*found, f"No task is taken: {busy}."]

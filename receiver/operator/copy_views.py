@@ -1,0 +1,61 @@
+"""What is told of copies on storage nodes, as JSON and on terminals."""
+
+from __future__ import annotations
+
+from common.wire import Struct
+
+__all__ = ["BackView", "CopiesView", "FailedBack", "StrangeReplica"]
+
+
+class StrangeReplica(Struct, frozen=True, kw_only=True):
+    """A replica that the catalogue does not know, or knows an older generation of: it stays."""
+
+    node: str
+    tablet: str
+
+
+class CopiesView(Struct, frozen=True, kw_only=True):
+    """How far the copies are.
+
+    Attributes:
+        replicas: nodes that are to have each tablet; 0 where none are wanted.
+        before_ack: that have a file before it is told to be loaded.
+        tablets: of tables that are there.
+        placed: of these, those with a place.
+        creating: of these, those whose leaders have not reported them.
+        short: tablets with fewer nodes than are wanted.
+        whole: tablets of which all of their nodes have all files now, as far as is known.
+        busy: why no new task is taken; None if one is.
+        strange: what nodes have and the catalogue does not know.
+    """
+
+    replicas: int
+    before_ack: int
+    tablets: int
+    placed: int
+    creating: int
+    short: int
+    whole: int
+    busy: str | None = None
+    strange: tuple[StrangeReplica, ...] = ()
+
+
+class FailedBack(Struct, frozen=True, kw_only=True):
+    """A file that is in no data directory, and did not come."""
+
+    physical: str
+    reason: str
+
+
+class BackView(Struct, frozen=True, kw_only=True):
+    """What came back from storage nodes.
+
+    Attributes:
+        files: that came.
+        size: their bytes.
+        failed: those that are in no data directory and did not come.
+    """
+
+    files: int
+    size: int
+    failed: tuple[FailedBack, ...] = ()

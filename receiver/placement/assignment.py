@@ -1,0 +1,431 @@
+"""The background task that sees to it that tablets are where they should be.
+
+    for each tablet that is not placed, or not as it should be:
+        choose nodes                      a function of what is known (`choosing_nodes`)
+        commit where it is to be          a new generation of its placement
+        ask these nodes to have it        again with each pass, until they report it
+    when the leader reports it            it runs, which is committed
+
+Nothing is asked for that is not committed. A node that does not answer within the time that it has
+is left out of the next generation; what it makes all the same is dropped when it reports it, once
+the tablet is whole elsewhere. A node that is silent loses nothing by that: what it has is there
+when it comes back, and is dropped only if it is not needed any more. What the catalogue does not
+know is never dropped: it is shown.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor, wait
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from common import crash
+from common.durable import Closing
+from common.errors import TsferryError
+from receiver.metadata.model import records
+from receiver.placement.choosing_nodes import ChosenLoad, PlacementWish, wished_nodes
+from receiver.tablet_copies.copies_wire import CopyOrder, CopyOrders, DropOrder, DropOrders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from receiver.heartbeats.node_reports import ReportNews
+    from receiver.heartbeats.node_wire import ReportedTablet
+    from receiver.metadata.engine import Engine
+    from receiver.metadata.state.state import State
+    from receiver.metadata.state.tables.placements import PlacementRow
+    from receiver.metadata.state.tables.tablets import TabletRow
+    from receiver.placement.copy_lists import CopyLists
+    from receiver.placement.held_copies import HeldCopiesBook
+    from receiver.placement.node_orders import GivesOrders
+    from receiver.placement.placeable_nodes import PlaceableNode
+
+__all__ = ["Assignment", "AssignmentPass", "PlacementRules"]
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE: Final = 500
+"""Placements of a commit, and orders of a call."""
+_ALL_EVERY: Final = 15
+"""Passes in which all that nodes have is looked at once; else only what they report anew."""
+_AGAIN: Final = 5.0
+"""Seconds until a node that has not reported what it was asked for is asked again."""
+
+
+class PlacementRules(NamedTuple):
+    """What is configured.
+
+    Attributes:
+        copies: nodes that are to have each tablet.
+        timeout: seconds that a node has to make a replica.
+        lost_after: seconds of silence until what a node has is made again elsewhere; 0 for never.
+        apart: no two copies of a tablet on one host.
+    """
+
+    copies: int
+    timeout: float = 30.0
+    lost_after: float = 900.0
+    apart: bool = True
+
+
+class AssignmentPass(NamedTuple):
+    """What a pass has done.
+
+    Attributes:
+        placed: placements that were committed.
+        running: those that came to run.
+        dropped: replicas that were told to go.
+        short: tablets that have fewer nodes than they should.
+        strange: replicas that the catalogue knows nothing of, as (node, tablet).
+    """
+
+    placed: int = 0
+    running: int = 0
+    dropped: int = 0
+    short: int = 0
+    strange: frozenset[tuple[str, str]] = frozenset()
+
+
+class _Verdict(Enum):
+    NEEDED = "needed"
+    SOON = "over once the tablet is whole where it is placed"
+    OVER = "over"
+    STRANGE = "not known to the catalogue"
+
+
+class _Due(NamedTuple):
+    tablet: TabletRow
+    table: str
+    size: int
+    placement: PlacementRow | None
+
+
+class Assignment(Closing):
+    """See the module; in a thread of its own once it is started.
+
+    Attributes:
+        last: the last pass.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        rules: PlacementRules,
+        nodes: Callable[[], Mapping[str, PlaceableNode]],
+        reported: Callable[[str, str], ReportedTablet | None],
+        every: Callable[[str], Iterable[ReportedTablet]],
+        lists: CopyLists,
+        book: HeldCopiesBook,
+        orders: GivesOrders,
+        *,
+        period: float = 2.0,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            engine: of the master.
+            rules: see there.
+            nodes: the nodes as they are now, by uuid.
+            reported: what a node has reported of a tablet.
+            every: all that a node has reported.
+            lists: says who this master is.
+            book: of what nodes have.
+            orders: calls nodes.
+            period: seconds between two passes.
+            monotonic: seconds that nobody sets.
+        """
+        self._engine = engine
+        self._rules = rules
+        self._nodes = nodes
+        self._reported = reported
+        self._every = every
+        self._lists = lists
+        self._book = book
+        self._orders = orders
+        self._period = period
+        self._monotonic = monotonic
+        self.last = AssignmentPass()
+        self._asked: dict[tuple[str, str, int], float] = {}
+        self._since: dict[tuple[str, int], float] = {}
+        self._there: set[str] = set()
+        self._to_clear: set[str] = set()
+        self._strange: dict[str, frozenset[str]] = {}
+        self._passes = 0
+        self._calls = ThreadPoolExecutor(8, thread_name_prefix="orders")
+        self._woken = threading.Event()
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread = threading.Thread(target=self._run, name="assignment", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Something has changed: look now."""
+        self._woken.set()
+
+    def close(self) -> None:
+        """End behind the pass that is under way."""
+        self._stopped.set()
+        self._woken.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._calls.shutdown(wait=True, cancel_futures=True)
+
+    def heard(self, news: ReportNews) -> None:
+        """A node has reported something."""
+        damaged = [each.id for each in news.tablets if each.state == "damaged"]
+        self._book.not_complete(news.node, [*damaged, *news.removed])
+        self._to_clear.add(news.node)
+        self._woken.set()
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            self._woken.clear()
+            try:
+                self.run_once()
+            except (TsferryError, OSError) as error:
+                log.warning("tablets cannot be placed now", extra={"error": str(error)})
+            self._woken.wait(self._period)
+
+    # -- a pass ------------------------------------------------------------------------------
+
+    def run_once(self) -> AssignmentPass:
+        """One pass; what it did.
+
+        Raises:
+            TsferryError: the engine takes no commits; nothing was asked of a node then.
+        """
+        nodes = self._nodes()
+        self._forget_starts(nodes)
+        now = self._monotonic()
+        due = _tablets(self._engine)
+        placed, short = self._place(due, nodes, now)
+        running = self._let_run()
+        self._ask(nodes, now)
+        dropped, strange = self._clear(nodes)
+        self.last = AssignmentPass(placed, running, dropped, short, strange)
+        return self.last
+
+    def _forget_starts(self, nodes: Mapping[str, PlaceableNode]) -> None:
+        """What another start of a node has said is not known of this one."""
+        for uuid, node in nodes.items():
+            if node.boot:
+                self._book.started(uuid, node.boot)
+        for uuid in self._there - nodes.keys():
+            self._book.forget(uuid)
+        self._there = set(nodes)
+
+    def _place(
+        self, due: Sequence[_Due], nodes: Mapping[str, PlaceableNode], now: float
+    ) -> tuple[int, int]:
+        load = ChosenLoad()
+        ops: list[records.Op] = []
+        short = 0
+        for each in due:
+            before = each.placement
+            generation = 1 if before is None else before.generation + 1
+            wish = PlacementWish(
+                each.tablet.id, generation, each.size, self._rules.copies, self._rules.apart
+            )
+            placed = () if before is None else _leader_first(before)
+            gone = {uuid for uuid in placed if self._is_gone(before, nodes.get(uuid), now)}
+            wished = wished_nodes(wish, nodes, load, placed, gone=gone)
+            short += len(wished) < self._rules.copies
+            if not wished or set(wished) == set(placed):
+                continue
+            if gone and not set(wished) - set(placed) and not self._is_hopeless(gone, nodes):
+                continue  # nobody takes their place: they may come yet
+            leader = self._leader(each, wished)
+            ops.append(records.TabletPlaced(each.tablet.id, generation, wished, leader))
+        for begin in range(0, len(ops), _AT_ONCE):
+            self._engine.commit(ops[begin : begin + _AT_ONCE])
+            crash.point("assignment.placed")
+        return len(ops), short
+
+    def _is_gone(
+        self, placement: PlacementRow | None, node: PlaceableNode | None, now: float
+    ) -> bool:
+        """Whether a node of a placement is to be made up for."""
+        assert placement is not None
+        if node is None or node.is_lost:
+            return True
+        after = self._rules.lost_after
+        if node.is_down and after and self._rules.copies > 1 and node.age > after:
+            return True
+        found = self._reported(node.uuid, placement.tablet)
+        key = placement.tablet, placement.generation
+        if found is not None and found.generation >= placement.generation:
+            return False
+        since = self._since.setdefault(key, now)
+        if found is not None and not node.is_down:
+            return False  # it has an older generation of it, and is told of the new one
+        return not placement.running and now - since > self._rules.timeout
+
+    def _is_hopeless(self, gone: Iterable[str], nodes: Mapping[str, PlaceableNode]) -> bool:
+        """Whether all of some nodes are known never to come back."""
+        return all(each not in nodes or nodes[each].is_lost for each in gone)
+
+    def _leader(self, due: _Due, wished: Sequence[str]) -> str:
+        """Who leads: the one that does, or one that has it all, or the first."""
+        before = due.placement
+        if before is None:
+            return wished[0]
+        if before.leader in wished:
+            return before.leader
+        with self._engine.reading() as state:
+            whole = self._book.complete(state, due.tablet, before)
+        return next((each for each in wished if each in whole), wished[0])
+
+    def _let_run(self) -> int:
+        """Commit which placements run: those whose leaders have reported them."""
+        with self._engine.reading() as state:
+            creating = [row for row in state.placement_table.rows.values() if not row.running]
+        ops: list[records.Op] = []
+        for row in creating:
+            found = self._reported(row.leader, row.tablet)
+            if found is not None and found.generation == row.generation:
+                ops.append(records.TabletRunning(row.tablet, row.generation))
+                self._since.pop((row.tablet, row.generation), None)
+        for begin in range(0, len(ops), _AT_ONCE):
+            self._engine.commit(ops[begin : begin + _AT_ONCE])
+            crash.point("assignment.running")
+        return len(ops)
+
+    # -- calls -------------------------------------------------------------------------------
+
+    def _ask(self, nodes: Mapping[str, PlaceableNode], now: float) -> None:
+        """Ask nodes for what they have not reported."""
+        wanted: dict[str, list[CopyOrder]] = {}
+        open_: dict[tuple[str, str, int], float] = {}
+        for each in _tablets(self._engine):
+            row = each.placement
+            if row is None:
+                continue
+            for uuid in row.nodes:
+                found = self._reported(uuid, row.tablet)
+                if found is not None and found.generation >= row.generation:
+                    continue
+                key = uuid, row.tablet, row.generation
+                asked = open_[key] = self._asked.get(key, now - _AGAIN)
+                node = nodes.get(uuid)
+                if node is None or not node.url or node.is_down or now - asked < _AGAIN:
+                    continue
+                open_[key] = now
+                wanted.setdefault(uuid, []).append(
+                    CopyOrder(
+                        tablet=row.tablet,
+                        generation=row.generation,
+                        table=each.table,
+                        begin=each.tablet.begin,
+                        end=each.tablet.end,
+                    )
+                )
+        self._asked = open_
+        mark = self._lists.mark()
+        calls = [
+            (nodes[uuid], CopyOrders(master=mark, tablets=orders[begin : begin + _AT_ONCE]))
+            for uuid, orders in wanted.items()
+            for begin in range(0, len(orders), _AT_ONCE)
+        ]
+        wait([self._calls.submit(self._call_make, *each) for each in calls])
+
+    def _call_make(self, node: PlaceableNode, orders: CopyOrders) -> None:
+        crash.point("assignment.make_call")
+        try:
+            self._orders.make(node, orders)
+        except (TsferryError, OSError) as error:
+            told = {"node": node.uuid, "tablets": len(orders.tablets), "error": str(error)}
+            log.warning("a node does not make replicas", extra=told)
+
+    def _clear(self, nodes: Mapping[str, PlaceableNode]) -> tuple[int, frozenset[tuple[str, str]]]:
+        """Have dropped what nodes report and nobody needs there any more."""
+        if self._passes % _ALL_EVERY == 0:
+            self._to_clear.update(nodes)
+        self._passes += 1
+        count = 0
+        for uuid in [*self._to_clear]:
+            self._to_clear.discard(uuid)
+            node = nodes.get(uuid)
+            if node is None or not node.url or node.is_down:
+                continue
+            drops, waits = self._over(uuid)
+            if drops or waits:
+                self._to_clear.add(uuid)
+            for begin in range(0, len(drops), _AT_ONCE):
+                some = drops[begin : begin + _AT_ONCE]
+                orders = DropOrders(master=self._lists.mark(), tablets=some)
+                wait([self._calls.submit(self._call_drop, node, orders)])
+            count += len(drops)
+        there = {uuid: self._strange.get(uuid, frozenset()) for uuid in nodes}
+        return count, frozenset((uuid, each) for uuid, some in there.items() for each in some)
+
+    def _over(self, uuid: str) -> tuple[list[DropOrder], bool]:
+        """What a node reports and is not needed there; whether more of it may be that later."""
+        drops: list[DropOrder] = []
+        strange: set[str] = set()
+        waits = False
+        every = list(self._every(uuid))
+        for begin in range(0, len(every), _AT_ONCE):
+            with self._engine.reading() as state:
+                for each in every[begin : begin + _AT_ONCE]:
+                    verdict = self._is_over(state, uuid, each)
+                    if verdict is _Verdict.STRANGE:
+                        strange.add(each.id)
+                    elif verdict is _Verdict.OVER:
+                        drops.append(DropOrder(tablet=each.id, generation=each.generation))
+                    waits |= verdict is _Verdict.SOON
+        self._strange[uuid] = frozenset(strange)
+        return drops, waits
+
+    def _is_over(self, state: State, uuid: str, reported: ReportedTablet) -> _Verdict:
+        """Whether a replica may go."""
+        tablet = state.tablet_table.rows.get(reported.id)
+        if tablet is None:
+            return _Verdict.STRANGE
+        if state.loaded_tables.rows[tablet.table].dropped:
+            return _Verdict.OVER
+        row = state.placement_table.rows.get(reported.id)
+        if row is None or reported.generation > row.generation:
+            return _Verdict.STRANGE  # the master that asked for it knew more than this one
+        if uuid in row.nodes:
+            return _Verdict.NEEDED
+        whole = self._book.complete(state, tablet, row)
+        is_whole = len(whole) == len(row.nodes) and bool(row.running)
+        return _Verdict.OVER if is_whole else _Verdict.SOON
+
+    def _call_drop(self, node: PlaceableNode, orders: DropOrders) -> None:
+        crash.point("assignment.drop_call")
+        try:
+            self._orders.drop(node, orders)
+        except (TsferryError, OSError) as error:
+            told = {"node": node.uuid, "tablets": len(orders.tablets), "error": str(error)}
+            log.warning("a node does not drop replicas", extra=told)
+
+
+def _tablets(engine: Engine) -> list[_Due]:
+    """All tablets of tables that are there; commits go on in between."""
+    with engine.reading() as state:
+        every = [
+            (table, tablet)
+            for table in state.loaded_tables.there()
+            for tablet in state.tablet_table.of_table(table.id)
+        ]
+    found: list[_Due] = []
+    for begin in range(0, len(every), _AT_ONCE):
+        with engine.reading() as state:
+            totals = state.file_table.by_partition
+            placements = state.placement_table.rows
+            for table, tablet in every[begin : begin + _AT_ONCE]:
+                size = totals.of(table.name, tablet.begin, tablet.end).size
+                found.append(_Due(tablet, table.name, size, placements.get(tablet.id)))
+    return found
+
+
+def _leader_first(row: PlacementRow) -> tuple[str, ...]:
+    return (row.leader, *(each for each in row.nodes if each != row.leader))

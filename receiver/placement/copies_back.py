@@ -1,0 +1,179 @@
+"""Files that a data directory of the master has lost, brought back from storage nodes.
+
+What comes is checked by the MD5 of the catalogue before it has its name. It goes to the directory
+that it was loaded into, or where there is most room if that is gone. Nothing of this is a commit.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from common import crash
+from common.durable import free_bytes
+from common.errors import NotFoundError, TsferryError
+from receiver.disks import NAMING, home_of
+from receiver.load.placing import tree_of
+from receiver.metadata.state.table_rows import FileState
+from receiver.storage.object_fetching import fetch_beside, settle_fetched
+from receiver.storage.reading.copy_reads import CONTENT_OF_NODE
+from receiver.storage.reading.reader_calls import ReaderCalls
+from receiver.tablet_copies.read_tickets import READ_TICKET
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from common.durable import Tree
+    from receiver.metadata.engine import Engine
+    from receiver.metadata.state.table_rows import FileRow
+    from receiver.tablet_copies.copies_wire import FilePlace
+
+__all__ = ["BroughtBack", "CopiesBack"]
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE: Final = 1000
+
+
+class BroughtBack(NamedTuple):
+    """What came back.
+
+    Attributes:
+        files: that came.
+        size: their bytes.
+        failed: (physical name, why) of those that are in no data directory and did not come.
+    """
+
+    files: int
+    size: int
+    failed: list[tuple[str, str]]
+
+
+class _OfNode:
+    """A file at a node, as `fetch_beside` reads it."""
+
+    def __init__(self, calls: ReaderCalls, place: FilePlace) -> None:
+        self.url = place.url
+        self._calls = calls
+        self._place = place
+
+    def read(self, key: str, offset: int, length: int) -> bytes:
+        """So many bytes, or fewer."""
+        query: dict[str, str | int | None] = {
+            "tablet": self._place.tablet,
+            "path": key,
+            "begin": offset,
+            "length": length,
+        }
+        return self._calls.get(CONTENT_OF_NODE, query, {READ_TICKET: self._place.ticket})
+
+
+class CopiesBack:
+    """Brings files back, one after the other; any thread may call."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        trees: Callable[[], Sequence[Tree]],
+        places: Callable[[str], Sequence[FilePlace]],
+        ca_cert: str | None = None,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            engine: the metadata engine.
+            trees: gives the data directories that count now.
+            places: nodes that give a file.
+            ca_cert: PEM file that nodes are checked against.
+        """
+        self._engine = engine
+        self._trees = trees
+        self._places = places
+        self._ca_cert = ca_cert
+        self._lock = threading.Lock()
+
+    def bring(self, row: FileRow) -> bool:
+        """Have a file here that may be at nodes alone; whether it is here then.
+
+        Raises:
+            NoSpaceError: the disk is full.
+            NotFoundError: it was deleted meanwhile.
+        """
+        with self._lock:
+            if tree_of(self._trees(), row) is not None:
+                return True
+            for place in self._places(row.physical):
+                calls = ReaderCalls(
+                    place.url, token=None, ca_cert=self._ca_cert, what="the node's URL"
+                )
+                try:
+                    self._fetch(row, _OfNode(calls, place))
+                except (NotFoundError, OSError):
+                    raise
+                except TsferryError as error:
+                    told = {"file": row.physical, "node": place.url, "error": str(error)}
+                    log.warning("a file does not come back from a node", extra=told)
+                    continue
+                finally:
+                    calls.close()
+                return True
+        return False
+
+    @contextmanager
+    def pinned(self, rows: Sequence[FileRow]) -> Iterator[None]:
+        """See `Disks.pinned`: what is not here is brought, as far as nodes have it."""
+        for row in rows:
+            if tree_of(self._trees(), row) is None:
+                self.bring(row)
+        yield
+
+    def bring_all(self) -> BroughtBack:
+        """Have all files here that readers see and that no data directory has."""
+        files = size = 0
+        failed: list[tuple[str, str]] = []
+        after: str | None = None
+        while True:
+            with self._engine.reading() as state:
+                rows = state.file_table.catalogue(after, _AT_ONCE)
+            for row in rows:
+                if tree_of(self._trees(), row) is not None:
+                    continue
+                try:
+                    came = self.bring(row)
+                except (TsferryError, OSError) as error:
+                    failed.append((row.physical, str(error)))
+                    continue
+                if came:
+                    files, size = files + 1, size + row.size
+                else:
+                    failed.append((row.physical, "no storage node gives it"))
+            if len(rows) < _AT_ONCE:
+                return BroughtBack(files, size, failed)
+            after = rows[-1].physical
+
+    def _fetch(self, row: FileRow, node: _OfNode) -> None:
+        trees = self._trees()
+        tree = home_of(trees, row) or max(
+            trees, key=lambda each: free_bytes(each.path), default=None
+        )
+        if tree is None:
+            raise NotFoundError(f"{row.physical}: no data directory is there for it to come to")
+        rel = fetch_beside(node, tree, row.physical, row.size, row.md5)
+        directory = row.physical.rpartition("/")[0]
+        try:
+            tree.make_dirs(directory)
+            with NAMING:
+                with self._engine.reading() as state:
+                    now = state.files.get(row.physical)
+                was = row.state
+                if now is None or (now.state is FileState.DELETED and now.state is not was):
+                    raise NotFoundError(f"{row.physical} was deleted meanwhile")
+                tree.rename(rel, row.physical, sync=False)
+                crash.point("copies.back_named")
+                tree.sync_dir(directory)
+                settle_fetched(tree)
+        finally:
+            tree.unlink(rel, sync=False)
+        log.info("a file came back from a node", extra={"file": row.physical, "node": node.url})

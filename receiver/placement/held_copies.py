@@ -1,0 +1,150 @@
+"""What nodes are known to have: by their word, which is held against what they were given to read.
+
+A node says that a replica is complete as of a commit. That counts if it is the commit of a list
+that this process gave to this node for this tablet and this generation, as long as the node is not
+started anew and does not report otherwise. So a node that was never asked to have a file, or has
+not read its list, is never counted.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+from receiver.metadata.state.tables.retired import partition_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from receiver.metadata.state.state import State
+    from receiver.metadata.state.table_rows import FileRow
+    from receiver.metadata.state.tables.placements import PlacementRow
+    from receiver.metadata.state.tables.tablets import TabletRow
+
+__all__ = ["HeldCopiesBook", "placement_of"]
+
+
+class _Held(NamedTuple):
+    generation: int
+    commit: int
+
+
+def placement_of(state: State, physical: str) -> tuple[TabletRow, PlacementRow] | None:
+    """The tablet that a file lies in, and where that is placed; None where it is not."""
+    key = partition_of(physical)
+    table = state.loaded_tables.named(key.sg)
+    if table is None:
+        return None
+    tablet = state.tablet_table.holding(table.id, int(key.partition))
+    row = None if tablet is None else state.placement_table.rows.get(tablet.id)
+    return None if tablet is None or row is None else (tablet, row)
+
+
+class HeldCopiesBook:
+    """What is known of replicas; any thread may call."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._given: dict[tuple[str, str], dict[int, int]] = {}
+        self._held: dict[str, dict[str, _Held]] = {}
+        self._again: dict[str, dict[str, None]] = {}
+        self._boots: dict[str, str] = {}
+
+    def started(self, node: str, boot: str) -> None:
+        """Which start of a node speaks; what another one has said is not known of this one."""
+        with self._lock:
+            if self._boots.get(node, boot) != boot:
+                self._forget(node)
+            self._boots[node] = boot
+
+    # -- what nodes say ----------------------------------------------------------------------
+
+    def gave(self, node: str, tablet: str, generation: int, commit: int) -> None:
+        """A node was given a list to read, as of a commit."""
+        with self._lock:
+            known = self._given.setdefault((node, tablet), {})
+            known[commit] = generation
+            while len(known) > 4:  # it reads one at a time
+                del known[next(iter(known))]
+
+    def said(self, node: str, tablet: str, generation: int, commit: int) -> bool:
+        """A node says that a replica is complete as of a commit; whether that counts.
+
+        Where it does not, the node is to look at its list once more.
+        """
+        with self._lock:
+            held = self._held.setdefault(node, {})
+            known = held.get(tablet)
+            if known is not None and (known.generation, known.commit) == (generation, commit):
+                return True  # the answer was lost
+            if self._given.get((node, tablet), {}).get(commit) != generation:
+                self._again.setdefault(node, {})[tablet] = None
+                return False
+            del self._given[node, tablet]
+            if known is None or (known.generation, known.commit) < (generation, commit):
+                held[tablet] = _Held(generation, commit)
+            self._again.get(node, {}).pop(tablet, None)
+            return True
+
+    def not_complete(self, node: str, tablets: Iterable[str]) -> None:
+        """A node says that it has lost something of replicas, or has them no more."""
+        with self._lock:
+            held = self._held.get(node, {})
+            for each in tablets:
+                held.pop(each, None)
+                self._again.setdefault(node, {})[each] = None
+
+    def again(self, node: str) -> list[str]:
+        """Tablets that a node is to look at once more: what it said last of them is that."""
+        with self._lock:
+            return list(self._again.get(node, ()))
+
+    def forget(self, node: str) -> None:
+        """Nothing is known of a node any more: it is gone."""
+        with self._lock:
+            self._forget(node)
+            self._boots.pop(node, None)
+
+    def _forget(self, node: str) -> None:
+        self._held.pop(node, None)
+        self._again.pop(node, None)
+        for key in [key for key in self._given if key[0] == node]:
+            del self._given[key]
+
+    # -- questions ---------------------------------------------------------------------------
+
+    def commit(self, node: str, tablet: str, generation: int) -> int:
+        """The commit that a replica of this generation is complete as of, 0 for none."""
+        with self._lock:
+            known = self._held.get(node, {}).get(tablet)
+        return known.commit if known is not None and known.generation == generation else 0
+
+    def nodes_with(self, state: State, row: FileRow) -> list[str]:
+        """Nodes that have a file, as far as is known.
+
+        Args:
+            state: committed.
+            row: the file, as readers see it.
+        """
+        found = placement_of(state, row.physical)
+        if found is None:
+            return []
+        tablet, placement = found
+        table = state.loaded_tables.rows[tablet.table].name
+        touched = state.placement_table.touched(table, tablet.begin, tablet.end)
+        needed = min(max(row.created, row.changed), touched)
+        return [
+            node
+            for node in placement.nodes
+            if self.commit(node, tablet.id, placement.generation) >= max(needed, row.created)
+        ]
+
+    def complete(self, state: State, tablet: TabletRow, placement: PlacementRow) -> list[str]:
+        """Nodes of a placement that have all that is in the tablet now."""
+        table = state.loaded_tables.rows[tablet.table].name
+        touched = state.placement_table.touched(table, tablet.begin, tablet.end)
+        return [
+            node
+            for node in placement.nodes
+            if self.commit(node, tablet.id, placement.generation) >= touched > 0
+        ]

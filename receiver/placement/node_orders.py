@@ -1,0 +1,66 @@
+"""Calls of the master to its nodes: replicas are to be made, or dropped."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Final, Protocol
+
+from common import wire
+from receiver.storage.reading.reader_calls import ReaderCalls
+from receiver.tablet_copies.copies_wire import CopyOrders, DropOrders
+
+if TYPE_CHECKING:
+    from receiver.placement.placeable_nodes import PlaceableNode
+
+__all__ = ["DROP_TABLETS", "MAKE_TABLETS", "GivesOrders", "NodeOrders"]
+
+MAKE_TABLETS: Final = "/node/v1/tablets"
+DROP_TABLETS: Final = "/node/v1/tablets/drop"
+
+
+class GivesOrders(Protocol):
+    """Says to a node what it is to have; raises errors of the common tree."""
+
+    def make(self, node: PlaceableNode, orders: CopyOrders) -> None:
+        """It is to have replicas."""
+
+    def drop(self, node: PlaceableNode, orders: DropOrders) -> None:
+        """It is not to have replicas."""
+
+
+class NodeOrders:
+    """By HTTP, with the key that the node has told at its registration; any thread may call."""
+
+    def __init__(self, ca_cert: str | None = None) -> None:
+        """Call nobody yet; `ca_cert` is a PEM file that nodes are checked against."""
+        self._ca_cert = ca_cert
+        self._lock = threading.Lock()
+        self._calls: dict[str, tuple[str, str, ReaderCalls]] = {}
+
+    def make(self, node: PlaceableNode, orders: CopyOrders) -> None:
+        """See `GivesOrders`."""
+        self._of(node).post(MAKE_TABLETS, {}, wire.encode(orders))
+
+    def drop(self, node: PlaceableNode, orders: DropOrders) -> None:
+        """See `GivesOrders`."""
+        self._of(node).post(DROP_TABLETS, {}, wire.encode(orders))
+
+    def _of(self, node: PlaceableNode) -> ReaderCalls:
+        with self._lock:
+            known = self._calls.get(node.uuid)
+            if known is not None and known[:2] == (node.url, node.call_key):
+                return known[2]
+            if known is not None:
+                known[2].close()
+            calls = ReaderCalls(
+                node.url, token=node.call_key, ca_cert=self._ca_cert, what="the node's URL"
+            )
+            self._calls[node.uuid] = (node.url, node.call_key, calls)
+            return calls
+
+    def close(self) -> None:
+        """Let go of connections."""
+        with self._lock:
+            for _, _, calls in self._calls.values():
+                calls.close()
+            self._calls.clear()

@@ -1,0 +1,71 @@
+"""How many nodes have a file, for whoever makes something depend on that.
+
+Counted are nodes that are heard from now, by what they have said in this life of the master.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from receiver.metadata.state.state import State
+    from receiver.metadata.state.table_rows import FileRow
+    from receiver.placement.held_copies import HeldCopiesBook
+    from receiver.placement.placeable_nodes import PlaceableNode
+
+__all__ = ["ReplicaCondition"]
+
+
+class ReplicaCondition:
+    """Judges whether enough nodes have a file; any thread may ask."""
+
+    def __init__(
+        self,
+        book: HeldCopiesBook,
+        nodes: Callable[[], Mapping[str, PlaceableNode]],
+        copies: int,
+        *,
+        safe: int = 0,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            book: of what nodes have.
+            nodes: as they are now, by uuid.
+            copies: that a file needs before its task is told to be loaded; 0 for none.
+            safe: that it needs to be as safe as is wanted; 0 for none.
+        """
+        self._book = book
+        self._nodes = nodes
+        self.copies = copies
+        self.safe = safe
+
+    def count(self, state: State, row: FileRow) -> int:
+        """Nodes that are heard from now and have a file."""
+        nodes = self._nodes()
+        return sum(
+            each in nodes and not nodes[each].is_down and not nodes[each].is_lost
+            for each in self._book.nodes_with(state, row)
+        )
+
+    def lacks(self, state: State, row: FileRow | None) -> bool:
+        """Whether a file that readers see is at fewer nodes than its task needs."""
+        if not self.copies or row is None or not row.visible:
+            return False
+        return self.count(state, row) < self.copies
+
+    def is_safe(self, state: State, row: FileRow) -> bool:
+        """Whether as many nodes have a file as are wanted."""
+        return not self.safe or self.count(state, row) >= self.safe
+
+    def busy(self) -> str | None:
+        """Why nothing new can be taken, None if it can: too few nodes are there to have it."""
+        if not self.copies:
+            return None
+        there = sum(each.takes for each in self._nodes().values())
+        if there >= self.copies:
+            return None
+        nodes = "1 storage node takes" if there == 1 else f"{there} storage nodes take"
+        return f"{nodes} files now, and {self.copies} are to have each (nodes.before_ack)"

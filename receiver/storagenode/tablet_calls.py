@@ -1,0 +1,85 @@
+"""Calls about the tablets of a node: the master's orders, and bytes for whom it sends here."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Final
+
+from flask import Response
+
+from common import wire
+from common.errors import ForbiddenError, UsageError
+from receiver.placement.node_orders import DROP_TABLETS, MAKE_TABLETS
+from receiver.storage.object_content import FileContent
+from receiver.storage.reading.copy_reads import CONTENT_OF_NODE
+from receiver.storagenode.node_calls import NodeCall, NodeCallRole, NodeRoutes
+from receiver.tablet_copies.copies_wire import CopyOrders, DropOrders
+from receiver.tablet_copies.read_tickets import READ_TICKET
+
+if TYPE_CHECKING:
+    from receiver.tablet_copies.tablet_replica import TabletReplica
+
+__all__ = ["TABLET_ROUTES"]
+
+TABLET_ROUTES = NodeRoutes()
+_BYTES: Final = "application/octet-stream"
+_MOST: Final = 8 << 20
+_ORDERS: Final = 1 << 20
+"""Bytes of some hundred orders, with room to spare."""
+_NUMBER: Final = re.compile(r"[0-9]{1,19}\Z")
+
+
+@TABLET_ROUTES.call("POST", MAKE_TABLETS, NodeCallRole.MASTER, most=_ORDERS)
+def make_tablets(call: NodeCall) -> Response:
+    """Have replicas."""
+    said = wire.decode(call.request.get_data(), CopyOrders, "request")
+    call.node.copies.make(said.tablets, said.master)
+    call.node.pulls.wake()
+    return Response(status=204)
+
+
+@TABLET_ROUTES.call("POST", DROP_TABLETS, NodeCallRole.MASTER, most=_ORDERS)
+def drop_tablets(call: NodeCall) -> Response:
+    """Have no such replicas any more."""
+    said = wire.decode(call.request.get_data(), DropOrders, "request")
+    call.node.copies.drop(said.tablets, said.master)
+    return Response(status=204)
+
+
+@TABLET_ROUTES.call("GET", CONTENT_OF_NODE, NodeCallRole.TICKET)
+def node_content(call: NodeCall) -> Response:
+    """Bytes of a file, from `begin` on, `length` of them or fewer."""
+    replica, physical = _let_in(call)
+    begin, length = _number(call, "begin"), _number(call, "length")
+    fd, file = replica.open_file(physical)
+    try:
+        if not begin < file.size or not length:
+            raise UsageError(f"begin: no byte of {file.size} is asked for")
+        length = min(length, _MOST, file.size - begin)
+        content = FileContent(fd, file.size, file.md5).read(begin, length)
+    finally:
+        os.close(fd)
+    return Response(content, 200, {"ETag": f'"{file.md5}"'}, mimetype=_BYTES)
+
+
+def _let_in(call: NodeCall) -> tuple[TabletReplica, str]:
+    """The replica and the file that a ticket is for.
+
+    Raises:
+        ForbiddenError: there is no ticket, or it is not for this.
+        NotFoundError: the tablet is not here.
+    """
+    tablet, physical = call.request.args.get("tablet", ""), call.request.args.get("path", "")
+    ticket = call.request.headers.get(READ_TICKET)
+    if ticket is None:
+        raise ForbiddenError(f"the header {READ_TICKET} is missing: the master gives tickets")
+    call.node.tickets.check(ticket, tablet)
+    return call.node.copies.replica(tablet), physical
+
+
+def _number(call: NodeCall, name: str) -> int:
+    text = call.request.args.get(name, "")
+    if not _NUMBER.match(text):
+        raise UsageError(f"{name}: expected a number of bytes")
+    return int(text)

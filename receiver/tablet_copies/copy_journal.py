@@ -1,0 +1,104 @@
+"""The journal of a replica in one directory: what was made, which files are whole, what is gone.
+
+    {"made": <CopyOrder>}     the replica, of a generation; again with each higher one
+    {"file": <CopiedFile>}    a file is whole and has its name; again when more is known of it
+    {"gone": <name>}          it is going: its bytes may be there or not
+    {"kept": <name>}          a master did not know it: it does not go by a master's word
+    {"dropped": <number>}     the replica of this generation is going, with all it has
+
+One JSON object a line, `copies.log` in the directory of the tablet. A line is on the disk before
+what it says counts: that of a file behind its name, those of ends before the first byte goes. What
+is behind the last whole line never was.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from common.wire import Struct
+from receiver.tablet_copies.copies_wire import CopiedFile, CopyOrder
+
+if TYPE_CHECKING:
+    from common.durable import Tree
+
+__all__ = ["COPIES_LOG", "JournalLine", "JournalState", "append_lines", "read_journal"]
+
+COPIES_LOG = "copies.log"
+
+
+class JournalLine(Struct, frozen=True, kw_only=True):
+    """One line; one member is set."""
+
+    made: CopyOrder | None = None
+    file: CopiedFile | None = None
+    gone: str | None = None
+    kept: str | None = None
+    dropped: int | None = None
+
+
+class JournalState:
+    """What the lines of a journal come to.
+
+    Attributes:
+        made: the newest order, None before the first.
+        files: by physical name.
+        going: names of files whose bytes may still be there.
+        kept: names of files that a master did not know.
+        dropped: the generation that is going, 0 for none.
+    """
+
+    def __init__(self) -> None:
+        self.made: CopyOrder | None = None
+        self.files: dict[str, CopiedFile] = {}
+        self.going: set[str] = set()
+        self.kept: set[str] = set()
+        self.dropped = 0
+
+    def take(self, line: JournalLine) -> None:
+        """Apply a line."""
+        if line.made is not None:
+            self.made = line.made
+            if line.made.generation > self.dropped:
+                self.dropped = 0
+        if line.file is not None:
+            self.files[line.file.physical] = line.file
+            self.going.discard(line.file.physical)
+            self.kept.discard(line.file.physical)
+        if line.gone is not None:
+            self.files.pop(line.gone, None)
+            self.going.add(line.gone)
+        if line.kept is not None:
+            self.kept.add(line.kept)
+        if line.dropped is not None:
+            self.dropped = line.dropped
+
+
+def read_journal(tree: Tree, rel: str) -> JournalState:
+    """A journal as it is; a torn tail is cut off.
+
+    Args:
+        tree: the directory of the node.
+        rel: the journal in it.
+    """
+    state = JournalState()
+    decoder = msgspec.json.Decoder(JournalLine)
+    with tree.append_file(rel) as file:
+        data, at = tree.read(rel, limit=1 << 33), 0
+        while (end := data.find(b"\n", at)) >= 0:
+            try:
+                line = decoder.decode(data[at:end])
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                break
+            state.take(line)
+            at = end + 1
+        if at != len(data):
+            file.truncate(at)
+    return state
+
+
+def append_lines(tree: Tree, rel: str, *lines: JournalLine) -> None:
+    """Append lines in one write; they are on the disk when this returns."""
+    with tree.append_file(rel, settled=tree.exists(rel)) as file:
+        file.append(b"".join(msgspec.json.encode(each) + b"\n" for each in lines))

@@ -1,0 +1,317 @@
+"""Pulls what a node is to have: asks the master what is new, fetches files, lets go of others.
+
+The master is asked every second for the tablets of this node that something happened to. Of each
+the list of files is read; it is not sent where the digest of what is here is that of the list. A
+file comes from the node that the master names as having it, else from the master, in ranges, and is
+checked before it counts. Once all of a list is here the replica is complete as of the commit that
+the list is of; what is on no list goes when the master says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final, Protocol
+
+from common import crash
+from common.durable import Closing
+from common.errors import NotFoundError, ProtocolError, StoppedError, TsferryError
+from receiver.tablet_copies.copies_wire import GoneAsked, HeldCopy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from receiver.tablet_copies.copies_wire import (
+        CopiedFile,
+        CopyNews,
+        CopyPage,
+        CopySource,
+        GoneSaid,
+    )
+    from receiver.tablet_copies.replica_store import ReplicaStore
+    from receiver.tablet_copies.tablet_replica import TabletReplica
+
+__all__ = ["CopyCalls", "CopyPuller"]
+
+log = logging.getLogger(__name__)
+
+_RANGE: Final = 8 << 20
+"""Bytes that are asked for at once."""
+_LONGEST: Final = 30.0
+"""Seconds at most until a master that does not answer is asked again."""
+_GONE_AT_ONCE: Final = 1000
+_TOLD_AT_ONCE: Final = 100
+
+
+class CopyCalls(Protocol):
+    """What the puller asks others; raises errors of the common tree."""
+
+    def news(self, after: int) -> CopyNews:
+        """See `CopyNews`."""
+
+    def page(self, tablet: str, after: str | None, digest: str, since: int) -> CopyPage:
+        """See `CopyPage`.
+
+        Args:
+            tablet: which one.
+            after: `next` of the page before.
+            digest: of what is here; empty for none.
+            since: what is here is complete as of this commit; 0 for never.
+        """
+
+    def gone(self, tablet: str, asked: GoneAsked) -> GoneSaid:
+        """See `GoneAsked`."""
+
+    def held(self, copies: Sequence[HeldCopy]) -> None:
+        """See `HeldCopies`."""
+
+    def content(self, physical: str, begin: int, length: int) -> bytes:
+        """Bytes of a loaded file, from the master; perhaps fewer than asked for."""
+
+    def content_of(
+        self, source: CopySource, tablet: str, physical: str, begin: int, length: int
+    ) -> bytes:
+        """The same from another node."""
+
+
+class CopyPuller(Closing):
+    """Pulls, in a thread of its own once it is started.
+
+    Attributes:
+        behind: tablets that are not known to be complete, and the newest commit of the master that
+            had been heard of when that began.
+    """
+
+    def __init__(
+        self,
+        store: ReplicaStore,
+        calls: CopyCalls,
+        *,
+        seen: int = 0,
+        every: float = 1.0,
+        parallel: int = 4,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            store: what is here.
+            calls: the master, and other nodes.
+            seen: the newest commit of the master that an earlier life of the node has heard of.
+            every: seconds between two questions.
+            parallel: files on their way at once.
+        """
+        self._store = store
+        self._calls = calls
+        self._every = every
+        self._seen = seen
+        self._after, self._life = 0, ""
+        self.behind: dict[str, int] = {}
+        self._untold: dict[str, None] = {}
+        self._pool = ThreadPoolExecutor(parallel, thread_name_prefix="pull")
+        self._woken = threading.Event()
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._thread = threading.Thread(target=self._run, name="puller", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Ask now."""
+        self._woken.set()
+
+    def close(self) -> None:
+        """Ask no more; a file that is coming comes to its end, or is left."""
+        self._stopped.set()
+        self._woken.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _run(self) -> None:
+        pause = self._every
+        while not self._stopped.is_set():
+            self._woken.clear()
+            try:
+                self.run_once()
+                pause = self._every
+                self._store.note_trouble("master", None)
+            except (TsferryError, OSError) as error:
+                self._store.note_trouble("master", str(error))
+                pause = min(pause * 2, _LONGEST)
+            self._woken.wait(pause)
+
+    def run_once(self) -> int:
+        """Ask what is new, and pull all that is behind; how many tablets are behind still.
+
+        Raises:
+            TsferryError: the master does not answer, or its word does not count here.
+        """
+        news = self._calls.news(self._after)
+        self._store.hear(news.master)
+        if news.life != self._life and self._after:
+            news = self._calls.news(0)  # it knows nothing of what is here
+        self._life = news.life
+        if news.tablets:
+            self._store.make(news.tablets, news.master)
+        here = set(self._store.tablets())
+        for each in news.tablets:
+            self.behind.setdefault(each.tablet, self._seen)
+        self._after = self._seen = news.master.commit
+        for tablet in [*self.behind]:
+            if self._stopped.is_set():
+                break
+            if tablet not in here or self._pull(tablet, self.behind[tablet]):
+                del self.behind[tablet]
+                self._untold[tablet] = None
+            if len(self._untold) >= _TOLD_AT_ONCE:
+                self._tell()
+        self._tell()
+        return len(self.behind)
+
+    def _tell(self) -> None:
+        """Tell what is complete; what is not heard is told again."""
+        told = [*self._untold]
+        copies = [each for tablet in told for each in self._complete(tablet)]
+        if copies:
+            self._calls.held(copies)
+        for tablet in told:
+            del self._untold[tablet]
+
+    def _complete(self, tablet: str) -> list[HeldCopy]:
+        try:
+            replica = self._store.replica(tablet)
+        except NotFoundError:
+            return []
+        held = replica.held()
+        return [
+            HeldCopy(
+                tablet=tablet,
+                generation=held.generation,
+                commit=replica.commit,
+                digest=held.digest,
+            )
+        ]
+
+    # -- a tablet ----------------------------------------------------------------------------
+
+    def _pull(self, tablet: str, seen: int) -> bool:
+        try:
+            replica = self._store.replica(tablet)
+        except NotFoundError:
+            return True  # it was dropped; if it is wanted, that is news again
+        try:
+            complete = self._pull_list(replica, seen)
+        except NotFoundError:
+            return True  # it is not to be here any more
+        except (TsferryError, OSError) as error:
+            self._store.note_trouble(tablet, str(error))
+            replica.is_behind = True
+            self._store.tell(tablet)
+            return False
+        if complete:
+            self._store.note_trouble(tablet, None)
+        self._store.tell(tablet)
+        return complete
+
+    def _pull_list(self, replica: TabletReplica, seen: int) -> bool:
+        is_damaged = bool(replica.missing())
+        since = 0 if is_damaged else replica.commit
+        digest = "" if is_damaged else replica.digest()
+        page = self._calls.page(replica.tablet, None, digest, since)
+        self._store.hear(page.master)
+        commit, is_delta = page.commit, page.is_delta
+        if not page.same:
+            listed: set[str] = set()
+            problems: list[str] = []
+            while True:
+                listed.update(each.physical for each in page.files)
+                problems += self._pull_page(replica, page)
+                if page.next is None or self._stopped.is_set():
+                    break
+                page = self._calls.page(replica.tablet, page.next, "", 0)
+            if page.next is not None or problems:
+                replica.is_behind = True
+                if problems:
+                    self._store.note_trouble(replica.tablet, problems[0])
+                return False
+            here = replica.files()
+            over = set(page.ended) & here.keys() if is_delta else here.keys() - listed
+            self._let_go(replica, sorted(over), commit, seen)
+        replica.completed(commit)
+        crash.point("copies.complete")
+        return True
+
+    def _pull_page(self, replica: TabletReplica, page: CopyPage) -> list[str]:
+        """Have all of a page; why what does not come does not."""
+        here = replica.files()
+        replica.note([each for each in page.files if each.physical in here])
+        wanted = [each for each in page.files if each.physical not in here]
+        if wanted:
+            replica.is_behind = True
+        asked = [self._pool.submit(self._fetch, replica, each, page.source) for each in wanted]
+        found = (each.result() for each in asked)
+        return [why for why in found if why is not None]
+
+    def _fetch(
+        self, replica: TabletReplica, file: CopiedFile, source: CopySource | None
+    ) -> str | None:
+        if source is not None and file.commit <= source.commit:
+            why = self._fetch_from(replica, file, source)
+            if why is None:
+                return None
+            log.info("a copy does not come from a node", extra={"file": file.physical, "why": why})
+        return self._fetch_from(replica, file, None)
+
+    def _fetch_from(
+        self, replica: TabletReplica, file: CopiedFile, source: CopySource | None
+    ) -> str | None:
+        try:
+            number = self._store.place(file.size)
+            try:
+                replica.receive(number, file, self._blocks(replica.tablet, file, source))
+            finally:
+                self._store.placed(number, file.size)
+        except (TsferryError, OSError) as error:
+            return f"{file.physical}: {error}"
+        return None
+
+    def _blocks(self, tablet: str, file: CopiedFile, source: CopySource | None) -> Iterator[bytes]:
+        at = 0
+        while at < file.size:
+            if self._stopped.is_set():
+                raise StoppedError("told to stop")
+            length = min(_RANGE, file.size - at)
+            if source is None:
+                block = self._calls.content(file.physical, at, length)
+            else:
+                block = self._calls.content_of(source, tablet, file.physical, at, length)
+            if not 0 < len(block) <= length:
+                raise ProtocolError(f"{len(block)} bytes of {length} came of {file.physical}")
+            yield block
+            at += len(block)
+
+    def _let_go(self, replica: TabletReplica, names: Sequence[str], commit: int, seen: int) -> None:
+        """Let go of what is on no list: only of what the master knows to be gone."""
+        here, kept = replica.files(), set(replica.kept())
+        over = [(name, here[name].commit) for name in names if name not in kept]
+        over = [each for each in over if each[1] <= commit]  # what is newer is on a newer list
+        for begin in range(0, len(over), _GONE_AT_ONCE):
+            some = over[begin : begin + _GONE_AT_ONCE]
+            asked = GoneAsked(generation=replica.generation, commit=commit, seen=seen, files=some)
+            said = self._calls.gone(replica.tablet, asked)
+            replica.keep(_among(said.unknown, {name for name, _ in some}))
+            names = _among(said.files, {name for name, _ in some})
+            self._store.remove(replica.tablet, said.generation, names, said.master)
+        strange = replica.kept()
+        text = f"files that the master does not know: {len(strange)}, as {''.join(strange[:1])}"
+        self._store.note_trouble(f"{replica.tablet} unknown", text if strange else None)
+
+
+def _among(said: Sequence[str], asked: set[str]) -> list[str]:
+    strange = [each for each in said if each not in asked]
+    if strange:
+        raise ProtocolError(f"{strange[0]!a} is to go, and was not asked about")
+    return list(said)

@@ -1,0 +1,461 @@
+"""One replica of a tablet: its files in the directories of a node, and what its journals say.
+
+    <directory>/tablets/<id>/copies.log                        see `copy_journal`
+    <directory>/tablets/<id>/sequence/<sg>/<vsg>/<partition>/  files under their physical names
+
+A directory that is lost takes with it what lay there, and nothing of the others: each has a journal
+of its own. A file counts once it is whole, has its name, and its line is in the journal.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from typing import TYPE_CHECKING, Final
+
+from common import crash
+from common.digests import md5, md5_of_fd
+from common.durable import temporary_name
+from common.errors import (
+    DamagedError,
+    DigestError,
+    GoneError,
+    NoSpaceError,
+    NotFoundError,
+    ProtocolError,
+)
+from common.names import FilePath
+from receiver.heartbeats.node_wire import ReportedTablet
+from receiver.tablet_copies.copies_wire import digest_of_list, sum_of_file
+from receiver.tablet_copies.copy_journal import (
+    COPIES_LOG,
+    JournalLine,
+    JournalState,
+    append_lines,
+    read_journal,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from common.durable import Tree
+    from receiver.heartbeats.node_wire import TabletState
+    from receiver.tablet_copies.copies_wire import CopiedFile, CopyOrder
+
+__all__ = ["TABLETS", "TabletReplica", "check_file"]
+
+TABLETS: Final = "tablets"
+"""Directory of all replicas."""
+_PULLING: Final = "pulling"
+"""Of a replica: files that are coming."""
+
+
+def check_file(order: CopyOrder, file: CopiedFile) -> None:
+    """See that a file may lie in a tablet.
+
+    Raises:
+        NameRefusedError: its name is none.
+        ProtocolError: it belongs to another table, or to other partitions.
+    """
+    path = FilePath.parse(file.physical)
+    if path.sg != order.table or not order.begin <= path.partition < order.end:
+        raise ProtocolError(f"{file.physical} is no file of tablet {order.tablet}")
+
+
+class TabletReplica:
+    """A replica; any thread may call.
+
+    Attributes:
+        commit: it has all files that were in the tablet then and still are; 0 for never in this
+            life.
+        is_behind: files of it are known to lack.
+    """
+
+    def __init__(self, tablet: str, trees: Sequence[Tree]) -> None:
+        """Nothing is touched yet.
+
+        Args:
+            tablet: its id.
+            trees: the directories of the node.
+        """
+        self.tablet = tablet
+        self.commit = 0
+        self.is_behind = False
+        self._trees = trees
+        self._lock = threading.RLock()
+        self._journals: dict[int, JournalState] = {}
+        self._where: dict[str, int] = {}
+        self._missing: set[str] = set()
+        self._size = self._sum = 0
+
+    @property
+    def order(self) -> CopyOrder | None:
+        """What it was made by, the newest of it; None where no directory has one."""
+        with self._lock:
+            made = [each.made for each in self._journals.values() if each.made is not None]
+        return max(made, key=lambda each: each.generation, default=None)
+
+    @property
+    def generation(self) -> int:
+        """Of the replica, 0 where it is not there."""
+        order = self.order
+        return 0 if order is None else order.generation
+
+    # -- life --------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Take what an earlier life left: what was going goes, what was coming comes anew."""
+        with self._lock:
+            for number, tree in enumerate(self._trees):
+                if not tree.exists(self._rel(COPIES_LOG)):
+                    continue
+                self._journals[number] = read_journal(tree, self._rel(COPIES_LOG))
+                tree.sweep_temporaries(self._rel(_PULLING), deep=False)
+            if self._journals and self.order is None:  # cut off before its first line
+                self._remove_all()
+                return
+            for number, state in list(self._journals.items()):
+                if state.dropped and state.dropped >= self.generation:
+                    self._remove_directory(number)
+                    continue
+                for name in sorted(state.going):
+                    self._unlink(number, name)
+                state.going.clear()
+                for name, file in state.files.items():
+                    self._find(number, name, file)
+            self._missing -= self._where.keys()
+            self.is_behind = bool(self._missing)
+
+    def _find(self, number: int, name: str, file: CopiedFile) -> None:
+        found = self._trees[number].stat(self._rel(name))
+        if found is None or found.st_size != file.size:
+            self._missing.add(name)
+        else:
+            self._put(number, file)
+
+    def make(self, order: CopyOrder, number: int) -> None:
+        """Be there, with this generation or the higher one that it has.
+
+        Args:
+            order: what is to be there.
+            number: of the directory, where it is not there yet.
+        """
+        with self._lock:
+            if self.generation >= order.generation:
+                return
+            for each in [*self._journals] or [number]:
+                self._begin(each, order)
+        crash.point("copies.made")
+
+    def _begin(self, number: int, order: CopyOrder) -> None:
+        tree = self._trees[number]
+        tree.make_dirs(self._rel())
+        crash.point("copies.directory_made")
+        append_lines(tree, self._rel(COPIES_LOG), JournalLine(made=order))
+        self._journals.setdefault(number, JournalState()).take(JournalLine(made=order))
+
+    def drop(self, generation: int) -> bool:
+        """Have nothing any more; whether that is so.
+
+        One of another generation stays: the order is an old one, or is for another replica.
+        """
+        with self._lock:
+            if not self._journals:
+                return True
+            if self.generation != generation:
+                return False
+            for number, tree in self._of_journals():
+                append_lines(tree, self._rel(COPIES_LOG), JournalLine(dropped=generation))
+                self._journals[number].dropped = generation
+                crash.point("copies.drop_noted")
+            self._remove_all()
+        return True
+
+    def _remove_all(self) -> None:
+        for number in list(self._journals):
+            self._remove_directory(number)
+
+    def _remove_directory(self, number: int) -> None:
+        """The journal goes last: while anything is there, it says that it is going."""
+        tree, below = self._trees[number], self._rel()
+        journal = self._rel(COPIES_LOG)
+        for rel, _ in list(tree.files(below)):
+            if rel != journal:
+                tree.unlink(rel, sync=False)
+                crash.point("copies.drop_unlinked")
+        for rel in _directories(tree, below):
+            tree.remove_empty(rel)
+        tree.unlink(journal)
+        crash.point("copies.drop_forgotten")
+        tree.remove_empty(below)
+        for name in [name for name, at in self._where.items() if at == number]:
+            self._take_out(name)
+        del self._journals[number]
+        self.commit = 0
+        crash.point("copies.dropped")
+
+    # -- files -------------------------------------------------------------------------------
+
+    def files(self) -> dict[str, CopiedFile]:
+        """What it has, by physical name."""
+        with self._lock:
+            return {
+                name: self._journals[number].files[name] for name, number in self._where.items()
+            }
+
+    def size(self) -> int:
+        """Bytes of its files."""
+        return self._size
+
+    def digest(self) -> str:
+        """Of the list of its files; see `digest_of_list`."""
+        return digest_of_list(self._sum)
+
+    def _put(self, number: int, file: CopiedFile) -> None:
+        """A file counts, in this directory and in no other."""
+        self._take_out(file.physical)
+        self._where[file.physical] = number
+        self._missing.discard(file.physical)
+        self._size += file.size
+        self._sum += sum_of_file(file)
+
+    def _take_out(self, name: str) -> None:
+        """A file does not count any more, if it did; its line is still there."""
+        number = self._where.pop(name, None)
+        if number is not None:
+            file = self._journals[number].files[name]
+            self._size -= file.size
+            self._sum -= sum_of_file(file)
+
+    def held(self) -> ReportedTablet:
+        """What is reported of it."""
+        with self._lock:
+            state: TabletState = "running" if self.commit and not self.is_behind else "copying"
+            return ReportedTablet(
+                id=self.tablet,
+                generation=self.generation,
+                state="damaged" if self._missing else state,
+                files=len(self._where),
+                size=self.size(),
+                digest=self.digest(),
+            )
+
+    def receive(self, number: int, file: CopiedFile, blocks: Iterable[bytes]) -> None:
+        """Take a file in; when this returns it is whole, checked, and on the disk.
+
+        Args:
+            number: of the directory that it goes to.
+            file: what it must be.
+            blocks: its bytes.
+
+        Raises:
+            DigestError: they are others; nothing is left of them.
+            NoSpaceError: the disk is full; nothing is left of them.
+            GoneError: the replica was dropped meanwhile.
+        """
+        order = self.order
+        if order is None:
+            raise GoneError(f"there is no replica of tablet {self.tablet}")
+        check_file(order, file)
+        tree = self._trees[number]
+        target = self._rel(file.physical)
+        if not self._is_whole(tree, target, file):
+            self._write(tree, target, file, blocks)
+        with self._lock:
+            if self.order is None:
+                tree.unlink(target)
+                raise GoneError(f"tablet {self.tablet} was dropped meanwhile")
+            if number not in self._journals:
+                self._begin(number, order)
+            self._note(number, file)
+
+    def _is_whole(self, tree: Tree, target: str, file: CopiedFile) -> bool:
+        """Whether an earlier life has named the file, and died before its line."""
+        found = tree.stat(target)
+        if found is None or found.st_size != file.size:
+            return False
+        fd = tree.open_read(target)
+        try:
+            if md5_of_fd(fd) != file.md5:
+                return False
+        finally:
+            os.close(fd)
+        tree.sync_file(target)
+        tree.sync_dir(target.rpartition("/")[0])
+        return True
+
+    def _write(self, tree: Tree, target: str, file: CopiedFile, blocks: Iterable[bytes]) -> None:
+        tree.make_dirs(self._rel(_PULLING))
+        beside = self._rel(f"{_PULLING}/{temporary_name()}")
+        try:
+            found, size = md5(), 0
+            with tree.create(beside) as into:
+                crash.point("copies.pull_begun")
+                for block in blocks:
+                    found.update(block)
+                    size += len(block)
+                    if size > file.size:
+                        break
+                    into.write(block)
+                if size != file.size or found.hexdigest() != file.md5:
+                    raise DigestError(
+                        f"{file.physical}: {size} bytes with MD5 {found.hexdigest()} came, "
+                        f"{file.size} with {file.md5} are listed"
+                    )
+                into.sync()
+            crash.point("copies.pull_written")
+            tree.make_dirs(target.rpartition("/")[0])
+            tree.rename(beside, target)
+        except BaseException as error:
+            if not isinstance(error, crash.SimulatedCrash):
+                tree.unlink(beside, sync=False)
+            raise
+        crash.point("copies.pull_named")
+
+    def _note(self, number: int, file: CopiedFile) -> None:
+        line = JournalLine(file=file)
+        append_lines(self._trees[number], self._rel(COPIES_LOG), line)
+        crash.point("copies.pull_noted")
+        self._take_out(file.physical)
+        self._journals[number].take(line)
+        self._put(number, file)
+
+    def note(self, files: Iterable[CopiedFile]) -> None:
+        """Keep what is known anew of files that are here; their bytes are the same."""
+        with self._lock:
+            for file in files:
+                number = self._where.get(file.physical)
+                if number is None:
+                    continue
+                known = self._journals[number].files[file.physical]
+                if (known.size, known.md5) != (file.size, file.md5):
+                    raise ProtocolError(f"{file.physical} is listed with other bytes than before")
+                if known != file or file.physical in self._journals[number].kept:
+                    self._note(number, file)
+
+    def remove(self, generation: int, names: Sequence[str]) -> list[str]:
+        """Let files go; which have gone. Of another generation nothing does."""
+        with self._lock:
+            if self.generation != generation:
+                return []
+            kept = set(self.kept())
+            gone = [each for each in names if each in self._where and each not in kept]
+            for name in gone:
+                number = self._where[name]
+                line = JournalLine(gone=name)
+                append_lines(self._trees[number], self._rel(COPIES_LOG), line)
+                crash.point("copies.gone_noted")
+                self._take_out(name)
+                self._journals[number].take(line)
+                self._unlink(number, name)
+                self._journals[number].going.discard(name)
+                crash.point("copies.gone")
+            return gone
+
+    def keep(self, names: Iterable[str]) -> None:
+        """A master does not know these files: they stay, whatever a master says of them later.
+
+        Until one lists them: then they are known.
+        """
+        with self._lock:
+            for name in names:
+                number = self._where.get(name)
+                if number is not None and name not in self._journals[number].kept:
+                    line = JournalLine(kept=name)
+                    append_lines(self._trees[number], self._rel(COPIES_LOG), line)
+                    self._journals[number].take(line)
+
+    def kept(self) -> list[str]:
+        """Names of files that a master did not know."""
+        with self._lock:
+            return sorted(each for state in self._journals.values() for each in state.kept)
+
+    def _unlink(self, number: int, name: str) -> None:
+        self._trees[number].unlink(self._rel(name), sync=False)
+
+    def lose(self, name: str) -> None:
+        """A file is not as it was: it does not count any more, and is to come again."""
+        with self._lock:
+            if name in self._where:
+                self._take_out(name)
+                self._missing.add(name)
+                self.is_behind = True
+
+    def completed(self, commit: int) -> None:
+        """All files are here that were in the tablet as of a commit, and still are."""
+        with self._lock:
+            self.commit = max(self.commit, commit)
+            self._missing.clear()
+            self.is_behind = False
+
+    def missing(self) -> list[str]:
+        """Files that were here once, and are not any more."""
+        with self._lock:
+            return sorted(self._missing)
+
+    def newest(self) -> int:
+        """The newest commit that is known of, by the files and by what was complete."""
+        files = self.files().values()
+        return max([self.commit, *(each.commit for each in files)], default=0)
+
+    def open_file(self, name: str) -> tuple[int, CopiedFile]:
+        """A descriptor of a file, for reading, and what it must be; the caller closes it.
+
+        Raises:
+            NotFoundError: it is not here.
+            DamagedError: it has not as many bytes as it had. It comes again.
+        """
+        with self._lock:
+            number = self._where.get(name)
+            if number is None:
+                raise NotFoundError(f"{name!a} is no file of tablet {self.tablet} here")
+            file = self._journals[number].files[name]
+        try:
+            fd = self._trees[number].open_read(self._rel(name))
+        except FileNotFoundError:
+            self.lose(name)
+            raise NotFoundError(f"{name} is not here any more") from None
+        size = os.fstat(fd).st_size
+        if size != file.size:
+            os.close(fd)
+            self.lose(name)
+            raise DamagedError(f"{name}: {size} bytes, {file.size} came")
+        return fd, file
+
+    # -- where it lies -----------------------------------------------------------------------
+
+    def home(self, room: Callable[[int], int], wanted: int) -> int:
+        """Number of the directory that a file goes to: the roomiest with room for it.
+
+        Args:
+            room: free bytes of a directory, by its number.
+            wanted: bytes.
+
+        Raises:
+            NoSpaceError: none has room.
+        """
+        number = max(range(len(self._trees)), key=room)
+        if room(number) < wanted:
+            where = self._trees[number].path
+            raise NoSpaceError(f"{wanted} bytes are to come, and {where} has most room: too little")
+        return number
+
+    def _of_journals(self) -> Iterator[tuple[int, Tree]]:
+        return ((number, self._trees[number]) for number in list(self._journals))
+
+    def _rel(self, name: str = "") -> str:
+        return f"{TABLETS}/{self.tablet}/{name}" if name else f"{TABLETS}/{self.tablet}"
+
+
+def _directories(tree: Tree, below: str) -> list[str]:
+    """Directories beneath one, the deepest first."""
+    found: list[str] = []
+    pending = [below]
+    while pending:
+        here = pending.pop()
+        for name, entry in tree.listing(here):
+            if stat.S_ISDIR(entry.st_mode):
+                pending.append(f"{here}/{name}")
+                found.append(f"{here}/{name}")
+    return found[::-1]

@@ -1,0 +1,147 @@
+"""What a disk of the master has lost comes back from nodes, checked."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from common import crash
+from common.durable import Tree
+from common.errors import NotFoundError, UnreachableError
+from receiver.metadata.model import records
+from receiver.placement.copies_back import CopiesBack
+from receiver.storage.reading.reader_calls import ReaderCalls
+from receiver.tablet_copies.copies_wire import FilePlace
+from tests.support.copy_nodes import CopyCentre
+
+
+class Losing:
+    """A master with two nodes, all copied, that loses what a test takes away."""
+
+    def __init__(self, root: Path, patch: pytest.MonkeyPatch) -> None:
+        self.centre = CopyCentre(root)
+        self.nodes = [self.centre.add(), self.centre.add()]
+        self.files = [self.centre.load(), self.centre.load(), self.centre.load(4)]
+        self.centre.settle()
+        self.data = self.centre.world.data
+        self.contents = {each: (self.data / each).read_bytes() for each in self.files}
+        self.trees = [Tree(self.data), Tree(root / "other", create=True)]
+        self.wrong: dict[str, bytes] = {}
+        patch.setattr(ReaderCalls, "get", self.get)
+        self.back = CopiesBack(self.centre.engine, lambda: self.trees, self.places)
+
+    def get(self, path: str, query: dict, headers: dict) -> bytes:
+        raise AssertionError
+
+    def places(self, physical: str) -> list[FilePlace]:
+        return [
+            FilePlace(url=f"http://127.0.0.1/{node.host}", ticket="t", tablet=tablet)
+            for node in self.nodes
+            for tablet in node.store.tablets()
+            if physical in node.files(tablet)
+        ]
+
+    def content(self, url: str, query: dict) -> bytes:
+        node = next(each for each in self.nodes if url.endswith(each.host))
+        if not node.is_up:
+            raise UnreachableError("it is away")
+        if node.host in self.wrong:
+            return self.wrong[node.host][: query["length"]]
+        fd, _ = node.store.replica(query["tablet"]).open_file(query["path"])
+        try:
+            return os.pread(fd, query["length"], query["begin"])
+        finally:
+            os.close(fd)
+
+    def close(self) -> None:
+        for each in self.trees:
+            each.close()
+        self.centre.close()
+
+
+@pytest.fixture
+def losing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    losing = Losing(tmp_path, monkeypatch)
+
+    def get(calls: ReaderCalls, path: str, query: dict, headers: dict) -> bytes:
+        return losing.content(calls._url, query)
+
+    monkeypatch.setattr(ReaderCalls, "get", get)
+    yield losing
+    losing.close()
+
+
+def row_of(losing: Losing, physical: str):
+    with losing.centre.engine.reading() as state:
+        return state.files[physical]
+
+
+def test_a_lost_directory_is_made_up_for(losing: Losing):
+    shutil.rmtree(losing.data / "sequence")
+    found = losing.back.bring_all()
+    assert (found.files, found.failed) == (3, [])
+    assert {each: (losing.data / each).read_bytes() for each in losing.files} == losing.contents
+    assert losing.back.bring_all().files == 0
+
+
+def test_where_the_directory_is_gone_it_comes_to_another_one(losing: Losing):
+    losing.trees = losing.trees[1:]
+    found = losing.back.bring_all()
+    assert found.files == 3
+    other = losing.trees[0].path
+    assert {each: (other / each).read_bytes() for each in losing.files} == losing.contents
+
+
+def test_a_node_that_lies_or_is_away_is_passed_over(losing: Losing):
+    physical = losing.files[0]
+    (losing.data / physical).unlink()
+    losing.wrong[losing.nodes[0].host] = b"\0" * 100_000
+    assert losing.back.bring(row_of(losing, physical))
+    assert (losing.data / physical).read_bytes() == losing.contents[physical]
+    (losing.data / physical).unlink()
+    losing.nodes[1].stop()
+    assert not losing.back.bring(row_of(losing, physical))
+    assert not (losing.data / physical).exists()
+    assert list((losing.data / ".fetching").iterdir()) == []
+
+
+def test_what_was_deleted_meanwhile_does_not_come_back(losing: Losing):
+    physical = losing.files[0]
+    row = row_of(losing, physical)
+    (losing.data / physical).unlink()
+    losing.centre.engine.commit([records.FileDeleted(physical, "operator")])
+    with pytest.raises(NotFoundError):
+        losing.back.bring(row)
+    assert not (losing.data / physical).exists()
+
+
+def test_what_comes_back_has_its_name_on_the_disk(losing: Losing, monkeypatch: pytest.MonkeyPatch):
+    physical = losing.files[0]
+    (losing.data / physical).unlink()
+    seen: list[str] = []
+    real = os.fsync
+
+    def fsync(fd: int) -> None:
+        seen.append(os.readlink(f"/proc/self/fd/{fd}"))
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+
+    def hook(name: str) -> None:
+        if name == "copies.back_named":
+            seen.clear()
+
+    with crash.arm(hook):
+        losing.back.bring(row_of(losing, physical))
+    assert str((losing.data / physical).parent) in seen
+
+
+def test_files_are_there_while_they_are_worked_on(losing: Losing):
+    rows = [row_of(losing, each) for each in losing.files]
+    for each in losing.files:
+        (losing.data / each).unlink()
+    with losing.back.pinned(rows):
+        assert all((losing.data / each).exists() for each in losing.files)

@@ -1,0 +1,303 @@
+"""A node that dies at each step of making, pulling, letting go and dropping goes on as if not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from common import crash
+from common.digests import md5
+from common.durable import Tree
+from common.errors import DigestError, NoSpaceError, NotFoundError, Permanent
+from receiver.tablet_copies.copies_wire import CopiedFile, CopyOrder
+from receiver.tablet_copies.copy_journal import COPIES_LOG
+from receiver.tablet_copies.tablet_replica import TabletReplica, check_file
+
+TABLET = "a" * 32
+ORDER = CopyOrder(tablet=TABLET, generation=1, table="root.t", begin=0, end=1)
+CONTENT = b"x" * 5000
+NAME = "sequence/root.t/0/0/1-1-0-0.tsfile"
+FILE = CopiedFile(
+    physical=NAME,
+    size=len(CONTENT),
+    md5=md5(CONTENT).hexdigest(),
+    commit=7,
+    sender="b" * 32,
+    path=NAME,
+)
+
+
+@pytest.fixture
+def trees(tmp_path: Path) -> Iterator[list[Tree]]:
+    found = [Tree(tmp_path / name, create=True) for name in ("one", "two")]
+    yield found
+    for each in found:
+        each.close()
+
+
+def opened(trees: list[Tree]) -> TabletReplica:
+    replica = TabletReplica(TABLET, trees)
+    replica.open()
+    return replica
+
+
+def made(trees: list[Tree]) -> TabletReplica:
+    replica = opened(trees)
+    replica.make(ORDER, 0)
+    replica.receive(0, FILE, [CONTENT[:3000], CONTENT[3000:]])
+    return replica
+
+
+def on_disk(trees: list[Tree]) -> list[str]:
+    return sorted(rel for tree in trees for rel, _ in tree.files())
+
+
+def read(replica: TabletReplica) -> bytes:
+    fd, _ = replica.open_file(NAME)
+    try:
+        return os.pread(fd, 1 << 20, 0)
+    finally:
+        os.close(fd)
+
+
+def die_at_each(
+    trees: list[Tree], prepare: Callable[[], TabletReplica], act: Callable[[TabletReplica], None]
+) -> Iterator[tuple[str, TabletReplica]]:
+    """Die at one point of `act` after the other; each time, the replica as the next life has it."""
+    number = 0
+    while True:
+        for at, tree in enumerate(trees):  # as new, what a process has made lasting too
+            tree.close()
+            shutil.rmtree(tree.path)
+            trees[at] = Tree(tree.path, create=True)
+        replica = prepare()
+        seen: list[str] = []
+
+        def hook(name: str, seen: list[str] = seen, stop: int = number) -> None:
+            seen.append(name)
+            if len(seen) == stop + 1:
+                raise crash.SimulatedCrash(name)
+
+        try:
+            with crash.arm(hook):
+                act(replica)
+        except crash.SimulatedCrash:
+            yield seen[-1], opened(trees)
+            number += 1
+        else:
+            assert number > 0
+            return
+
+
+def test_a_file_that_is_pulled_is_whole_or_not_there_and_comes_in_the_next_life(trees: list[Tree]):
+    def prepare() -> TabletReplica:
+        replica = opened(trees)
+        replica.make(ORDER, 0)
+        return replica
+
+    places = set()
+    for place, after in die_at_each(trees, prepare, lambda each: each.receive(0, FILE, [CONTENT])):
+        places.add(place)
+        assert after.generation == 1
+        if after.files():
+            assert read(after) == CONTENT
+        after.receive(0, FILE, [CONTENT])
+        assert after.files() == {NAME: FILE}
+        assert read(after) == CONTENT
+        assert len([each for each in on_disk(trees) if not each.endswith(COPIES_LOG)]) == 1
+    assert {"copies.pull_begun", "copies.pull_written", "copies.pull_named"} <= places
+    assert {"copies.pull_noted", "durable.append.written"} <= places
+
+
+def test_a_file_that_has_its_name_and_no_line_is_not_fetched_again(trees: list[Tree]):
+    replica = opened(trees)
+    replica.make(ORDER, 0)
+
+    def hook(name: str) -> None:
+        if name == "copies.pull_named":
+            raise crash.SimulatedCrash(name)
+
+    with crash.arm(hook), pytest.raises(crash.SimulatedCrash):
+        replica.receive(0, FILE, [CONTENT])
+    after = opened(trees)
+    assert after.files() == {}
+
+    def nothing() -> Iterator[bytes]:
+        raise AssertionError
+        yield b""
+
+    after.receive(0, FILE, nothing())
+    assert read(after) == CONTENT
+
+
+def test_a_replica_is_made_or_not_there(trees: list[Tree]):
+    for _, after in die_at_each(trees, lambda: opened(trees), lambda each: each.make(ORDER, 0)):
+        assert after.generation in (0, 1)
+        after.make(ORDER, 0)
+        assert after.generation == 1
+
+
+def test_a_replica_that_is_dropped_is_as_it_was_or_goes_in_the_next_life(trees: list[Tree]):
+    places = set()
+    for place, after in die_at_each(trees, lambda: made(trees), lambda each: each.drop(1)):
+        places.add(place)
+        if after.generation:
+            assert read(after) == CONTENT
+            assert after.drop(1)
+        assert on_disk(trees) == []
+        assert opened(trees).generation == 0
+    assert {"copies.drop_noted", "copies.drop_unlinked", "copies.drop_forgotten"} <= places
+
+
+def test_a_file_that_goes_is_there_or_gone(trees: list[Tree]):
+    places = set()
+    for place, after in die_at_each(trees, lambda: made(trees), lambda e: e.remove(1, [NAME])):
+        places.add(place)
+        if after.files():
+            assert read(after) == CONTENT
+            after.remove(1, [NAME])
+        assert after.files() == {}
+        assert on_disk(trees) == [f"tablets/{TABLET}/{COPIES_LOG}"]
+    assert {"copies.gone_noted", "copies.gone"} <= places
+
+
+def test_a_torn_line_of_the_journal_never_was(trees: list[Tree]):
+    made(trees)
+    journal = trees[0].path / "tablets" / TABLET / COPIES_LOG
+    whole = journal.read_bytes()
+    begin = whole.index(b"\n") + 1
+    for cut in range(begin, len(whole)):
+        journal.write_bytes(whole[:cut] + b"\0\0")
+        after = opened(trees)
+        assert after.files() == {}
+        assert journal.read_bytes() == whole[:begin]
+        after.receive(0, FILE, [b"never read"])  # the file is there, and is looked at
+        assert after.files() == {NAME: FILE}
+
+
+def test_other_bytes_are_refused_and_nothing_is_left_of_them(trees: list[Tree]):
+    replica = opened(trees)
+    replica.make(ORDER, 0)
+    for wrong in ([CONTENT[:-1]], [CONTENT, b"y"], [b"y" * len(CONTENT)], []):
+        with pytest.raises(DigestError):
+            replica.receive(0, FILE, wrong)
+        assert on_disk(trees) == [f"tablets/{TABLET}/{COPIES_LOG}"]
+
+
+def test_a_lost_disk_takes_what_lay_there_and_nothing_else(trees: list[Tree], tmp_path: Path):
+    replica = made(trees)
+    other = msgspec.structs.replace(FILE, physical=NAME.replace("1-1", "2-2"))
+    replica.receive(1, other, [CONTENT])
+    shutil.rmtree(tmp_path / "one" / "tablets")
+    after = opened(trees)
+    assert after.generation == 1
+    assert after.files() == {other.physical: other}
+
+
+def test_a_file_that_vanished_is_missed_at_the_start_and_when_it_is_read(trees: list[Tree]):
+    replica = made(trees)
+    place = trees[0].path / "tablets" / TABLET / NAME
+    place.unlink()
+    assert opened(trees).missing() == [NAME]
+    with pytest.raises(NotFoundError):
+        replica.open_file(NAME)
+    assert replica.missing() == [NAME]
+    assert replica.held().state == "damaged"
+    replica.receive(0, FILE, [CONTENT])
+    assert replica.missing() == []
+
+
+def test_files_go_to_the_roomiest_directory_that_has_room(trees: list[Tree]):
+    replica = opened(trees)
+    room = [10, 20]
+    assert replica.home(room.__getitem__, 15) == 1
+    with pytest.raises(NoSpaceError, match="two"):
+        replica.home(room.__getitem__, 25)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sequence/root.t/0/1/1-1-0-0.tsfile",
+        "sequence/root.u/0/0/1-1-0-0.tsfile",
+        "../../etc/passwd",
+        "sequence/root.t/0/0/../../x.tsfile",
+        "",
+    ],
+)
+def test_a_master_that_lies_about_names_writes_nothing(trees: list[Tree], name: str):
+    replica = opened(trees)
+    replica.make(ORDER, 0)
+    with pytest.raises(Permanent):
+        check_file(ORDER, msgspec.structs.replace(FILE, physical=name))
+    with pytest.raises(Permanent):
+        replica.receive(0, msgspec.structs.replace(FILE, physical=name), [CONTENT])
+    assert on_disk(trees) == [f"tablets/{TABLET}/{COPIES_LOG}"]
+
+
+def test_a_higher_generation_takes_the_place_of_a_lower_one_and_never_the_other_way(
+    trees: list[Tree],
+):
+    replica = made(trees)
+    replica.make(msgspec.structs.replace(ORDER, generation=3), 0)
+    replica.make(msgspec.structs.replace(ORDER, generation=2), 0)
+    assert replica.generation == opened(trees).generation == 3
+    assert not replica.drop(2)
+    assert replica.files() == {NAME: FILE}
+
+
+@pytest.fixture
+def flushed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Paths of what was flushed, in order."""
+    seen: list[str] = []
+    real = os.fsync
+
+    def fsync(fd: int) -> None:
+        seen.append(os.readlink(f"/proc/self/fd/{fd}"))
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return seen
+
+
+def test_bytes_are_on_the_disk_before_they_have_a_name_and_the_name_before_the_line(
+    trees: list[Tree], flushed: list[str]
+):
+    replica = opened(trees)
+    replica.make(ORDER, 0)
+    flushed.clear()
+    below = f"{trees[0].path}/tablets/{TABLET}"
+    at: dict[str, list[str]] = {}
+
+    def hook(name: str) -> None:
+        at[name] = list(flushed)
+
+    with crash.arm(hook):
+        replica.receive(0, FILE, [CONTENT])
+    assert any(each.startswith(f"{below}/pulling/") for each in at["copies.pull_written"])
+    assert f"{below}/sequence/root.t/0/0" in at["copies.pull_named"]
+
+
+def test_what_an_earlier_life_has_named_is_flushed_before_its_line(
+    trees: list[Tree], flushed: list[str]
+):
+    replica = opened(trees)
+    replica.make(ORDER, 0)
+
+    def hook(name: str) -> None:
+        if name == "durable.rename.renamed":
+            raise crash.SimulatedCrash(name)
+
+    with crash.arm(hook), pytest.raises(crash.SimulatedCrash):
+        replica.receive(0, FILE, [CONTENT])
+    after = opened(trees)
+    flushed.clear()
+    after.receive(0, FILE, [])
+    place = f"{trees[0].path}/tablets/{TABLET}/{NAME}"
+    assert place in flushed
+    assert os.path.dirname(place) in flushed
