@@ -188,6 +188,40 @@ class LoadConfig(Struct, frozen=True, kw_only=True):
     paths: tuple[Path, ...] = ()
 
 
+class NodesConfig(Struct, frozen=True, kw_only=True):
+    """``[nodes]``: places that files lie at: data directories, and storage nodes.
+
+    Attributes:
+        move_rate: bytes a second that are copied off a directory that is drained, at most; None for
+            no limit.
+        check_every: between two rounds over their names, which compare them with the catalogue;
+            None for no rounds.
+        check_rate: names a second of such a round.
+        timeout: without a sign of life, until a storage node counts as down.
+        replicas: storage nodes that are to have a copy of each tablet; 0 for none.
+        before_ack: of these, how many have a file before it is told to be loaded; 0 for none.
+        assignment_timeout: that a storage node has to make a replica.
+        lost_after: of silence, until what a storage node has is made again elsewhere; 0 for never.
+        ca_cert: PEM file with the authorities that storage nodes are checked against.
+    """
+
+    move_rate: Annotated[Size, Meta(ge=2**16)] | None = None
+    check_every: Annotated[Duration, Meta(ge=1)] | None = 86400.0
+    check_rate: Annotated[int, Meta(ge=1)] = 1000
+    timeout: Annotated[Duration, Meta(ge=1)] = 30.0
+    replicas: Annotated[int, Meta(ge=0, le=16)] = 0
+    before_ack: Annotated[int, Meta(ge=0, le=16)] = 0
+    assignment_timeout: Annotated[Duration, Meta(ge=1)] = 30.0
+    lost_after: Annotated[Duration, Meta(ge=0)] = 900.0
+    ca_cert: Path | None = None
+
+    def check(self) -> Iterator[ConfigFinding]:
+        """What no single key can tell."""
+        if self.before_ack > self.replicas:
+            text = "expected at most replicas: no more nodes than that ever have a file"
+            yield ConfigFinding("before_ack", text)
+
+
 class ProofsConfig(Struct, frozen=True, kw_only=True):
     """``[proofs]``: retired files that give nothing which other files do not give.
 
@@ -504,32 +538,6 @@ class NodeConfig(Struct, frozen=True, kw_only=True):
     heartbeat: Annotated[Duration, Meta(ge=0.1, le=3600)] = 5.0
 
 
-class NodesConfig(Struct, frozen=True, kw_only=True):
-    """``[nodes]``: storage nodes, at the receiver that is their master.
-
-    Attributes:
-        timeout: without a sign of life, until a node counts as down.
-        replicas: nodes that are to have a copy of each tablet; 0 for none.
-        before_ack: nodes that have a file before it is told to be loaded; 0 for none.
-        assignment_timeout: that a node has to make a replica.
-        lost_after: of silence, until what a node has is made again elsewhere; 0 for never.
-        ca_cert: PEM file with the authorities that nodes are checked against.
-    """
-
-    timeout: Annotated[Duration, Meta(ge=1)] = 30.0
-    replicas: Annotated[int, Meta(ge=0, le=16)] = 0
-    before_ack: Annotated[int, Meta(ge=0, le=16)] = 0
-    assignment_timeout: Annotated[Duration, Meta(ge=1)] = 30.0
-    lost_after: Annotated[Duration, Meta(ge=0)] = 900.0
-    ca_cert: Path | None = None
-
-    def check(self) -> Iterator[ConfigFinding]:
-        """What no single key can tell."""
-        if self.before_ack > self.replicas:
-            text = "expected at most replicas: no more nodes than that ever have a file"
-            yield ConfigFinding("before_ack", text)
-
-
 class ReceiverConfig(Struct, frozen=True, kw_only=True):
     """The whole of ``receiver.toml``.
 
@@ -543,6 +551,7 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
         page: the web page for people.
         limits: what one sender can make it hold.
         load: what becomes of files.
+        nodes: where they lie.
         proofs: of what is superseded.
         merge: of small and overlapping files.
         deletes: what one sender may delete without an operator.
@@ -552,7 +561,6 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
         storage: where loaded files and the log are copied to.
         follow: what a node that only reads follows.
         node: of a storage node.
-        nodes: storage nodes, at their master.
         log: where records go.
     """
 
@@ -565,6 +573,7 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
     page: PageConfig = PageConfig()
     limits: LimitsConfig = LimitsConfig()
     load: LoadConfig = LoadConfig()
+    nodes: NodesConfig = NodesConfig()
     proofs: ProofsConfig = ProofsConfig()
     merge: MergeConfig = MergeConfig()
     deletes: DeletesConfig = DeletesConfig()
@@ -574,7 +583,6 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
     storage: StorageConfig = StorageConfig()
     follow: FollowConfig = FollowConfig()
     node: NodeConfig = NodeConfig()
-    nodes: NodesConfig = NodesConfig()
     log: LogConfig = LogConfig()
 
     @property

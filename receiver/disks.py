@@ -1,21 +1,16 @@
-"""The receiver's own directories: their markers, and which of them count now.
+"""The receiver's own directories: which of them count now, and which take files.
 
-`.tsferry-receiver` in each data directory and in the schema directory says whose they are:
-
-    tsferry receiver directory 1
-    engine 5d3f0c1b8a9e4f7296b1c0d4e8a7f352
-
-It is written once, in the data directories before the schema directory: one there says that all
-have had theirs. From then on a data directory without it is *away* (not mounted, exchanged for an
-empty disk, lost): nothing is written there, nothing that it should hold is called lost or safe,
+Each data directory and the schema directory has a marker (`receiver.directory_markers`) that says
+whose it is. It is written in the data directories before the schema directory: one there says that
+all have had theirs. From then on a data directory without it is *away* (not mounted, exchanged for
+an empty disk, lost): nothing is written there, nothing that it should hold is called lost or safe,
 and nothing but `init --adopt` makes it count again. The marker is what is compared; under which
 path a disk is mounted says nothing. Where the schema directory goes from its path while the server
 runs, what is committed from then on, and what was before, is not there at the next start: nothing
 is taken, and nothing is safe.
 
-Directories that have no marker yet are those of a first start, or of tsferry 0.1.0, which made
-none. There is one proof that such a directory is not an empty disk in the place of the real one:
-files of the catalogue lie in it. Where nothing is missing, nothing has to be proved.
+Each start raises the number in the marker of a data directory, before the catalogue hears of it.
+One that is *draining* is there for all who read, and nothing new comes to it.
 """
 
 from __future__ import annotations
@@ -25,43 +20,35 @@ import os
 import threading
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
+from uuid import uuid4
 
 from common import crash
 from common.durable import Closing, Tree, free_bytes
-from common.errors import (
-    ConfigError,
-    NoSpaceError,
-    Permanent,
-    TooLargeError,
-    Transient,
-    TsferryError,
-)
-from common.names import FilePath, Kind, is_sender_uuid
+from common.errors import NoSpaceError, Transient, TsferryError
+from common.names import FilePath
+from receiver.directory_finding import find_directories, marker_problem, see_directory
+from receiver.directory_markers import DirectoryMarker, write_marker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from receiver.config import ReceiverConfig
+    from receiver.directory_finding import FoundDirectory
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
+    from receiver.metadata.state.tables.compactions import CompactedOutput
     from receiver.metadata.state.tables.uploaded import InStore
 
 __all__ = [
     "NAMING",
-    "RECEIVER_MARKER",
     "Away",
     "AwayError",
-    "DamagedMarkerError",
     "Disk",
     "Disks",
-    "adopt",
-    "check_first_start",
-    "check_restored",
     "device_of",
     "disk_room",
-    "engine_of",
     "home_of",
     "place_of",
     "whole_in",
@@ -70,14 +57,7 @@ __all__ = [
 _BLOCK = 4096
 log = logging.getLogger(__name__)
 
-RECEIVER_MARKER = ".tsferry-receiver"
-_HEAD = "tsferry receiver directory 1"
-_LIMIT = 4096
-_PAUSE = 60.0
-_WAY_OUT = (
-    "is its disk mounted? If it is new, or its files are lost, `tsferry-receiver init --adopt` "
-    "takes it as it is"
-)
+_PAUSE: Final = 60.0
 
 
 NAMING = threading.Lock()
@@ -89,12 +69,6 @@ class AwayError(Transient):
     """A data directory is away: not mounted, exchanged, or without its marker."""
 
     slug = "directory-away"
-
-
-class DamagedMarkerError(Permanent):
-    """A marker says nothing that could be read."""
-
-    slug = "damaged-marker"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,48 +83,6 @@ class Away:
         return f"the {self.kind} directory {self.path} is away: {self.reason}"
 
 
-# -- markers -------------------------------------------------------------------------------------
-
-
-def engine_of(tree: Tree) -> str | None:
-    """The uuid in a directory's marker, None if it has none.
-
-    Raises:
-        DamagedMarkerError: the marker is none.
-        OSError: it cannot be read.
-    """
-    try:
-        content = tree.read(RECEIVER_MARKER, limit=_LIMIT)
-    except FileNotFoundError:
-        return None
-    except TooLargeError:
-        content = b""
-    lines = content.decode("utf-8", "replace").splitlines()
-    uuid = lines[1].removeprefix("engine ") if len(lines) == 2 else ""
-    if lines[:1] != [_HEAD] or not is_sender_uuid(uuid):  # of the same form
-        raise DamagedMarkerError(f"its marker {RECEIVER_MARKER} is damaged")
-    return uuid
-
-
-def _mark(tree: Tree, uuid: str) -> None:
-    tree.write_atomic(RECEIVER_MARKER, f"{_HEAD}\nengine {uuid}\n".encode())
-
-
-def _problem(tree: Tree, uuid: str) -> str | None:
-    """Why a directory is not this engine's, None if it is."""
-    try:
-        found = engine_of(tree)
-    except DamagedMarkerError as error:
-        return error.message
-    except (OSError, TsferryError) as error:
-        return f"its marker {RECEIVER_MARKER} cannot be read: {error}"
-    if found is None:
-        return f"it has no marker {RECEIVER_MARKER}: {_WAY_OUT}"
-    if found != uuid:
-        return f"its marker names the engine {found}, this one is {uuid}: {_WAY_OUT}"
-    return None
-
-
 # -- directories ---------------------------------------------------------------------------------
 
 
@@ -161,10 +93,18 @@ class Disk(Closing):
         path: of the configuration.
         tree: held open; None if it was away at the start.
         is_marked: whether it has the marker, which it then has to keep.
+        marker: what that says; None in a schema directory, and where there is none.
     """
 
     def __init__(
-        self, path: Path, uuid: str, tree: Tree | None, *, reason: str = "", marked: bool = True
+        self,
+        path: Path,
+        uuid: str,
+        tree: Tree | None,
+        *,
+        reason: str = "",
+        marked: bool = True,
+        marker: DirectoryMarker | None = None,
     ) -> None:
         """Take it as it was found.
 
@@ -174,12 +114,19 @@ class Disk(Closing):
             tree: of the path, None if the directory is away.
             reason: why it is.
             marked: whether it has a marker; one that could get none counts as long as it is there.
+            marker: of a data directory.
         """
         self.path = path
         self.tree = tree
         self.is_marked = marked and tree is not None
+        self.marker = marker
         self._uuid = uuid
         self._reason = reason
+
+    @property
+    def uuid(self) -> str:
+        """Of its node in the catalogue; empty where it has none."""
+        return "" if self.marker is None else self.marker.directory
 
     def why_away(self) -> str | None:
         """Why it does not count now, None while it does; the disk is asked."""
@@ -189,7 +136,9 @@ class Disk(Closing):
             with Tree(self.path) as now:
                 if not _is_same(now, self.tree):
                     return "at its path is another directory than at the start: start anew"
-                return _problem(now, self._uuid) if self.is_marked else None
+                if not self.is_marked:
+                    return None
+                return marker_problem(now, self._uuid, self.uuid)
         except OSError as error:
             return f"it cannot be opened: {error.strerror}"
 
@@ -210,12 +159,14 @@ class Disks(Closing):
     Attributes:
         pinned: while it is entered, these files lie in the data directories and stay there: what is
             in the object store only is fetched. Without a store there is nothing that it could do.
+        draining: uuids of those that take no new files; whoever commits that sets it.
     """
 
     def __init__(self, disks: Sequence[Disk], schema: Disk) -> None:
         self._disks = disks
         self._schema = schema
         self.pinned: Callable[[Sequence[FileRow]], AbstractContextManager[None]] = _as_they_are
+        self.draining: frozenset[str] = frozenset()
 
     @classmethod
     def open(cls, config: ReceiverConfig, engine: Engine) -> Self:
@@ -225,16 +176,18 @@ class Disks(Closing):
             ConfigError: the schema directory is another engine's.
         """
         with ExitStack() as stack:
-            found, all_marked = _find(config, engine, stack)
+            found, all_marked = find_directories(config, engine, stack)
             disks = [_made(each, engine.uuid, stack) for each in found]
             crash.point("disks.marked")
             if not all_marked and all(each.is_marked for each in disks):
                 with Tree(config.schema_dir) as schema:
-                    _mark(schema, engine.uuid)
+                    write_marker(schema, DirectoryMarker(engine.uuid))
                 all_marked = True
             home = _schema(config, engine, stack, marked=all_marked)
             stack.pop_all()
-        return cls(disks, home)
+        opened = cls(disks, home)
+        opened.hear(engine)
+        return opened
 
     @classmethod
     def look(cls, config: ReceiverConfig, engine: Engine) -> Self:
@@ -244,7 +197,7 @@ class Disks(Closing):
             ConfigError: the schema directory is another engine's.
         """
         with ExitStack() as stack:
-            found, all_marked = _find(config, engine, stack)
+            found, all_marked = find_directories(config, engine, stack)
             home = _schema(config, engine, stack, marked=all_marked)
             stack.pop_all()
         return cls([_disk(each, engine.uuid) for each in found], home)
@@ -257,7 +210,7 @@ class Disks(Closing):
         own receiver has them.
         """
         with ExitStack() as stack:
-            found = [_see(path, engine.uuid, stack) for path in config.data_dirs]
+            found = [see_directory(path, engine.uuid, stack) for path in config.data_dirs]
             home = stack.enter_context(Tree(config.schema_dir))
             schema = Disk(config.schema_dir, engine.uuid, home, marked=False)
             stack.pop_all()
@@ -265,6 +218,22 @@ class Disks(Closing):
             if each.reason is not None and each.tree is not None:
                 each.tree.close()
         return cls([_disk(each, engine.uuid) for each in found if each.reason is None], schema)
+
+    def hear(self, engine: Engine) -> None:
+        """Heed what the catalogue says of them: which are draining."""
+        with engine.reading() as state:
+            rows = state.node_table.rows.values()
+            self.draining = frozenset(row.uuid for row in rows if not row.takes_files)
+
+    def every(self) -> list[Disk]:
+        """All of the configuration, those too that are away."""
+        return list(self._disks)
+
+    def is_draining(self, tree: Tree) -> bool:
+        """Whether nothing new is to come to a data directory."""
+        if not self.draining:
+            return False
+        return any(each.tree is tree and each.uuid in self.draining for each in self._disks)
 
     @property
     def trees(self) -> list[Tree]:
@@ -295,15 +264,17 @@ class Disks(Closing):
         Of several on one file system it is the first: they have the same room.
 
         Raises:
-            AwayError: all are away, or the schema directory is.
+            AwayError: all are away or draining, or the schema directory is away.
         """
         for away in self._schema_away():
             raise AwayError(f"{away}", retry_after=_PAUSE)
         standing = self.standing()
-        if not standing:
-            raise AwayError(f"{self.away()[0]}", retry_after=_PAUSE)
+        taking = [tree for tree in standing if not self.is_draining(tree)]
+        if not taking:
+            why = next(map(str, self.away()), "each data directory is being drained")
+            raise AwayError(why, retry_after=_PAUSE)
         disks: dict[int, Tree] = {}
-        for tree in standing:
+        for tree in taking:
             disks.setdefault(device_of(tree), tree)
         return max(disks.values(), key=lambda tree: free_bytes(tree.path))
 
@@ -342,94 +313,27 @@ def _as_they_are(_: Sequence[FileRow]) -> AbstractContextManager[None]:
 # -- at the start --------------------------------------------------------------------------------
 
 
-@dataclass
-class _Seen:
-    """What is at the path of a data directory.
-
-    Attributes:
-        path: of the configuration.
-        tree: open, if there is a directory.
-        reason: why it is not this engine's, None if it is.
-        is_new: whether it has no marker, not even a foreign one.
-        is_taken: whether it is this engine's all the same, and is to get its marker.
-    """
-
-    path: Path
-    tree: Tree | None
-    reason: str | None
-    is_new: bool = False
-    is_taken: bool = False
-
-
-def _find(config: ReceiverConfig, engine: Engine, stack: ExitStack) -> tuple[list[_Seen], bool]:
-    """The data directories, judged; and whether all of them have had their markers."""
-    with Tree(config.schema_dir) as schema:
-        known = engine_of(schema)
-    if known not in (None, engine.uuid):
-        raise ConfigError(
-            f"schema_dir: {config.schema_dir} belongs to the engine {known}, and the log is that "
-            f"of {engine.uuid}: which of the two is in the wrong place?"
-        )
-    found = [_see(path, engine.uuid, stack) for path in config.data_dirs]
-    if known is None:
-        _take_unmarked(engine, found)
-    return found, known is not None
-
-
-def _see(path: Path, uuid: str, stack: ExitStack) -> _Seen:
+def _made(found: FoundDirectory, uuid: str, stack: ExitStack) -> Disk:
+    """The directory, with the marker of this start if it counts."""
+    if not found.is_taken and found.marker is None:
+        return _disk(found, uuid)
+    if found.is_taken and found.tree is None:
+        found.tree = stack.enter_context(Tree(found.path, create=True))
+    if found.tree is None or (found.reason is not None and not found.is_taken):
+        return _disk(found, uuid)
+    before = found.marker or DirectoryMarker(uuid)
+    now = DirectoryMarker(uuid, before.directory or uuid4().hex, before.instance + 1)
     try:
-        tree = stack.enter_context(Tree(path))
-    except FileNotFoundError:
-        return _Seen(path, None, f"it is not there: {_WAY_OUT}", is_new=True)
-    except OSError as error:
-        return _Seen(path, None, f"it cannot be opened: {error.strerror}")
-    reason = _problem(tree, uuid)
-    return _Seen(path, tree, reason, is_new=reason is not None and not tree.exists(RECEIVER_MARKER))
-
-
-def _take_unmarked(engine: Engine, found: Sequence[_Seen]) -> None:
-    """Find out which directories without a marker are this engine's: see the module."""
-    with engine.reading() as state:
-        parts = state.uploaded_table.parts
-        rows = [row for row in state.files.values() if row.visible]
-        remote = {row.physical for row in rows if parts(row).file}
-    homes = [each.tree for each in found if each.tree is not None and each.reason is None]
-    for each in found:
-        if each.is_new and each.tree is not None and _holds_one(each.tree, rows):
-            each.is_taken = True
-            homes.append(each.tree)
-    # A file that is missing where others of its directory are was not on a disk that is away.
-    known = {str(tree.path) for tree in homes}
-    nothing_missing = all(
-        row.data_dir in known
-        or row.physical in remote
-        or any(tree.exists(row.physical) for tree in homes)
-        for row in rows
-    )
-    for each in found:
-        each.is_taken = each.is_taken or (each.is_new and nothing_missing)
-        if each.is_new and not each.is_taken:
-            each.reason = f"files were loaded into it, and none of them is there: {_WAY_OUT}"
-
-
-def _holds_one(tree: Tree, rows: Sequence[FileRow]) -> bool:
-    return any(tree.exists(kind) for kind in Kind) and any(
-        tree.exists(row.physical) for row in rows
-    )
-
-
-def _made(found: _Seen, uuid: str, stack: ExitStack) -> Disk:
-    """The directory, with its marker if it is to get one."""
-    if found.is_taken:
-        if found.tree is None:
-            found.tree = stack.enter_context(Tree(found.path, create=True))
-        try:
-            _mark(found.tree, uuid)
-        except NoSpaceError as error:  # it counts as it did without one; the next start tries again
-            log.warning("a data directory gets no marker now: %s", error.message)
-        else:
-            found.is_new = found.is_taken = False
-            found.reason = None
+        write_marker(found.tree, now)
+    except (OSError, TsferryError) as error:
+        if found.marker is None and not isinstance(error, NoSpaceError):
+            raise
+        # It counts as it did without one, or by that of the last start; the next tries again.
+        log.warning("a data directory gets no marker of this start: %s", error)
+    else:
+        found.marker = now
+        found.is_new = found.is_taken = False
+        found.reason = None
     return _disk(found, uuid)
 
 
@@ -438,7 +342,7 @@ def _schema(config: ReceiverConfig, engine: Engine, stack: ExitStack, *, marked:
     return Disk(config.schema_dir, engine.uuid, tree, marked=marked)
 
 
-def _disk(found: _Seen, uuid: str) -> Disk:
+def _disk(found: FoundDirectory, uuid: str) -> Disk:
     counts = found.tree is not None and (found.reason is None or found.is_taken)
     if found.tree is not None and not counts:
         found.tree.close()
@@ -448,6 +352,7 @@ def _disk(found: _Seen, uuid: str) -> Disk:
         found.tree if counts else None,
         reason=found.reason or "",
         marked=not found.is_taken,
+        marker=found.marker if counts else None,
     )
 
 
@@ -459,77 +364,6 @@ def device_of(tree: Tree) -> int:
 def disk_room(size: int) -> int:
     """Bytes that a file of a size takes on the disk, by the blocks of most file systems."""
     return -(-size // _BLOCK) * _BLOCK
-
-
-def check_first_start(config: ReceiverConfig) -> None:
-    """See that an engine may be made: the directories are no other engine's.
-
-    Raises:
-        ConfigError: they are. Then the schema directory is lost, or its disk is not mounted.
-    """
-    for path in (config.schema_dir, *config.data_dirs):
-        try:
-            with Tree(path) as tree:
-                trace = _trace(tree)
-        except OSError:
-            continue
-        if trace is not None:
-            raise ConfigError(
-                f"schema_dir: {config.schema_dir} has no engine, but {path} {trace}: is the disk "
-                "of the schema directory mounted? Restore it from a copy; if there is none, "
-                "`tsferry-receiver init --adopt` begins a new engine, and senders bring their "
-                "files again"
-            )
-
-
-def check_restored(config: ReceiverConfig, uuid: str) -> None:
-    """See that an engine may be restored: no data directory is another engine's.
-
-    Raises:
-        ConfigError: one is.
-    """
-    for path in config.data_dirs:
-        try:
-            with Tree(path) as tree:
-                found = engine_of(tree)
-        except (OSError, TsferryError):
-            continue  # not there yet, or its marker is damaged and is written anew
-        if found not in (None, uuid):
-            raise ConfigError(
-                f"data_dirs: {path} belongs to the engine {found}, not to {uuid}; restore into "
-                f"another directory, or remove {path / RECEIVER_MARKER} if that engine is no more"
-            )
-
-
-def _trace(tree: Tree) -> str | None:
-    """What an engine that was here has left."""
-    try:
-        uuid = engine_of(tree)
-    except (OSError, TsferryError) as error:
-        return f"has a marker: {error}"
-    if uuid is not None:
-        return f"belongs to the engine {uuid}"
-    if any(next(tree.files(kind), None) for kind in Kind):
-        return "holds files"
-    return None
-
-
-def adopt(config: ReceiverConfig, uuid: str) -> list[Path]:
-    """Make all directories this engine's, as they are; returns the data directories that were not.
-
-    Raises:
-        NoSpaceError, DiskError: a marker could not be written.
-    """
-    marked = []
-    for path in config.data_dirs:
-        with Tree(path, create=True) as tree:
-            if _problem(tree, uuid) is not None:
-                _mark(tree, uuid)
-                marked.append(path)
-    with Tree(config.schema_dir) as schema:
-        if _problem(schema, uuid) is not None:
-            _mark(schema, uuid)
-    return marked
 
 
 # -- bytes ---------------------------------------------------------------------------------------
@@ -556,12 +390,15 @@ def whole_in(trees: Sequence[Tree], row: FileRow, stored: InStore) -> bool:
 
 def place_of(trees: Sequence[Tree], row: FileRow) -> str | None:
     """Where the bytes of a file are, None if they are in none of these directories."""
+    home = home_of(trees, row)
+    if home is not None and home.exists(row.physical):
+        return str(home.path / row.physical)
     tree = next((each for each in trees if each.exists(row.physical)), None)
     return None if tree is None else str(tree.path / row.physical)
 
 
-def home_of(trees: Sequence[Tree], row: FileRow) -> Tree | None:
-    """The data directory that a file was loaded into, None if it is not among these."""
+def home_of(trees: Sequence[Tree], row: FileRow | CompactedOutput) -> Tree | None:
+    """The data directory that a file was loaded into, or moved to; None if it is not here."""
     return next((tree for tree in trees if str(tree.path) == row.data_dir), None)
 
 

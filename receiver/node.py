@@ -35,7 +35,7 @@ from receiver.operator.copies import copy_concerns
 from receiver.operator.directories import RunningReceiver
 from receiver.operator.loaded_content import LoadedContent
 from receiver.operator.log_files import log_files
-from receiver.operator.remote_nodes import node_concerns, node_totals
+from receiver.operator.remote_nodes import node_totals, remote_node_concerns
 from receiver.operator.storage import files_out_of_reach
 from receiver.placement.copy_service import CopyService
 from receiver.remote_work import RemoteKind, RemoteWork
@@ -167,6 +167,7 @@ class Node(Closing):
         if self.storage is not None:
             load.disks.pinned = self.storage.pinned
             load.cache = self.storage
+            load.mover.letting_go = self.storage.moving
         elif config.nodes.replicas:
             load.disks.pinned = self.copies.back.pinned
         self.listed = ListComparison(config, engine)
@@ -342,7 +343,7 @@ class Node(Closing):
         doubt = self.engine.clock.doubt()
         found = [] if doubt is None else [f"timestamps do not follow the clock: {doubt.text}"]
         found += self.load.concerns()
-        found += node_concerns(node_totals(self.operator))
+        found += remote_node_concerns(node_totals(self.operator))
         found += copy_concerns(self.copies)
         found += background_concerns(background_totals(self.operator), self.clock())
         trouble = None if self.storage is None else self.storage.trouble()
@@ -366,6 +367,7 @@ def _storage(config: ReceiverConfig, engine: Engine, load: LoadService) -> Stora
         engine,
         Tree(config.schema_dir),
         load.disks.standing,
+        takes=lambda tree: not load.disks.is_draining(tree),
         shipped=load.loader.stir,
         found_bad=lambda physical, digest, why: record_verdicts(
             engine, [Verdict(physical, digest, f"found while it was copied: {why}")]

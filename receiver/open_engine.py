@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from common.errors import UsageError
-from receiver.disks import check_first_start
+from receiver.directory_finding import check_first_start
 from receiver.metadata.engine import Engine
 from receiver.metadata.model.engine_options import EngineOptions
 

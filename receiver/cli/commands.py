@@ -61,6 +61,7 @@ def _add_commands() -> None:
     from receiver.cli.lost import lost
     from receiver.cli.mlog import mlog
     from receiver.cli.mtree import mtree
+    from receiver.cli.node_commands import nodes
     from receiver.cli.owners import owners
     from receiver.cli.quarantine import quarantine
     from receiver.cli.retired import retired
@@ -83,6 +84,7 @@ def _add_commands() -> None:
         tree,
         tables,
         tablets,
+        nodes,
         owners,
         load,
         compact,

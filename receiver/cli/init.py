@@ -1,7 +1,7 @@
 """`init`: a configuration to start from, its directories, and a systemd unit.
 
-Directories get their markers (`receiver.disks`) when the receiver is first started; what is lost
-or exchanged later is taken in by `init --adopt` alone.
+Directories get their markers (`receiver.directory_markers`) when the receiver is first started;
+what is lost or exchanged later is taken in by `init --adopt` alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from common.errors import NotFoundError, UsageError
 from common.examples import configuration, toml, write_unit
 from common.terminal import printable
 from receiver.config import ReceiverConfig
-from receiver.disks import adopt as adopt_directories
+from receiver.directory_finding import adopt as adopt_directories
 from receiver.metadata.engine import Engine
 from receiver.open_engine import open_engine
 from receiver.operator.tokens import require_tokens
@@ -136,7 +136,9 @@ def _adopt(target: Path, invocation: Invocation[ReceiverConfig]) -> list[Path]:
     config = replace(invocation, file=target).load(secrets=False).value
     try:
         with Engine.read_only(config.schema_dir) as engine:
-            return adopt_directories(config, engine.uuid)
+            with engine.reading() as state:
+                nodes = dict(state.node_table.rows)
+            return adopt_directories(config, engine.uuid, nodes)
     except NotFoundError:
         with open_engine(config, anew=True) as engine:
             # Whether the one that is lost had tokens is not known any more.

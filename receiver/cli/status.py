@@ -15,7 +15,13 @@ from receiver.operator.client import NotRunningError, OperatorClient
 from receiver.operator.directories import look
 from receiver.operator.remote_node_views import NodeTotals
 from receiver.operator.status import status as status_of
-from receiver.operator.views import FollowView, MergeTotals, RetiredTotals, StatusView
+from receiver.operator.views import (
+    DirectoryView,
+    FollowView,
+    MergeTotals,
+    RetiredTotals,
+    StatusView,
+)
 
 __all__ = ["status"]
 
@@ -138,7 +144,7 @@ def _write(view: StatusView, running: bool) -> None:
     }
     if len(view.directories) > 1:
         lines["directories"] = "; ".join(
-            f"{each.path} {size_text(each.free_bytes)} free, {each.senders} senders"
+            f"{each.path} {size_text(each.free_bytes)} free, {each.senders} senders{_drained(each)}"
             for each in view.directories
         )
     lines |= _schema(view)
@@ -162,6 +168,17 @@ def _senders(view: StatusView) -> str:
     ]
     more = f" and {view.late - len(named)} more" if view.late > len(named) else ""
     return f"{view.senders}, {view.late} late: {', '.join(named)}{more}"
+
+
+def _drained(view: DirectoryView) -> str:
+    if view.state != "draining":
+        return ""
+    drain = view.drain
+    if drain is None:
+        return ", drained"
+    if drain.empty:
+        return ", drained: empty, can be taken out"
+    return f", drained: {drain.files} files ({size_text(drain.bytes)}) to move"
 
 
 def _follows(view: FollowView) -> dict[str, str]:

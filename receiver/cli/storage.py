@@ -19,8 +19,9 @@ from common.terminal import printable, size_text, table
 from common.wire import FailedFetch, FetchAnswer, FetchRequest
 from receiver.cli.showing import commit_time, json_option, write_json
 from receiver.config import ReceiverConfig
-from receiver.disks import AwayError, Disks, check_restored
-from receiver.disks import adopt as adopt_directories
+from receiver.directory_finding import adopt as adopt_directories
+from receiver.directory_finding import check_restored
+from receiver.disks import AwayError, Disks
 from receiver.metadata.engine import Engine
 from receiver.open_engine import check_etcd, open_engine
 from receiver.operator.client import OperatorClient, ask

@@ -168,6 +168,9 @@ def replace_resource(
             file.sync()
         crash.point("placing.resource.written")
         tree.rename(beside, target)
+        for other in trees:  # of a file that was moved, and is where it was still
+            if other is not tree:
+                other.unlink(target, sync=False)
     except (OSError, TsferryError) as error:
         if not is_of_one_path(error):
             raise
@@ -178,5 +181,11 @@ def replace_resource(
 
 
 def tree_of(trees: Sequence[Tree], row: FileRow | CompactedOutput) -> Tree | None:
-    """The data directory that holds a file's bytes, None if none does."""
+    """The data directory that holds a file's bytes, None if none does.
+
+    Of several the one that the catalogue names: a file that was moved is in both for a while.
+    """
+    home = home_of(trees, row)
+    if home is not None and home.exists(row.physical):
+        return home
     return next((tree for tree in trees if tree.exists(row.physical)), None)

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from common.durable import free_bytes
 from common.errors import ForbiddenError, Transient, TsferryError
-from receiver.disks import Disks
+from receiver.disks import AwayError, Disks
 from receiver.load.folder.obstacles import is_of_one_path, misplaced, obstacle
 from receiver.load.folder.sender_folder import FOLDERS_ROOT, Folders, folder_name
 from receiver.load.folder_recovery import recover_folder
 from receiver.load.loader import Loader
 from receiver.load.loading import finish
+from receiver.load.moving.mover import Mover
+from receiver.load.upkeep.directory_checks import DirectoryChecks
+from receiver.load.upkeep.directory_nodes import register_directories
 from receiver.load.upkeep.reaper import Reaper
 from receiver.load.upkeep.registrar import Registrar
 from receiver.load.upkeep.ttl import Ttl
@@ -72,6 +75,8 @@ class LoadService:
         reaper: removes what nobody needs.
         ttl: deletes what has expired.
         registrar: enters files into the schema that were loaded before there was one.
+        mover: empties data directories that are drained.
+        checks: compares the data directories with the catalogue.
         after_recovery: called with a folder that was put in order.
         cache: limits what loaded files may take; None without an object store.
     """
@@ -107,6 +112,22 @@ class LoadService:
             leftover_age=config.limits.upload_expiry,
             is_pressed=self.is_pressed,
         )
+        self.mover = Mover(
+            engine,
+            disks,
+            self.folders,
+            keep=config.load.keep_deleted,
+            keep_free=config.limits.min_free_bytes,
+            rate=config.nodes.move_rate,
+            leave_folders=self.leave_drained,
+        )
+        self.checks = DirectoryChecks(
+            engine,
+            disks,
+            every=config.nodes.check_every,
+            rate=config.nodes.check_rate,
+            clock=engine.clock,
+        )
 
     @classmethod
     def open(cls, config: ReceiverConfig, engine: Engine) -> Self:
@@ -124,6 +145,7 @@ class LoadService:
             disks = stack.enter_context(Disks.open(config, engine))
             for away in disks.away():
                 log.error("%s", away)
+            register_directories(engine, disks)
             service = cls(config, engine, disks)
             service._find_folders()
             service.loader.run_due()
@@ -220,9 +242,13 @@ class LoadService:
         self.reaper.start()
         self.ttl.start()
         self.registrar.start()
+        self.mover.start()
+        self.checks.start()
 
     def close(self) -> None:
         """Stop the threads and let the directories go."""
+        self.checks.close()
+        self.mover.close()
         self.registrar.close()
         self.ttl.close()
         self.loader.close()
@@ -440,14 +466,36 @@ class LoadService:
             self.disks.check_all()
         return self.disks.roomiest()
 
+    def leave_drained(self) -> int:
+        """Let folders leave directories that are drained, if nothing is under way; how many left.
+
+        A sender that comes moves its folder by itself; others may never come.
+        """
+        gone = 0
+        for folder in self.folders.all():
+            if self.disks.is_draining(folder.tree):
+                before = folder.tree
+                try:
+                    with self.noting_obstacles(folder.uuid, folder.root):
+                        self._make_room(folder)
+                except Transient as error:  # `status` says what; others can go
+                    log.info("a folder stays", extra={"sender": folder.uuid, "why": error.message})
+                gone += folder.tree is not before
+        return gone
+
     def _make_room(self, folder: SenderFolder) -> None:
         """Let a folder go on where there is more room, if it has little and nothing is under way.
 
         What waits here for a round that never comes keeps it: its bytes are not moved.
         """
-        if len(self.disks.trees) < 2 or not self._is_short(folder.tree):
+        if len(self.disks.trees) < 2:
             return
-        tree = self.disks.roomiest()
+        if not self._is_short(folder.tree) and not self.disks.is_draining(folder.tree):
+            return
+        try:
+            tree = self.disks.roomiest()
+        except AwayError:
+            return  # there is nowhere else for now
         if tree is folder.tree or self._is_short(tree) or not self.folders.is_usable(tree):
             return
         with folder.lock:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from common.wire import Struct
 from receiver.heartbeats.node_wire import DirectoryRoom, ReportedTablet
 
 __all__ = ["NodeTotals", "RemoteNodeView", "RemoteNodesPage", "UnknownTablets"]
+
+
+RemoteNodeState = Literal["up", "down", "reporting", "unheard", "draining", "lost"]
 
 
 class RemoteNodeView(Struct, frozen=True, kw_only=True):
@@ -43,7 +48,7 @@ class RemoteNodeView(Struct, frozen=True, kw_only=True):
     url: str = ""
     host: str = ""
     instance: int
-    state: str
+    state: RemoteNodeState
     age: float | None = None
     heard: bool = False
     version: str = ""

@@ -24,15 +24,16 @@ if TYPE_CHECKING:
     from receiver.heartbeats.node_wire import DirectoryRoom
     from receiver.metadata.state.tables.storage_nodes import StorageNodeRow
     from receiver.operator.directories import ReceiverDirectories
+    from receiver.operator.remote_node_views import RemoteNodeState
 
 __all__ = [
     "accept_node",
     "declare_node_found",
-    "declare_node_lost",
-    "forget_remote_node",
     "list_remote_nodes",
-    "node_concerns",
+    "must_be_silent",
     "node_totals",
+    "remote_node_concerns",
+    "remote_views",
     "show_remote_node",
     "unknown_tablets",
 ]
@@ -73,6 +74,24 @@ def show_remote_node(there: ReceiverDirectories, node: str) -> RemoteNodeView:
     return _view(_one(there, node), there)
 
 
+def remote_views(there: ReceiverDirectories) -> dict[str, RemoteNodeView]:
+    """All of them, by uuid."""
+    return {each.row.uuid: _view(each, there) for each in _seen(there)}
+
+
+def must_be_silent(there: ReceiverDirectories, node: str) -> None:
+    """See that a storage node does not speak, so that it can be called lost, or none.
+
+    Raises:
+        ConflictError: it does.
+    """
+    found = _one(there, node)
+    if found.heard is not None and not found.is_down and not found.row.lost:
+        raise ConflictError(
+            f"the node {found.row.uuid} was heard {found.age:.0f} s ago: stop it first"
+        )
+
+
 def unknown_tablets(
     there: ReceiverDirectories, node: str, *, after: str | None = None, limit: int | None = None
 ) -> UnknownTablets:
@@ -94,20 +113,6 @@ def unknown_tablets(
     )
 
 
-def declare_node_lost(there: RunningReceiver, node: str) -> None:
-    """Say that what lies at a node is gone for good; it is told so, should it come back.
-
-    Raises:
-        NotFoundError: there is none.
-        ConflictError: it speaks, or was declared lost already.
-    """
-    found = _one(there, node)
-    _must_be_silent(found)
-    if found.row.lost:
-        raise ConflictError(f"the node {found.row.uuid} was declared lost already")
-    there.engine.commit([records.NodeLost(found.row.uuid)])
-
-
 def declare_node_found(there: RunningReceiver, node: str) -> None:
     """Say that a node is there after all.
 
@@ -119,18 +124,6 @@ def declare_node_found(there: RunningReceiver, node: str) -> None:
     if not found.row.lost:
         raise ConflictError(f"the node {found.row.uuid} is not lost")
     there.engine.commit([records.NodeLost(found.row.uuid, lost=False)])
-
-
-def forget_remote_node(there: RunningReceiver, node: str) -> None:
-    """Have a node be none any more; should it start again, it is made anew.
-
-    Raises:
-        NotFoundError: there is none.
-        ConflictError: it speaks.
-    """
-    found = _one(there, node)
-    _must_be_silent(found)
-    there.engine.commit([records.NodeForgotten(found.row.uuid)])
 
 
 def accept_node(there: RunningReceiver, node: str) -> None:
@@ -161,7 +154,7 @@ def node_totals(there: ReceiverDirectories) -> NodeTotals:
     )
 
 
-def node_concerns(totals: NodeTotals) -> list[str]:
+def remote_node_concerns(totals: NodeTotals) -> list[str]:
     """What of them is not as it should be."""
     found = []
     if totals.down:
@@ -192,13 +185,6 @@ def _one(there: ReceiverDirectories, node: str) -> NodeSeen:
     if len(rows) > 1:
         raise ConflictError(f"{len(rows)} storage nodes are called {node[:80]!a}: name a uuid")
     return next(each for each in _seen(there) if each.row.uuid == rows[0].uuid)
-
-
-def _must_be_silent(found: NodeSeen) -> None:
-    if found.heard is not None and not found.is_down and not found.row.lost:
-        raise ConflictError(
-            f"the node {found.row.uuid} was heard {found.age:.0f} s ago: stop it first"
-        )
 
 
 def _view(found: NodeSeen, there: ReceiverDirectories) -> RemoteNodeView:
@@ -235,7 +221,7 @@ def _view(found: NodeSeen, there: ReceiverDirectories) -> RemoteNodeView:
     )
 
 
-def _state(row: StorageNodeRow, found: NodeSeen) -> str:
+def _state(row: StorageNodeRow, found: NodeSeen) -> RemoteNodeState:
     if row.lost:
         return "lost"
     if found.is_down:

@@ -24,8 +24,9 @@ from receiver.operator.directories import RunningReceiver, time_of
 from receiver.operator.ending import ending_concerns, tokens_ending
 from receiver.operator.files import EXPIRED
 from receiver.operator.lateness import label_concerns, late_senders, shared_labels
+from receiver.operator.node_lists import list_nodes, node_concerns
 from receiver.operator.paging import every_row
-from receiver.operator.remote_nodes import node_concerns, node_totals
+from receiver.operator.remote_nodes import node_totals, remote_node_concerns
 from receiver.operator.retired import retired_totals
 from receiver.operator.senders import loaded_bad
 from receiver.operator.storage import storage_concerns
@@ -159,8 +160,9 @@ def short_status(there: ReceiverDirectories, problem: str | None) -> StatusView:
             *there.load.stuck(),
             *there.load.at_quota(),
             *storage_concerns(there),
+            *node_concerns(there),
             *background_concerns(view.background, clock()),
-            *node_concerns(view.nodes),
+            *remote_node_concerns(view.nodes),
             *ending_concerns(view, time_of(there)),
             *label_concerns(view),
         ),
@@ -241,12 +243,20 @@ def _mirror(state: State, row: FileRow) -> str | None:
 
 
 def _directories(there: ReceiverDirectories) -> tuple[DirectoryView, ...]:
-    return tuple(
-        DirectoryView(
-            path=str(tree.path), free_bytes=free_bytes(tree.path), senders=folders_in(tree)
+    nodes = {each.name: each for each in list_nodes(there).nodes if each.state == "draining"}
+    found = []
+    for tree in there.disks.standing():
+        node = nodes.get(str(tree.path))
+        found.append(
+            DirectoryView(
+                path=str(tree.path),
+                free_bytes=free_bytes(tree.path),
+                senders=folders_in(tree),
+                state="standing" if node is None else node.state,
+                drain=None if node is None else node.drain,
+            )
         )
-        for tree in there.disks.standing()
-    )
+    return tuple(found)
 
 
 def _checkpoint(directory: Path) -> tuple[float | None, int]:

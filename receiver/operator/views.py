@@ -10,6 +10,7 @@ import msgspec
 
 from common.wire import Heartbeat, SchemaPosition, Struct
 from receiver.operator.background_views import BackgroundTotals
+from receiver.operator.node_views import DrainView
 from receiver.operator.remote_node_views import NodeTotals
 
 __all__ = [
@@ -726,11 +727,15 @@ class DirectoryView(Struct, frozen=True, kw_only=True):
         path: of the configuration.
         free_bytes: that may be written there.
         senders: how many have their folders there: what they send goes there.
+        state: `standing` or `draining`.
+        drain: how far its draining is; `GET /v1/nodes` has more.
     """
 
     path: str
     free_bytes: int
     senders: int = 0
+    state: str = "standing"
+    drain: DrainView | None = None
 
 
 class AwayView(Struct, frozen=True, kw_only=True):

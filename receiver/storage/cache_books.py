@@ -32,6 +32,7 @@ _NEWS = (
     records.FileLoaded,
     records.FileForgotten,
     records.ResourceNoted,
+    records.FileMoved,
     records.FileUploaded,  # a resource that was told of has come to its place by then
 )
 """Operations behind which a file takes another room here."""
@@ -104,6 +105,12 @@ class CacheBooks:
                 self._seen = commit.ts
         except HistoryGoneError:
             self._count_all()
+
+    def count(self, physical: str) -> None:
+        """A file takes another room than it did: count it, once all were."""
+        with self._looking:
+            if self._seen >= 0:
+                self._count(physical)
 
     def _count(self, physical: str) -> None:
         size = allocated(self._trees(), physical)

@@ -135,6 +135,7 @@ class StorageService(Closing):
         schema_dir: Tree,
         trees: Callable[[], Sequence[Tree]],
         *,
+        takes: Callable[[Tree], bool] = lambda _: True,
         shipped: Callable[[], None] = lambda: None,
         found_bad: Callable[[str, str, str], object] = lambda physical, digest, why: None,
     ) -> None:
@@ -145,6 +146,7 @@ class StorageService(Closing):
             engine: the metadata engine.
             schema_dir: its directory; closed with this.
             trees: gives the data directories that count now.
+            takes: whether new files may come to one.
             shipped: called when more of the log is in the store.
             found_bad: see `Uploader`.
         """
@@ -152,6 +154,7 @@ class StorageService(Closing):
         self._engine = engine
         self._home = schema_dir
         self._trees = trees
+        self._takes = takes
         self._heard = shipped
         self._found_bad = found_bad
         self._jobs = CopyJobs((_FILES, _LOG, _REMOVAL, _ROOM, _TREE))
@@ -346,6 +349,18 @@ class StorageService(Closing):
         self.cache.want(size)
         self._hurry_room()
 
+    @contextmanager
+    def moving(self, physical: str) -> Iterator[bool]:
+        """While a file leaves a directory that it was moved from; False if somebody uses it now."""
+        if not self.cache.begin_evicting(physical):
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            self.cache.kept(physical)
+            self._books.count(physical)
+
     def _hurry_room(self) -> None:
         self._jobs.hurry(_ROOM)
 
@@ -449,6 +464,7 @@ class StorageService(Closing):
             self._trees,
             self.cache,
             parallel=self._config.parallel,
+            takes=self._takes,
             pin_wait=self._config.pin_wait,
             wake=self._hurry_room,
         )

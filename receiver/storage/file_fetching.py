@@ -103,6 +103,7 @@ class FileFetcher:
         trees: Callable[[], Sequence[Tree]],
         cache: DiskCache,
         *,
+        takes: Callable[[Tree], bool] = lambda _: True,
         parallel: int = 4,
         pin_wait: float = 30.0,
         wake: Callable[[], None] = lambda: None,
@@ -115,6 +116,7 @@ class FileFetcher:
             store: has the objects.
             trees: gives the data directories that count now.
             cache: the books of what lies there.
+            takes: whether new files may come to a data directory.
             parallel: files on their way at once.
             pin_wait: seconds that a step waits for room, at most.
             wake: called when room is needed.
@@ -124,6 +126,7 @@ class FileFetcher:
         self._store = store
         self._trees = trees
         self._cache = cache
+        self._takes = takes
         self._pin_wait = pin_wait
         self._wake = wake
         self._monotonic = monotonic
@@ -309,7 +312,7 @@ class FileFetcher:
         trees = self._trees()
         if any(tree.exists(physical) for tree in trees):
             return  # it came just before this one asked
-        tree = home_of(trees, row) or (trees[0] if trees else None)
+        tree = self._home(trees, row)
         if tree is None:
             raise NotFoundError(f"{physical}: no data directory is there for it to come to")
         path = FilePath.parse(physical)
@@ -327,6 +330,13 @@ class FileFetcher:
         finally:
             for rel, _ in brought:
                 tree.unlink(rel, sync=False)
+
+    def _home(self, trees: Sequence[Tree], row: FileRow) -> Tree | None:
+        """Where a file is to come to: where it was, unless nothing comes there any more."""
+        home = home_of(trees, row)
+        if home is not None and self._takes(home):
+            return home
+        return next(filter(self._takes, trees), home or next(iter(trees), None))
 
     def _name(self, due: _Due, tree: Tree, brought: list[tuple[str, str]]) -> None:
         """Give what came its names, the TsFile's last: with it all of it is here."""

@@ -9,8 +9,6 @@ from receiver.operator.remote_node_views import RemoteNodesPage, RemoteNodeView,
 from receiver.operator.remote_nodes import (
     accept_node,
     declare_node_found,
-    declare_node_lost,
-    forget_remote_node,
     list_remote_nodes,
     show_remote_node,
     unknown_tablets,
@@ -94,20 +92,7 @@ def unknown_at_node(call: Call) -> Response:
 
 @ROUTES.call(
     "POST",
-    f"{_ONE}/lost",
-    Role.OPERATOR,
-    "Say that what lies at a silent storage node is gone for good",
-    EMPTY,
-)
-def remote_node_lost(call: Call) -> Response:
-    """It is lost."""
-    declare_node_lost(call.operator, call.arguments["node"])
-    return Response(status=204)
-
-
-@ROUTES.call(
-    "POST",
-    f"{_ONE}/found",
+    "/v1/nodes/<node>/found",
     Role.OPERATOR,
     "Say that a storage node that was declared lost is there after all",
     EMPTY,
@@ -120,20 +105,7 @@ def remote_node_found(call: Call) -> Response:
 
 @ROUTES.call(
     "POST",
-    f"{_ONE}/forget",
-    Role.OPERATOR,
-    "Have a silent storage node be none any more; should it start again, it is made anew",
-    EMPTY,
-)
-def remote_node_forgotten(call: Call) -> Response:
-    """It is none any more."""
-    forget_remote_node(call.operator, call.arguments["node"])
-    return Response(status=204)
-
-
-@ROUTES.call(
-    "POST",
-    f"{_ONE}/accept",
+    "/v1/nodes/<node>/accept",
     Role.OPERATOR,
     "Let the next start of a storage node go on, of whatever copy of its directory",
     EMPTY,

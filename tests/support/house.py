@@ -24,8 +24,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "receiver": (
         "cli", "storagenode", "web", "metrics", "node", "exporting", "spark", "follower",
         "executor", "operator", "transfer", "compaction", "placement", "load", "shared_points",
-        "superseding", "storage", "open_engine", "side_process", "disks", "principal",
-        "remote_work", "work_queue", "lease_keeping", "tablet_copies", "heartbeats", "txn",
+        "superseding", "storage", "open_engine", "side_process", "disks", "directory_finding",
+        "directory_markers", "principal", "remote_work", "work_queue", "lease_keeping",
+        "tablet_copies", "heartbeats", "txn",
         "metadata", "writing", "points", "config", "scope",
     ),
     "receiver.metadata": (
@@ -34,7 +35,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "receiver.load": (
         "service", "loader", "folder_recovery", "loading", "mandate", "collecting",
-        "upkeep", "merged_files", "placing", "deciding", "tail_facts", "schema", "folder",
+        "upkeep", "moving", "merged_files", "placing", "deciding", "tail_facts", "schema", "folder",
     ),
     "receiver.spark": (
         "backlog", "verify", "report", "source", "sink", "value_types", "option_values",
@@ -251,7 +252,7 @@ SUBJECTS = frozenset({
     "ttl",
 })  # fmt: skip
 """Modules of one name on several floors, about one thing: its table, its calls, its command."""
-ON_EACH_SIDE = frozenset({"__main__", "cli", "commands", "config", "errors", "wire"})
+ON_EACH_SIDE = frozenset({"__main__", "cli", "commands", "config", "errors", "node_calls", "wire"})
 """Names that each program, or each room that needs one, has for the same thing of its own."""
 
 

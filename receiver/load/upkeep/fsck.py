@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.tables.compactions import CompactedOutput, CompactedRow
     from receiver.metadata.state.tables.uploaded import InStore
 
-__all__ = ["Found", "Report", "examine", "fsck"]
+__all__ = ["Found", "Report", "examine", "fsck", "is_to_be_there", "strays_among"]
 
 STRAY = "stray"
 _AT_ONCE = 10_000
@@ -196,7 +196,7 @@ def examine(
         for each in away
     ]
     with engine.reading() as state:
-        rows = [row for row in state.files.values() if _is_to_be_there(row)]
+        rows = [row for row in state.files.values() if is_to_be_there(row)]
         compactions = list(state.compacted_table.holding())
         stored = [state.uploaded_table.parts(row) for row in rows]
         commit = state.newest
@@ -235,7 +235,7 @@ def examine(
 # -- loaded files --------------------------------------------------------------------------------
 
 
-def _is_to_be_there(row: FileRow) -> bool:
+def is_to_be_there(row: FileRow) -> bool:
     """Whether readers see it, or would see it again if what it rests on were lost."""
     return row.visible or row.state is FileState.SUPERSEDED
 
@@ -333,6 +333,22 @@ def _strays(engine: Engine, trees: Sequence[Tree]) -> Iterator[Found]:
     unnamed: list[tuple[Tree, str]] = []
     while some := list(islice(on_disk, _AT_ONCE)):
         unnamed += _without_rows(engine, some)
+    for tree, rel in strays_among(engine, trees, unnamed):
+        repair = f"move it to {STRAY}/{rel}"
+        detail = f"no row names it (in {tree.path})"
+        yield Found(kind="stray", path=rel, detail=detail, repair=repair)
+
+
+def strays_among(
+    engine: Engine, trees: Sequence[Tree], unnamed: list[tuple[Tree, str]]
+) -> Iterator[tuple[Tree, str]]:
+    """Of files without a row those that no task, and no merge, is about to name either.
+
+    Args:
+        engine: the metadata engine.
+        trees: all data directories that are there.
+        unnamed: where each is, and its name there.
+    """
     expected = {name for tree in trees for name in _expected(tree)}
     merging = {
         name for tree in trees for several in expected_outputs(tree).values() for name in several
@@ -344,9 +360,7 @@ def _strays(engine: Engine, trees: Sequence[Tree]) -> Iterator[Found]:
         }
     for tree, rel in unnamed:
         if rel.removesuffix(RESOURCE) not in expected and rel not in merging:
-            repair = f"move it to {STRAY}/{rel}"
-            detail = f"no row names it (in {tree.path})"
-            yield Found(kind="stray", path=rel, detail=detail, repair=repair)
+            yield tree, rel
 
 
 def _without_rows(engine: Engine, names: list[tuple[Tree, str]]) -> list[tuple[Tree, str]]:

@@ -931,4 +931,5 @@ _RULES: dict[type, Callable[[Rules, Any], None]] = {
     records.FileMoved: Rules._file_moved,
     records.TabletPlaced: Rules._tablet_placed,
     records.TabletRunning: Rules._tablet_running,
+    records.FileMoved: Rules._file_moved,
 }

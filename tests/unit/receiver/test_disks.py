@@ -4,11 +4,23 @@ import os
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from common.errors import ConfigError
-from receiver.disks import RECEIVER_MARKER, AwayError, Disks, adopt, engine_of
+from common import crash
+from common.durable import Tree
+from common.errors import ConfigError, NoSpaceError
+from receiver import disks as disks_module
+from receiver.directory_finding import adopt
+from receiver.directory_markers import (
+    RECEIVER_MARKER,
+    DirectoryMarker,
+    read_marker,
+    write_marker,
+)
+from receiver.disks import AwayError, Disks
 from receiver.metadata.engine import Engine
+from receiver.node import Node
 from receiver.operator.files import list_files
 from receiver.operator.status import running_status
 from tests.support.node_world import (
@@ -58,14 +70,134 @@ def exchange(directory: Path) -> None:
     directory.mkdir()
 
 
-def test_every_directory_gets_the_engines_marker_once(filled: World) -> None:
+def markers(world: World) -> list[DirectoryMarker]:
+    """Of the data directories."""
+    found = []
+    for each in world.config.data_dirs:
+        with Tree(each) as tree:
+            marker = read_marker(tree)
+        assert marker is not None
+        found.append(marker)
+    return found
+
+
+def nodes(node: Node) -> dict[str, tuple[str, int]]:
+    """Uuid and number of the start of each data directory, as the catalogue has them."""
+    with node.engine.reading() as state:
+        rows = state.node_table.of_kind("directory")
+    return {Path(row.name).name: (row.uuid, row.instance) for row in rows}
+
+
+def test_every_directory_gets_the_engines_marker_and_a_data_directory_a_uuid(
+    filled: World,
+) -> None:
     assert marked(filled) == ["schema", "data", "data2"]
-    before = os.stat(filled.data / RECEIVER_MARKER)
+    before = markers(filled)
+    assert [each.instance for each in before] == [1, 1]
+    assert len({each.directory for each in before}) == 2
     with filled.node() as node:
-        for tree in node.load.disks.trees:
-            assert engine_of(tree) == node.engine.uuid
+        assert {each.engine for each in before} == {node.engine.uuid}
         assert node.problem() is None
-    assert os.stat(filled.data / RECEIVER_MARKER) == before
+    assert [(each.directory, each.instance) for each in markers(filled)] == [
+        (each.directory, 2) for each in before
+    ]
+
+
+def test_each_start_of_a_directory_is_on_its_disk_before_the_catalogue_has_it(
+    filled: World,
+) -> None:
+    for start in (2, 3):
+        seen: list[int] = []
+
+        def look(point: str, seen: list[int] = seen) -> None:
+            if point == "disks.marked":
+                seen += [each.instance for each in markers(filled)]
+
+        with crash.arm(look), filled.node() as node:
+            own = {
+                Path(path).name: each
+                for path, each in zip(filled.config.data_dirs, markers(filled), strict=True)
+            }
+            assert nodes(node) == {
+                name: (each.directory, each.instance) for name, each in own.items()
+            }
+        assert seen == [start, start]
+
+
+def test_markers_of_earlier_versions_get_a_uuid(filled: World) -> None:
+    for each, marker in zip(filled.config.data_dirs, markers(filled), strict=True):
+        with Tree(each) as tree:
+            write_marker(tree, DirectoryMarker(marker.engine))
+    with filled.node() as node:
+        assert node.problem() is None
+        assert len(list_files(node.operator).files) == 3
+    assert [each.instance for each in markers(filled)] == [1, 1]
+
+
+def test_a_full_disk_leaves_the_number_of_the_start_before(
+    filled: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise NoSpaceError("no space")
+
+    before = markers(filled)
+    monkeypatch.setattr(disks_module, "write_marker", full)
+    with filled.node() as node:
+        assert node.problem() is None
+        assert {instance for _, instance in nodes(node).values()} == {1}
+    assert markers(filled) == before
+
+
+def test_of_two_directories_with_one_uuid_the_copy_is_refused(filled: World) -> None:
+    shutil.rmtree(filled.root / "data2")
+    shutil.copytree(filled.data, filled.root / "data2")
+    with filled.node() as node:
+        (away,) = node.load.disks.away()
+        assert away.path.name == "data2"
+        assert f"the uuid {markers(filled)[0].directory} of {filled.data}" in away.reason
+    assert [each.instance for each in markers(filled)] == [2, 1], "it is left as it is"
+    with Engine.read_only(filled.config.schema_dir) as engine:
+        with engine.reading() as state:
+            rows = dict(state.node_table.rows)
+        assert adopt(filled.config, engine.uuid, rows) == [filled.root / "data2"]
+    with filled.node() as node:
+        assert node.load.disks.away() == []
+
+
+def test_an_older_copy_of_a_directory_is_refused(filled: World) -> None:
+    shutil.copytree(filled.data, filled.root / "copy")
+    filled.node().close()
+    shutil.rmtree(filled.data)
+    (filled.root / "copy").rename(filled.data)
+    with filled.node() as node:
+        (away,) = node.load.disks.away()
+        assert away.path == filled.data
+        assert "start 1, and there were 2" in away.reason
+
+
+def test_an_empty_directory_that_is_added_is_taken_while_all_others_are_there(
+    filled: World,
+) -> None:
+    more = msgspec.structs.replace(
+        filled.config, data_dirs=(*filled.config.data_dirs, filled.root / "data3")
+    )
+    with Node.open(more) as node:
+        assert [each.path.name for each in node.load.disks.away()] == ["data3"], "not there"
+    (filled.root / "data3").mkdir()
+    (filled.root / "data2").rename(filled.root / "elsewhere")
+    with Node.open(more) as node:
+        away = [each.path.name for each in node.load.disks.away()]
+        assert away == ["data2", "data3"], "it may be where data2 is going to be mounted"
+    (filled.root / "elsewhere").rename(filled.root / "data2")
+    with Node.open(more) as node:
+        assert node.problem() is None
+        assert sorted(nodes(node)) == ["data", "data2", "data3"]
+
+
+def test_a_marker_of_a_later_version_says_so(filled: World) -> None:
+    (filled.data / RECEIVER_MARKER).write_text("tsferry receiver directory 3\nengine x\n")
+    with filled.node() as node:
+        assert "of a later version" in str(node.problem())
 
 
 def test_directories_without_markers_open_once_and_get_them(filled: World) -> None:

@@ -154,6 +154,7 @@ Op = (
     | FileMoved
     | TabletPlaced
     | TabletRunning
+    | FileMoved
 )
 
 

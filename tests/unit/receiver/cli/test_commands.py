@@ -149,6 +149,27 @@ def test_the_tree_shows_files_as_they_are_and_were(either, command):
     assert "no time" in command("tree", "--at", "soon", code=2)
 
 
+def test_nodes_are_told_with_and_without_a_server(either, command, tmp_path):
+    (node,) = json.loads(command("nodes", "list", "--json"))["nodes"]
+    assert (node["kind"], node["name"], node["state"]) == (
+        "directory",
+        str(tmp_path / "data"),
+        "standing",
+    )
+    assert (node["files"], node["tablets"]) == (3, 2)
+    assert node["uuid"][:8] in command("nodes", "list")
+
+
+def test_the_only_directory_is_neither_drained_lost_nor_forgotten(running, command, tmp_path):
+    path = str(tmp_path / "data")
+    assert "no other data directory" in command("nodes", "drain", path, code=3)
+    assert "is there: drain it" in command("nodes", "lost", path, "--confirm", code=3)
+    assert "is in the configuration" in command("nodes", "forget", path, code=3)
+    assert "is there: drain it" in command("nodes", "replace", path, path, code=3)
+    assert "there is no node" in command("nodes", "drain", "/nowhere", code=2)
+    assert "standing" in command("nodes", "undrain", path)
+
+
 def test_tables_and_tablets_are_told_as_they_are_and_were(either, command):
     found = json.loads(command("tables", "--json"))
     assert [(each["name"], each["tablets"], each["files"]) for each in found["tables"]] == [

@@ -7,6 +7,7 @@ import pytest
 
 from receiver.heartbeats.node_wire import NodeHeartbeatAnswer
 from receiver.metadata.engine import Engine
+from receiver.operator.node_views import LossView, NodesPage, NodeView
 from receiver.operator.remote_node_views import RemoteNodesPage, RemoteNodeView, UnknownTablets
 from receiver.operator.tokens import make_token
 from receiver.operator.views import StatusView
@@ -23,8 +24,8 @@ def token(node):
 
 @pytest.fixture
 def say(client, operator):
-    def say(method, path, kind=None, expected=200):
-        answer = client.open(path, method=method, headers=operator)
+    def say(method, path, kind=None, expected=200, body=None):
+        answer = client.open(path, method=method, headers=operator | JSON, data=body)
         assert answer.status_code == expected, answer.get_data()
         return None if kind is None else msgspec.json.decode(answer.get_data(), type=kind)
 
@@ -107,23 +108,47 @@ def test_status_has_nodes_that_are_down_and_the_longest_silence(say, beat, speak
 
 def test_a_node_that_speaks_is_neither_lost_nor_forgotten(say, beat, speaking, node):
     beat(speaking)
-    path = f"{REMOTE}/{speaking.uuid}"
-    say("POST", f"{path}/lost", expected=409)
+    path, one = f"/v1/nodes/{speaking.uuid}", f"{REMOTE}/{speaking.uuid}"
+
+    def lost(expected, body=b'{"confirm":true}'):
+        return say("POST", f"{path}/lost", LossView, expected, body)
+
+    say("POST", f"{path}/lost", expected=409, body=b'{"confirm":true}')
     say("POST", f"{path}/forget", expected=409)
     say("POST", f"{path}/found", expected=409)
     node.nodes._monotonic = lambda: 10.0**9
-    say("POST", f"{path}/lost", expected=204)
-    say("POST", f"{path}/lost", expected=409)
-    assert say("GET", path, RemoteNodeView).state == "lost"
+    say("POST", f"{path}/lost", expected=400, body=b'{"replace":"/x"}')
+    assert not lost(200, b"{}").done
+    assert say("GET", one, RemoteNodeView).state == "down"
+    assert lost(200).done
+    assert lost(200).done, "it may be said again"
+    assert say("GET", one, RemoteNodeView).state == "lost"
     assert "nodes found" in beat(speaking, 410)["detail"]
     say("POST", f"{path}/found", expected=204)
     beat(speaking)
     node.nodes._monotonic = lambda: 10.0**10
     say("POST", f"{path}/forget", expected=204)
     assert say("GET", REMOTE, RemoteNodesPage).nodes == []
-    say("GET", path, expected=404)
+    say("GET", one, expected=404)
     beat(speaking)
-    assert say("GET", path, RemoteNodeView).state == "up"
+    assert say("GET", one, RemoteNodeView).state == "up"
+
+
+def test_nodes_of_both_kinds_are_listed_together(say, beat, speaking):
+    speaking.store.put(tablet(1, files=3, size=30))
+    beat(speaking)
+    found = {each.kind: each for each in say("GET", "/v1/nodes", NodesPage).nodes}
+    assert found["directory"].state == "standing"
+    process = found["remote"]
+    assert (process.uuid, process.state, process.files, process.tablets) == (
+        speaking.uuid,
+        "up",
+        3,
+        1,
+    )
+    assert process.why == "1 tablets are not of this catalogue"
+    drained = say("POST", f"/v1/nodes/{speaking.uuid}/drain", NodeView)
+    assert drained.state == "draining"
 
 
 def test_a_clone_is_refused_and_shown_until_an_operator_accepts_it(say, beat, speaking, tmp_path):
@@ -136,7 +161,7 @@ def test_a_clone_is_refused_and_shown_until_an_operator_accepts_it(say, beat, sp
     clone = SpeakingNode(tmp_path / "clone")
     assert beat(clone, 409)["type"] == "urn:tsferry:clone"
     assert "is of a copy" in say("GET", f"{REMOTE}/{speaking.uuid}", RemoteNodeView).refused
-    say("POST", f"{REMOTE}/{speaking.uuid}/accept", expected=204)
+    say("POST", f"/v1/nodes/{speaking.uuid}/accept", expected=204)
     beat(clone)
     assert say("GET", f"{REMOTE}/{speaking.uuid}", RemoteNodeView).instance == 3
     clone.close()

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from common.errors import LockedError, NotFoundError
-from receiver.disks import AwayError, adopt
+from receiver.directory_finding import adopt
+from receiver.disks import AwayError
 from receiver.load.upkeep.fsck import Found, fsck
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records

@@ -104,8 +104,8 @@ def test_a_file_found_good_again_is_registered_too(world: World) -> None:
 def test_a_second_start_has_nothing_to_do(world: World) -> None:
     with world.node() as node:
         wait_until_done(node)
-        newest = node.engine.newest_commit
     with world.still_node() as node:
+        newest = node.engine.newest_commit
         assert node.load.registrar.run_once() == 0
         assert node.engine.newest_commit == newest
 

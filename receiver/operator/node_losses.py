@@ -1,0 +1,113 @@
+"""Data directories that do not come back: what is lost with them, and what comes in their place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from common.errors import ConflictError, UsageError
+from receiver.directory_finding import adopt_one
+from receiver.load.upkeep.lost_directory import find_loss, take_loss
+from receiver.metadata.model import records
+from receiver.operator.node_lists import node_of, say_of_node
+from receiver.operator.node_views import LossView
+from receiver.operator.remote_nodes import must_be_silent
+
+if TYPE_CHECKING:
+    from receiver.load.upkeep.lost_directory import DirectoryLoss
+    from receiver.metadata.state.tables.storage_nodes import StorageNodeRow
+    from receiver.operator.directories import RunningReceiver
+    from receiver.operator.node_views import LossRequest
+
+__all__ = ["lose_node"]
+
+_SHOWN: Final = 20
+
+
+def lose_node(there: RunningReceiver, text: str, request: LossRequest) -> LossView:
+    """Tell what is lost with a directory, and, once that is confirmed, have it come again.
+
+    It may be said again, where it was cut off.
+
+    Raises:
+        NotFoundError: there is no such node.
+        ConflictError: it is there, or another directory is away, or what is to replace it is none.
+        UsageError: a process is not replaced: another one registers by itself.
+    """
+    row = node_of(there, text)
+    if row.kind == "remote":
+        return _lose_process(there, row, request)
+    _check_lost(there, row)
+    target = None if request.replace is None else _replacement(there, request.replace)
+    loss = find_loss(there.engine, there.disks.standing(), row.name)
+    if request.confirm:
+        if not row.lost:
+            say_of_node(there, row, records.NodeLost(row.uuid))
+        take_loss(there.engine, loss, f"lost with the data directory {row.name}")
+        if target is not None:
+            adopt_one(target, there.engine.uuid)
+    return _view(row, loss, done=request.confirm, replaced=target)
+
+
+def _lose_process(there: RunningReceiver, row: StorageNodeRow, request: LossRequest) -> LossView:
+    """A process that keeps files: none of them lies there alone by what the catalogue knows."""
+    if request.replace is not None:
+        raise UsageError(f"{row.name} is no data directory: a new node registers by itself")
+    must_be_silent(there, row.uuid)
+    if request.confirm and not row.lost:
+        say_of_node(there, row, records.NodeLost(row.uuid))
+    return LossView(node=row.uuid, name=row.name, done=request.confirm)
+
+
+def _check_lost(there: RunningReceiver, row: StorageNodeRow) -> None:
+    """See that a directory is away, and that no other one is: what is nowhere can be told then."""
+    for each in there.disks.every():
+        reason = each.why_away()
+        if each.uuid == row.uuid and reason is None:
+            raise ConflictError(f"{row.name} is there: drain it, and nothing of it is lost")
+        # Its own path, or one for which another disk is already there.
+        if (
+            reason is not None
+            and each.uuid != row.uuid
+            and not _is_of_no_other(there, row, each.path)
+        ):
+            raise ConflictError(f"{each.path} is away too, and what it has is not known: {reason}")
+
+
+def _is_of_no_other(there: RunningReceiver, row: StorageNodeRow, path: Path) -> bool:
+    """Whether what should be at a path is this node, or nothing that was ever here."""
+    with there.engine.reading() as state:
+        rows = list(state.node_table.rows.values())
+    return all(other.uuid == row.uuid or other.lost or other.name != str(path) for other in rows)
+
+
+def _replacement(there: RunningReceiver, text: str) -> Path:
+    path = Path(text)
+    if path not in there.config.data_dirs:
+        raise ConflictError(f"{path} is not in data_dirs: name it there first, and start anew")
+    if any(each.path == path and each.why_away() is None for each in there.disks.every()):
+        raise ConflictError(f"{path} is a directory of its own, and takes files already")
+    if not path.is_dir() or any(path.iterdir()):
+        raise ConflictError(f"{path} is no empty directory")
+    return path
+
+
+def _view(
+    row: StorageNodeRow, loss: DirectoryLoss, *, done: bool, replaced: Path | None
+) -> LossView:
+    return LossView(
+        node=row.uuid,
+        name=row.name,
+        wanted=len(loss.wanted),
+        wanted_bytes=sum(each.size for each in loss.wanted),
+        gone=len(loss.gone),
+        gone_bytes=sum(each.size for each in loss.gone),
+        superseded=len(loss.superseded),
+        merged=len(loss.merged),
+        stored=loss.stored,
+        elsewhere=loss.elsewhere,
+        kept=loss.kept,
+        first_gone=tuple(each.path for each in loss.gone[:_SHOWN]),
+        done=done,
+        replaced=None if replaced is None else str(replaced),
+    )
