@@ -530,8 +530,8 @@ class NodeConfig(Struct, frozen=True, kw_only=True):
 
     master: tuple[Url, ...] = ()
     url: Url | None = None
-    name: Annotated[str, Meta(max_length=255)] = ""
-    host: Annotated[str, Meta(max_length=255)] = ""
+    name: str | None = None
+    host: str | None = None
     token: Secret | None = None
     token_file: Path | None = None
     ca_cert: Path | None = None

@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from common.cli import Invocation
+from common.cli import Invocation, emit_json
 from common.errors import UsageError
 from common.terminal import printable, size_text
 from receiver.cli.showing import json_option, show, write_json
@@ -92,23 +92,25 @@ def _show_unknown(config: ReceiverConfig, node: str) -> None:
     epilog=f"Example: tsferry-receiver nodes found 0f4e1c0e9a8b4d7c8e6f5a4b3c2d1e0f. {_said}"
 )
 @click.argument("node")
+@json_option
 @click.pass_obj
-def found(invocation: Invocation[ReceiverConfig], node: str) -> None:
+def found(invocation: Invocation[ReceiverConfig], node: str, as_json: bool) -> None:
     """Say that NODE, which was declared lost, is there after all."""
-    _say(invocation, node, "found", "is there")
+    _say(invocation, node, "found", "is there", as_json)
 
 
 @click.command(
     epilog=f"Example: tsferry-receiver nodes accept 0f4e1c0e9a8b4d7c8e6f5a4b3c2d1e0f. {_said}"
 )
 @click.argument("node")
+@json_option
 @click.pass_obj
-def accept(invocation: Invocation[ReceiverConfig], node: str) -> None:
+def accept(invocation: Invocation[ReceiverConfig], node: str, as_json: bool) -> None:
     """Let the next start of NODE go on, of whatever copy of its directory.
 
     For one that was restored from a copy: it is refused as a clone until then.
     """
-    _say(invocation, node, "accept", "may go on")
+    _say(invocation, node, "accept", "may go on", as_json)
 
 
 @click.command(
@@ -116,14 +118,18 @@ def accept(invocation: Invocation[ReceiverConfig], node: str) -> None:
     epilog="Example: tsferry-receiver --config node.toml nodes confirm-master. Exit codes: 0 done; "
     "2 this is no storage node; 3 its master is not doubted; 4 the node does not run.",
 )
+@json_option
 @click.pass_obj
-def confirm_master(invocation: Invocation[ReceiverConfig]) -> None:
+def confirm_master(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     """At a storage node: take the master as it is, though it lacks commits that were seen of it."""
     config = invocation.load().value
     if not config.node.master:
         raise UsageError("this is no storage node: node.master is not set")
     OperatorClient(config).tell("POST", _CONFIRM)
-    click.echo("the master is taken as it is")
+    if as_json:
+        emit_json({"confirmed": True})
+    else:
+        click.echo("the master is taken as it is")
 
 
 def chosen_node(server: OperatorClient, node: str) -> str:
@@ -138,11 +144,17 @@ def chosen_node(server: OperatorClient, node: str) -> str:
     return choose_node(known, node)
 
 
-def _say(invocation: Invocation[ReceiverConfig], node: str, word: str, done: str) -> None:
+def _say(
+    invocation: Invocation[ReceiverConfig], node: str, word: str, done: str, as_json: bool
+) -> None:
     config = invocation.load().value
     server = OperatorClient(config)
-    server.tell("POST", f"/v1/nodes/{chosen_node(server, node)}/{word}")
-    click.echo(f"{printable(node)} {done}")
+    uuid = chosen_node(server, node)
+    server.tell("POST", f"/v1/nodes/{uuid}/{word}")
+    if as_json:
+        emit_json({word: uuid})
+    else:
+        click.echo(f"{printable(node)} {done}")
 
 
 def _age(view: RemoteNodeView) -> str:

@@ -212,9 +212,9 @@ class StorageNode(Closing):
     def _registration(self) -> NodeRegistration:
         return NodeRegistration(
             url=self._url,
-            name=self.config.node.name,
+            name=(self.config.node.name or "")[:255],
             version=common.__version__,
-            host=self.config.node.host or _host(),
+            host=(self.config.node.host or _host())[:255],
             directories=tuple(self.directories.rooms()),
             call_key=self.call_key,
             before=self.home.before,
