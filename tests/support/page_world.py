@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import random
 from typing import TYPE_CHECKING
 
@@ -17,19 +18,28 @@ if TYPE_CHECKING:
     from receiver.node import Node
     from tests.support.node_world import Clock
 
+
+def _uuid(number: int) -> str:
+    return hashlib.md5(f"edge {number}".encode()).hexdigest()
+
+
+HOLDER, CLAIMANT = _uuid(0), _uuid(1)
+"""Two edges that claim a device; the first has it."""
+
 __all__ = ["CLAIMANT", "DEVICE", "HOLDER", "fill"]
 
-HOLDER, CLAIMANT = f"e{1:031x}", f"e{2:031x}"
-"""Two edges that claim a device; the first has it."""
 DEVICE = "root.north.turbine1"
 _PLACES = ("north", "south", "harbour", "ridge", "valley", "dunes", "mill")
 _HOURS = 20
+_HOSTILE = 30
+_SILENT = (12, 40)
+"""Edges by their numbers: with a name that is no good, and such as are late."""
 
 
 def fill(node: Node, clock: Clock, *, edges: int) -> None:
     """So many edges; the first ones have files, two are in conflict, one has a hostile name."""
     chance = random.Random(7)
-    busy = [Edge(node, uuid=f"e{number + 1:031x}") for number in range(len(_PLACES))]
+    busy = [Edge(node, uuid=_uuid(number)) for number in range(len(_PLACES))]
     number = 0
     for _ in range(_HOURS):
         clock.now += 3600
@@ -46,9 +56,9 @@ def fill(node: Node, clock: Clock, *, edges: int) -> None:
     busy[1].round({path_of(900, sg="root.north"): tsfile(DEVICE, first=1, points=9)})
     busy[2].round({}, [path_of(3, sg="root.harbour", partition=2810)])
     bad = b"no TsFile"
-    view = node.uploads.create(sender(f"e{4:031x}"), f"e{4:031x}", len(bad), {"path": path_of(901)})
+    view = node.uploads.create(sender(_uuid(3)), _uuid(3), len(bad), {"path": path_of(901)})
     with contextlib.suppress(Exception):
-        node.uploads.patch(sender(f"e{4:031x}"), view.id, 0, bad)
+        node.uploads.patch(sender(_uuid(3)), view.id, 0, bad)
     node.engine.commit([_seen(n) for n in range(len(_PLACES), edges)])
     node.engine.commit(
         [
@@ -66,22 +76,22 @@ def fill(node: Node, clock: Clock, *, edges: int) -> None:
             complete_until=(int(clock.now) - chance.randrange(60, 90_000)) * 1000,
             state=chance.choice(("waiting", "waiting", "in a round")),
         )
-        uuid = f"e{n + 1:031x}"
+        uuid = _uuid(n)
         at = clock.now
-        clock.now -= chance.randrange(0, 600)
+        clock.now -= 3 * 86_400 if n in _SILENT else chance.randrange(0, 600)
         node.checks.heartbeat(sender(uuid), uuid, beat)
         clock.now = at
 
 
 def _label(number: int) -> str:
-    if number == len(_PLACES) - 1:
+    if number == _HOSTILE:
         return HOSTILE
     place = _PLACES[number % len(_PLACES)]
     return f"{place}-{1 + number // len(_PLACES):04}"
 
 
 def _seen(number: int) -> records.SenderSeen:
-    uuid = f"e{number + 1:031x}"
+    uuid = _uuid(number)
     return records.SenderSeen(uuid, _label(number), f"10.{number % 200}.0.7_{uuid}")
 
 

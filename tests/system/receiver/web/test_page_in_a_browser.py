@@ -165,7 +165,7 @@ def test_ten_thousand_edges_are_paged_searched_and_sorted(logged_in, address):
     assert "10\u202f000 edges" in logged_in.text()
     rows = logged_in.driver.find_elements(By.CSS_SELECTOR, "table.rows:first-of-type tbody tr")
     assert len(rows) == 50
-    logged_in.driver.find_element(By.LINK_TEXT, "Next").click()
+    logged_in.driver.find_element(By.LINK_TEXT, "Next").send_keys(Keys.ENTER)
     assert "from=50" in logged_in.driver.current_url
     box = logged_in.driver.find_element(By.ID, "q")
     box.send_keys("ridge-0777", Keys.ENTER)
@@ -216,16 +216,16 @@ def test_every_page_fits_every_width_and_nothing_is_blocked(logged_in, address, 
 def test_what_somebody_is_called_runs_nowhere(logged_in, address):
     logged_in.go(f"{address}?q=script")
     assert HOSTILE[:20] in logged_in.text()
-    logged_in.driver.find_element(By.PARTIAL_LINK_TEXT, "<script>").click()
+    logged_in.driver.find_element(By.PARTIAL_LINK_TEXT, "<script>").send_keys(Keys.ENTER)
     assert HOSTILE[:20] in logged_in.driver.find_element(By.TAG_NAME, "h1").text
     assert logged_in.driver.find_elements(By.TAG_NAME, "script") == []
     assert logged_in.said() == []
 
 
 PICTURES = {
-    "page-fleet": ("", 1300, 860, False),
-    "page-fleet-dark": ("", 1300, 860, True),
-    "page-fleet-small": ("", 400, 860, False),
+    "page-fleet": ("?sort=files&down=1", 1300, 860, False),
+    "page-fleet-dark": ("?sort=trouble&down=1", 1300, 600, True),
+    "page-fleet-small": ("?sort=trouble&down=1", 400, 860, False),
     "page-edge": (f"edge/{HOLDER}", 1300, 860, False),
     "page-files": ("files?path=root.north", 1300, 700, False),
     "page-confirm": (f"do/adopt?sender={HOLDER}&by={CLAIMANT}", 1000, 420, False),
