@@ -15,7 +15,7 @@ from receiver.operator.table_views import TablesPage, TabletsPage
 __all__ = ["tables", "tablets"]
 
 _TABLE_HEADERS = ("TABLE", "ID", "TABLETS", "FILES", "SIZE", "FIRST", "LAST", "DROPPED")
-_TABLET_HEADERS = ("TABLET", "BEGIN", "END", "FILES", "SIZE", "FIRST", "LAST")
+_TABLET_HEADERS = ("TABLET", "BEGIN", "END", "FILES", "SIZE", "FIRST", "LAST", "NODES")
 _at = click.option("--at", help="As of a commit timestamp, or a time.")
 
 
@@ -107,6 +107,7 @@ def tablets(
             size_text(each.size),
             _time(each.first_time),
             _time(each.last_time),
+            " ".join(uuid[:8] for uuid in each.nodes),
         )
         for each in found.tablets
     ]

@@ -23,8 +23,11 @@ from receiver.operator.table_views import (
 from receiver.transfer.listing import page_limit
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from receiver.metadata.engine import Engine
     from receiver.metadata.query.seen_tables import SeenTable, SeenTablet
+    from receiver.metadata.state.tables.placements import PlacementRow
     from receiver.metadata.state.tables.tablets import LoadedTableRow
     from receiver.operator.directories import ReceiverDirectories
 
@@ -101,11 +104,16 @@ def list_tablets(
         every = located_tablets(look, row, begin, end)
     found = [each for each in every if passed is None or each.row.begin > passed]
     page = found[:limit]
+    placed: Mapping[str, PlacementRow] = {}
+    if at is None:
+        with engine.reading() as state:
+            rows = state.placement_table.rows
+            placed = {each.row.id: rows[each.row.id] for each in page if each.row.id in rows}
     return TabletsPage(
         commit=look.ts,
         table=row.id,
         name=row.name,
-        tablets=[_tablet(each) for each in page],
+        tablets=[_tablet(each, placed.get(each.row.id)) for each in page],
         gaps=[
             PartitionGap(begin=one, end=other)
             for one, other in gaps_between([each.row for each in page])
@@ -145,7 +153,10 @@ def _table(each: SeenTable, engine: Engine) -> TableView:
     )
 
 
-def _tablet(each: SeenTablet) -> TabletView:
+def _tablet(each: SeenTablet, placed: PlacementRow | None) -> TabletView:
+    nodes: tuple[str, ...] = ()
+    if placed is not None:
+        nodes = (placed.leader, *(uuid for uuid in placed.nodes if uuid != placed.leader))
     return TabletView(
         id=each.row.id,
         begin=each.row.begin,
@@ -155,4 +166,7 @@ def _tablet(each: SeenTablet) -> TabletView:
         size=each.total.size,
         first_time=each.total.first,
         last_time=each.total.last,
+        nodes=nodes,
+        placed="" if placed is None else "running" if placed.running else "creating",
+        generation=0 if placed is None else placed.generation,
     )

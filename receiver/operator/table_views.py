@@ -63,6 +63,10 @@ class TabletView(Struct, frozen=True, kw_only=True):
         size: see there.
         first_time: see there.
         last_time: see there.
+        nodes: uuids of the storage nodes that are to have a copy of it now, the leader first; none
+            where it is not placed, and of the past.
+        placed: `creating` until the leader has reported it, then `running`; empty without nodes.
+        generation: of that placement, 0 for none.
     """
 
     id: str
@@ -73,6 +77,9 @@ class TabletView(Struct, frozen=True, kw_only=True):
     size: int
     first_time: int | None = None
     last_time: int | None = None
+    nodes: tuple[str, ...] = ()
+    placed: str = ""
+    generation: int = 0
 
 
 class PartitionGap(Struct, frozen=True, kw_only=True):

@@ -16,9 +16,17 @@ from tests.support.centre import Centre, centre
 from tests.support.edge import Edge
 from tests.support.node_process import NodeProcess
 from tests.support.procs import wait_until
+from tests.support.tiers import sample
 
 pytestmark = pytest.mark.slow
 
+PLACES = [
+    "copies.directory_made",
+    "copies.pull_written",
+    "copies.pull_named",
+    "copies.pull_noted",
+    "copies.complete",
+]
 _NODES = """[nodes]
 replicas = 2
 before_ack = 1
@@ -114,3 +122,23 @@ def test_files_come_to_two_nodes_survive_one_and_are_made_again_elsewhere(
 def _is_down(there: Centre, uuid: str) -> bool:
     found = OperatorClient(config_of(there)).ask("GET", "/v1/nodes/remote", RemoteNodesPage)
     return any(each.uuid == uuid and each.state == "down" for each in found.nodes)
+
+
+@pytest.mark.parametrize("place", sample(PLACES, 1))
+def test_a_node_that_is_killed_while_it_pulls_goes_on_in_its_next_life(
+    there: Centre, tmp_path: Path, place: str
+) -> None:
+    url = there.start()
+    (one,) = nodes_of(there, tmp_path, url, "one")
+    token = there.call("token", "create", "--role", "node")["token"]
+    two = NodeProcess(tmp_path / "two", there.processes, url, token)
+    two.start(env={"TSFERRY_CRASH_AT": place})
+    edge = Edge(tmp_path / "edge", url)
+    for number in range(3):
+        edge.write(number)
+    wait_until(lambda: edge.round().exit_code == 0, "a round that is loaded")
+    loaded = catalogue(there)
+    assert two.server is not None
+    assert two.server.wait() == -9
+    two.start()
+    wait_until(lambda: one.copies() == loaded and two.copies() == loaded, "two copies of all")

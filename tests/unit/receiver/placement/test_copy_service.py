@@ -1,0 +1,125 @@
+"""The copies of a real receiver: places for readers, sources for nodes, tickets by heartbeats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from common.errors import CloneError, NotFoundError
+from receiver.heartbeats.node_wire import ReportedTablet
+from receiver.metadata.model import records
+from receiver.node import Node
+from receiver.operator.table_lists import list_tablets
+from receiver.tablet_copies.copies_wire import HeldCopies, HeldCopy
+from receiver.tablet_copies.read_tickets import TicketKeys
+from tests.support.heard_nodes import SpeakingNode
+from tests.support.node_world import Edge, World, path_of, tsfile
+
+
+class Copied:
+    """A receiver with a loaded file whose tablet is placed at two nodes."""
+
+    def __init__(self, node: Node, root: Path) -> None:
+        self.node = node
+        edge = Edge(node)
+        edge.check()
+        edge.round({path_of(1): tsfile()})
+        self.nodes = [SpeakingNode(root / name) for name in ("one", "two")]
+        for each in self.nodes:
+            each.settle(node.nodes)
+        with node.engine.reading() as state:
+            [self.physical] = state.files
+            [self.tablet] = state.tablet_table.rows
+        self.uuids = [each.uuid for each in self.nodes]
+        node.engine.commit([records.TabletPlaced(self.tablet, 1, self.uuids, self.uuids[0])])
+
+    def complete(self, each: SpeakingNode) -> None:
+        lists = self.node.copies.lists
+        lists.news(each.uuid, 0)
+        page = lists.page(each.uuid, self.tablet, None, "", 0)
+        copy = HeldCopy(tablet=self.tablet, generation=1, commit=page.commit, digest="0" * 32)
+        self.node.copies.held(HeldCopies(start=each.home.start, copies=[copy]))
+
+    def hand_over(self, each: SpeakingNode) -> TicketKeys:
+        keys = TicketKeys()
+        for _ in range(2):
+            answer = each.say(self.node.nodes)
+            assert answer.ticket_key is not None
+            keys.take(answer.ticket_key)
+        return keys
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Iterator[Copied]:
+    with World(tmp_path).node() as node:
+        made = Copied(node, tmp_path)
+        yield made
+        for each in made.nodes:
+            each.close()
+
+
+def test_readers_are_sent_to_nodes_that_have_a_file_with_tickets_that_these_take(copied: Copied):
+    one, two = copied.nodes
+    service = copied.node.copies
+    keys = copied.hand_over(one)
+    assert service.places(copied.physical) == []
+    copied.complete(one)
+    [place] = service.places(copied.physical)
+    assert (place.url, place.tablet) == (one.url, copied.tablet)
+    keys.check(place.ticket, copied.tablet)
+    copied.hand_over(two)
+    copied.complete(two)
+    assert [each.url for each in service.places(copied.physical)] == [one.url, two.url]
+    with pytest.raises(NotFoundError):
+        service.places("sequence/root.x/0/0/1-1-0-0.tsfile")
+
+
+def test_a_follower_pulls_from_the_leader_once_that_has_it_and_never_from_itself(copied: Copied):
+    one, two = copied.nodes
+    lists = copied.node.copies.lists
+
+    def source(uuid: str) -> str | None:
+        found = lists.page(uuid, copied.tablet, None, "", 0).source
+        return None if found is None else found.url
+
+    copied.hand_over(one)
+    assert source(two.uuid) is None
+    copied.complete(one)
+    assert source(two.uuid) == one.url
+    assert source(one.uuid) is None
+
+
+def test_what_another_start_has_said_does_not_count(copied: Copied):
+    one = copied.nodes[0]
+    copied.hand_over(one)
+    copied.complete(one)
+    assert len(copied.node.copies.places(copied.physical)) == 1
+    old = one.home.start
+    one.restart()
+    one.settle(copied.node.nodes)
+    copied.hand_over(one)
+    said = HeldCopies(start=old, copies=[])
+    with pytest.raises(CloneError):
+        copied.node.copies.held(said)
+    copied.node.copies.assignment.run_once()
+    assert copied.node.copies.places(copied.physical) == []
+    copied.complete(one)
+    assert len(copied.node.copies.places(copied.physical)) == 1
+
+
+def test_a_tablet_is_shown_with_its_nodes_and_runs_when_the_leader_reports_it(copied: Copied):
+    def shown():
+        [view] = list_tablets(copied.node.operator, "root.sg").tablets
+        return view.nodes, view.placed, view.generation
+
+    assert shown() == (tuple(copied.uuids), "creating", 1)
+    one, two = copied.nodes
+    for each, expected in ((two, "creating"), (one, "running")):
+        each.store.put(ReportedTablet(id=copied.tablet, generation=1))
+        each.settle(copied.node.nodes)
+        copied.node.copies.assignment.run_once()
+        assert shown()[1] == expected
+    assert msgspec.json.decode(msgspec.json.encode(shown()))[2] == 1
