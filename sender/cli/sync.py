@@ -223,7 +223,7 @@ def _tell_of(remote: Remote, report: RoundReport) -> None:
     Once, and only behind a round that came to its end: what did not answer then is not asked again.
     """
     from common.errors import TsferryError
-    from sender.round.heartbeats import NO_DAEMON, heartbeat_of
+    from sender.round.said_of_itself import NO_DAEMON, heartbeat_of
 
     if report.error is None and report.looked:
         beat = heartbeat_of(remote, report, report, state=NO_DAEMON, at=remote.clock())

@@ -22,10 +22,10 @@ from common.durable import Lock
 from common.errors import LockedError, StoppedError, TsferryError
 from sender.metrics.round_tallies import RoundTallies
 from sender.metrics.rounds_seen import RoundsSeen
-from sender.round.heartbeats import heartbeat_of
 from sender.round.rested import Rested
 from sender.round.round import Round, RoundOptions
 from sender.round.round_report import RoundReport
+from sender.round.said_of_itself import heartbeat_of
 from sender.send.backoff import Backoff, retry_helps
 from sender.send.progress import Meter, RoundProgress
 from sender.send.remote import Remote

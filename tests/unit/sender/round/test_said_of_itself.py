@@ -15,8 +15,8 @@ from common.errors import UnreachableError
 from sender.cli.commands import cli
 from sender.config import ENV_PREFIX, SenderConfig
 from sender.daemon.receiver_loop import ReceiverLoop
-from sender.round.heartbeats import NO_DAEMON, heartbeat_of
 from sender.round.round_report import FileDevice, FileReason, RoundReport
+from sender.round.said_of_itself import NO_DAEMON, heartbeat_of
 from tests.support.edge import Edge
 
 
