@@ -19,8 +19,10 @@ from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.node import Node
 from receiver.operator.files import list_files
+from receiver.storagenode.master_calls import MasterCalls, Masters
 from receiver.web import serving
 from receiver.web.app import site_of
+from tests.support.heard_nodes import SpeakingNode, tablet, tablet_id
 from tests.support.node_world import A, B, Edge, path_of, sender, tsfile
 from tests.support.web import BOUND, until
 
@@ -168,6 +170,32 @@ def test_the_only_directory_is_neither_drained_lost_nor_forgotten(running, comma
     assert "is there: drain it" in command("nodes", "replace", path, path, code=3)
     assert "there is no node" in command("nodes", "drain", "/nowhere", code=2)
     assert "standing" in command("nodes", "undrain", path)
+
+
+def test_a_process_that_keeps_files_is_shown_accepted_lost_and_found(running, command, tmp_path):
+    host, port = running.addresses[0]
+    token = json.loads(command("token", "create", "--role", "node", "--json"))["token"]
+    masters = Masters([MasterCalls(f"http://{host}:{port}", token, None)])
+    node = SpeakingNode(tmp_path / "node7")
+    node.store.put(tablet(1, files=2, size=4096))
+    while masters.say(node.talk.next, node.talk.answered) is not None:
+        pass
+    listed = {
+        each["kind"]: each for each in json.loads(command("nodes", "list", "--json"))["nodes"]
+    }
+    assert (listed["remote"]["state"], listed["remote"]["tablets"]) == ("up", 1)
+    assert "1 tablets are not of this catalogue" in command("nodes", "list")
+    view = json.loads(command("nodes", "show", node.uuid[:8], "--json"))
+    assert (view["uuid"], view["instance"], view["unknown"]) == (node.uuid, 1, 1)
+    assert tablet_id(1) in command("nodes", "show", node.uuid)
+    assert "stop it first" in command("nodes", "lost", node.uuid, "--confirm", code=3)
+    assert "is not lost" in command("nodes", "found", node.uuid, code=3)
+    assert "may go on" in command("nodes", "accept", node.uuid)
+    while masters.say(node.talk.next, node.talk.answered) is not None:
+        pass
+    assert json.loads(command("nodes", "show", node.uuid, "--json"))["instance"] == 2
+    assert "no storage node" in command("nodes", "confirm-master", code=2)
+    node.close()
 
 
 def test_tables_and_tablets_are_told_as_they_are_and_were(either, command):
