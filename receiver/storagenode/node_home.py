@@ -11,9 +11,10 @@ are held against: see `hear`.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
@@ -21,7 +22,14 @@ import msgspec
 from common import crash
 from common.decoders import from_json
 from common.durable import Closing, Tree, is_temporary
-from common.errors import ConfigError, ConflictError, DamagedError, Permanent
+from common.errors import (
+    ConfigError,
+    ConflictError,
+    DamagedError,
+    Permanent,
+    Transient,
+    TsferryError,
+)
 from receiver.heartbeats.node_wire import MOST_BEFORE, MasterMark, NodeStart
 from receiver.metadata.log.follower_mark import STORAGE_NODE_MARK
 from receiver.metadata.log.frames import LOCK_NAME
@@ -31,6 +39,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["ForeignMasterError", "NodeHome", "NodeMark", "ReplacedMasterError", "random_id"]
+
+log = logging.getLogger(__name__)
 
 _MOST: Final = 1 << 20
 _COMMITS_NOTED: Final = 60.0
@@ -166,7 +176,8 @@ class NodeHome(Closing):
 
         A master whose newest commit is older than one that was seen was restored from a copy, or
         turned back. It may be asked and told everything; what it orders is done but for what
-        destroys something, until an operator confirms it here.
+        destroys something, until an operator confirms it here. If it is a later life, the earlier
+        one is refused from then on all the same.
 
         Raises:
             ForeignMasterError: it is another engine's.
@@ -183,6 +194,9 @@ class NodeHome(Closing):
                         "all the same: tsferry-receiver nodes confirm-master, here"
                     )
                     self._doubted = mark
+                    if _life(mark) != _life(seen):
+                        kept = msgspec.structs.replace(mark, commit=seen.commit)
+                        self._write(msgspec.structs.replace(self._mark, seen=kept))
                     return
                 self.doubt, self._doubted = "", None
             self._heard(mark)
@@ -203,10 +217,16 @@ class NodeHome(Closing):
         noted, now = self._noted, self._monotonic()
         replaced = msgspec.structs.replace(self._mark, seen=mark)
         is_new = noted is None or _life(noted) != _life(mark)
-        if is_new or (noted != mark and now - self._noted_at >= _COMMITS_NOTED):
+        if is_new:
             self._write(replaced)
-        else:
-            self._mark = replaced
+            return
+        self._mark = replaced
+        if noted != mark and now - self._noted_at >= _COMMITS_NOTED:
+            self._noted_at = now
+            try:
+                self._write(replaced)
+            except Transient as error:  # a full disk; the answer counts all the same
+                log.warning("which commit was seen is not noted: %s", error.message)
 
     def _write(self, mark: NodeMark) -> None:
         self._tree.write_atomic(STORAGE_NODE_MARK, msgspec.json.encode(mark))
@@ -216,7 +236,8 @@ class NodeHome(Closing):
         """Note what was seen, and let another process have it; closing twice is harmless."""
         with self._lock:
             if self._mark.seen != self._noted:
-                self._write(self._mark)
+                with suppress(TsferryError, OSError):  # it is heard again after the next start
+                    self._write(self._mark)
         self._resources.close()
 
 

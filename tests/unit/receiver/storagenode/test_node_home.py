@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from common import crash
-from common.errors import ConfigError, ConflictError, DamagedError, LockedError
+from common.durable import Tree
+from common.errors import (
+    ConfigError,
+    ConflictError,
+    DamagedError,
+    LockedError,
+    NoSpaceError,
+)
 from receiver.heartbeats.node_wire import MOST_BEFORE, MasterMark
 from receiver.metadata.engine import Engine
 from receiver.storagenode.node_home import (
@@ -121,6 +128,25 @@ def test_a_master_that_was_turned_back_is_doubted_until_an_operator_confirms_it(
         assert home.doubt == ""
 
 
+def test_a_restored_master_is_doubted_and_the_one_that_it_replaces_is_refused(tmp_path: Path):
+    restored = mark(commit=90, incarnation=3, ident="three")
+    with opened(tmp_path) as home:
+        home.hear(mark(commit=100))
+        home.hear(restored)
+        assert home.doubt
+        with pytest.raises(ReplacedMasterError, match="3 has taken its place"):
+            home.hear(mark(commit=101))
+        assert home.doubt
+    with opened(tmp_path) as home:
+        with pytest.raises(ReplacedMasterError):
+            home.hear(mark(commit=101))
+        home.hear(restored)
+        assert "newest commit is 90, and 100 was seen" in home.doubt
+        home.confirm()
+        home.hear(mark(commit=91, incarnation=3, ident="three"))
+        assert home.doubt == ""
+
+
 def test_a_master_that_has_come_to_what_was_seen_is_not_doubted_any_more(tmp_path: Path):
     with opened(tmp_path) as home:
         home.hear(mark(commit=100))
@@ -142,3 +168,45 @@ def test_what_was_seen_is_noted_now_and_then_and_at_the_end(tmp_path: Path):
     home.hear(mark(commit=103))
     home.close()
     assert b'"commit":103' in path.read_bytes()
+
+
+STEPS = ("written", "renamed", "after")
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_start_that_dies_at_any_step_never_has_its_number_said_twice(tmp_path: Path, step: str):
+    with opened(tmp_path) as home:
+        said = {home.start.instance}
+
+    def die(name: str) -> None:
+        if name == f"durable.write_atomic.{step}":
+            raise crash.SimulatedCrash
+
+    for _ in range(2):
+        with crash.arm(die), pytest.raises(crash.SimulatedCrash):
+            opened(tmp_path)
+        with opened(tmp_path) as home:
+            assert home.start.instance > max(said)
+            assert len({*home.before, home.start.boot}) == len(home.before) + 1
+            said.add(home.start.instance)
+
+
+def test_a_full_disk_keeps_no_answer_from_counting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    now = [0.0]
+    home = opened(tmp_path, now)
+    home.hear(mark(commit=100))
+
+    def full(*_: object, **__: object) -> None:
+        raise NoSpaceError("no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Tree, "write_atomic", full)
+        now[0] = 61.0
+        home.hear(mark(commit=101))
+        assert home.seen == mark(commit=101)
+        with pytest.raises(NoSpaceError):
+            home.hear(mark(commit=102, incarnation=3, ident="three"))
+        assert home.seen == mark(commit=101), "another life is obeyed once it is noted"
+        home.close()
+    with opened(tmp_path) as home:
+        assert home.seen == mark(commit=100)
