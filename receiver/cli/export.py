@@ -84,6 +84,7 @@ def export(
     from receiver.spark.catalogue import LocalCatalogue, open_catalogue
     from receiver.spark.source.selection import TimeRange
     from receiver.spark.source.source_options import bounds, parse_options
+    from receiver.storage.reading.stored_place import StoreAddress
 
     config = invocation.load().value
     given = {"startTime": start, "endTime": end, "asOf": at, "timeUnit": config.time_unit}
@@ -99,7 +100,8 @@ def export(
     if at is None and not dry_run:
         moment = export_run.unfinished_commit(directory)
     data_dirs = () if catalog else tuple(map(str, config.data_dirs))
-    with open_catalogue(where, data_dirs=data_dirs) as catalogue:
+    store = None if catalog else StoreAddress.of(config.storage)
+    with open_catalogue(where, data_dirs=data_dirs, store=store) as catalogue:
         if not isinstance(catalogue, LocalCatalogue):
             raise UsageError(
                 f"--catalog {where}: expected a schema directory, a configuration file, or the URL "

@@ -17,7 +17,9 @@ from common.cli import run
 from common.durable import Tree, WriteFile
 from common.tsfile import read_tail
 from receiver.cli.commands import cli
+from receiver.metadata.model import records
 from receiver.points import Column, TsFileReader
+from receiver.storage.uploader import stored_key
 from receiver.writing.device_writers import PlainDeviceWriter
 from tests.support.disk import CHANGING, NAMING, Faults, heal
 from tests.support.machine import Machine
@@ -318,3 +320,26 @@ def test_copies_in_a_store_are_exported_with_no_receiver_left(
     assert [each["digest"] for each in there["files"]] == [each["digest"] for each in here["files"]]
     assert points(tmp_path / "there") == points(tmp_path / "here") != {}
     assert files(tmp_path / "there") == files(tmp_path / "here")
+
+
+def test_what_is_in_the_object_store_only_is_read_from_there(
+    world: World, call: Caller, tmp_path: Path
+) -> None:
+    filled(world)
+    call()
+    expected, bucket = points(call.into), tmp_path / "bucket"
+    with world.engine.reading() as state:
+        rows = list(state.files.values())
+    world.engine.commit([
+        records.FileUploaded(row.physical, 1, row.size, "", "") for row in rows
+    ])  # fmt: skip
+    with world.engine.reading() as state:
+        keys = [stored_key(state.uuid, state.uploaded_table.rows[row.physical]) for row in rows]
+    for row, key in zip(rows, keys, strict=True):
+        (bucket / key).parent.mkdir(parents=True, exist_ok=True)
+        (world.data / row.physical).rename(bucket / key)
+    with world.config.open("a") as config:
+        config.write(f'[storage]\nurl = "{bucket.as_uri()}"\n')
+    call.into = tmp_path / "again"
+    call()
+    assert points(call.into) == expected
