@@ -48,9 +48,15 @@ class Life:
     """Random commits, mostly over one partition, and the answers that readers got at each."""
 
     def __init__(
-        self, directory: Path, seed: int, partitions: int = 1, *, ends: bool = False
+        self,
+        directory: Path,
+        seed: int,
+        partitions: int = 1,
+        *,
+        ends: bool = False,
+        cuts: bool = False,
     ) -> None:
-        """Begin one; `ends`: compactions become final in it."""
+        """Begin one; `ends`: compactions become final in it; `cuts`: some have two outputs."""
         self.chance = random.Random(seed)
         self.keys = [PartitionKey("root.t", "0", f"{each}") for each in range(partitions)]
         self.engine = Engine.open(directory / "e")
@@ -64,12 +70,15 @@ class Life:
         """Files that came too late."""
         self.finals = 0
         self.merged: dict[str, Points] = {}
+        self.parts: dict[str, Points] = {}
+        """Of each output what it gives."""
         self.answers: dict[int, Points] = {}
         self.base = LOWEST_LOOK if ends else 0
         self.look = self.base + 100
         self.number = 0
         self.held = 0
         self.ends = ends
+        self.cuts = cuts
         self.quiet = ends and self.chance.random() < 0.5
         """Whether things mostly end, as they do at an edge that frees what is old."""
         self.forgotten = False
@@ -153,9 +162,14 @@ class Life:
             for row in table[ts]:
                 inputs = set(row.inputs)
                 assert inputs <= visible
+                within: set[tuple[tuple[str, int], str]] = set()
                 for each in inputs & self.inside.keys():
-                    inputs |= {leaf.physical for leaf, _ in self.inside[each]}
-                mine = {point: name for point, name in answer.items() if name in inputs}
+                    within |= self.givers[each].items()
+                mine = {
+                    point: name
+                    for point, name in answer.items()
+                    if name in inputs or (point, name) in within
+                }
                 merged = self.merged[f"{row.id}"]
                 assert mine.items() <= merged.items()
 
@@ -260,6 +274,8 @@ class Life:
                 seen_one.rank.first, self.look
             )  # it was there in the look that had it first
             last = self.chance.choice((0, self.look, self.chance.randrange(since, self.look + 1)))
+            if self.cuts:  # the commit counts where none was told: as if later looks came before it
+                last = last or self.look
             return [records.FileRetired(name, last)]
         if kind == 3 and self.ends:
             there = self.one(FileState.RETIRED, edge=True)
@@ -348,9 +364,10 @@ class Life:
                 )
             ]
         for each in made:
-            self.points[each.physical] = set(self.merged[f"{row.id}"])
-            self.givers[each.physical] = self.merged[f"{row.id}"]
-            self.inside[each.physical] = ghosts
+            given = self.parts[each.physical]
+            self.points[each.physical] = set(given)
+            self.givers[each.physical] = given
+            self.inside[each.physical] = [(leaf, mine & given.keys()) for leaf, mine in ghosts]
         return [records.CompactionFinal(row.id, made)]
 
     def compact(self) -> list[records.Op]:
@@ -375,20 +392,37 @@ class Life:
         self.number += 1
         ident = self.number
         self.merged[f"{ident}"] = found
-        spans: dict[str, list[int]] = defaultdict(list)
-        for device, time in found:
-            spans[device].append(time)
-        output = records.CompactionOutput(
-            f"sequence/{'/'.join(key)}/merged-{ident}-0.tsfile", 1, digest("x"), 4,
-            [records.DeviceRange(name, min(each), max(each)) for name, each in spans.items()],
-            min((time for _, time in found), default=None),
-            max((time for _, time in found), default=None), len(spans), len(found),
-        )  # fmt: skip
+        outputs = [
+            self.output(f"sequence/{'/'.join(key)}/merged-{ident}-{at}.tsfile", part)
+            for at, part in enumerate(self.several(found), 1)
+        ]
         stale = self.chance.random() < 0.3
         if stale:  # something came meanwhile: it is refused, or stands above
             self.commit(self.load() if self.chance.random() < 0.5 else self.touch())
         names = [row.physical for row in inputs]
-        return [records.FilesCompacted(ident, at, names, [output] if found else [])]
+        return [records.FilesCompacted(ident, at, names, outputs)]
+
+    def several(self, found: Points) -> list[Points]:
+        """What a merge gives, in one output or in two: some devices each, or some times."""
+        if not self.cuts or self.chance.random() < 0.4:
+            return [found] if found else []
+        by = self.chance.randrange(2)
+        cut = (DEVICES[1], self.chance.randrange(1, TIMES))[by]
+        low = {point: name for point, name in found.items() if point[by] < cut}  # type: ignore[operator]
+        high = {point: name for point, name in found.items() if point not in low}
+        return [each for each in (low, high) if each]
+
+    def output(self, physical: str, given: Points) -> records.CompactionOutput:
+        self.parts[physical] = given
+        spans: dict[str, list[int]] = defaultdict(list)
+        for device, time in given:
+            spans[device].append(time)
+        times = [time for _, time in given]
+        return records.CompactionOutput(
+            physical, 1, digest("x"), 4,
+            [records.DeviceRange(name, min(each), max(each)) for name, each in spans.items()],
+            min(times), max(times), len(spans), len(given),
+        )  # fmt: skip
 
     def commit(self, ops: list[records.Op]) -> None:
         try:
@@ -438,10 +472,8 @@ def _clusters(rows: list[FileRow]) -> list[list[FileRow]]:
     return clusters
 
 
-def live(
-    directory: Path, seed: int, steps: int = 80, partitions: int = 1, *, ends: bool = False
-) -> Life:
-    life = Life(directory, seed, partitions, ends=ends)
+def live(directory: Path, seed: int, steps: int = 80, partitions: int = 1, **kinds: bool) -> Life:
+    life = Life(directory, seed, partitions, **kinds)
     with life.engine:
         for _ in range(steps):
             life.step()
@@ -481,6 +513,12 @@ def test_so_do_final_ones_where_files_of_other_partitions_have_times_of_theirs(
     tmp_path: Path, seed: int
 ) -> None:
     live(tmp_path, seed, partitions=2, ends=True)
+
+
+@pytest.mark.parametrize("seed", range(tiers.examples(20)))
+@pytest.mark.parametrize("ends", [False, True])
+def test_so_do_several_outputs_of_one_merge(tmp_path: Path, seed: int, ends: bool) -> None:
+    live(tmp_path, seed, partitions=1 + seed % 2, ends=ends, cuts=True)
 
 
 def test_lives_have_final_compactions_and_files_that_come_too_late(tmp_path: Path) -> None:
