@@ -46,6 +46,16 @@ def test_a_sender_uuid_is_32_hex_digits(state, uuid):
     refuse(state, "no sender uuid", records.SenderSeen(uuid, "x", "dir"))
 
 
+def test_a_sender_that_is_known_is_late_after_a_number_of_seconds_or_as_configured(state):
+    refuse(state, "is not known", records.LatenessSet(A, 1.0))
+    do(state, records.SenderSeen(A, "one", "dir-a"))
+    for wrong in (-1.0, float("nan"), float("inf"), 1e10):
+        refuse(state, "no number of seconds", records.LatenessSet(A, wrong))
+    for late_after in (0.0, 3600.0, None):
+        do(state, records.LatenessSet(A, late_after))
+        assert state.senders[A].late_after == late_after
+
+
 def test_a_directory_belongs_to_one_sender_and_a_sender_has_one(state):
     do(state, records.SenderSeen(A, "one", "dir-a"))
     refuse(state, "is that of sender", records.SenderSeen(B, "two", "dir-a"))
