@@ -251,6 +251,7 @@ def test_a_conflict_is_shown_with_both_edges(operator, node, edges):
     read = operator.see("/ui/owners")
     assert "1 file with a device of another edge" in read.text
     assert path_of(8) in read.text
+    assert link("owners", device="root.sg.d1") in operator.see(f"/ui/edge/{B}").links()
     give = link("do", "transfer", device="root.sg.d1", sender=B)
     assert give in read.links()
     set_owner(node.engine, OPERATOR, "root.sg.d1", B)
