@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from receiver.operator.group_content import GroupContent, content_of_group
 from receiver.operator.table_lists import list_tables, list_tablets
 from receiver.web.ui.page_routes import PageRoutes
 
 if TYPE_CHECKING:
     from flask import Response
 
+    from receiver.operator.table_views import TabletView
     from receiver.web.ui.page_call import PageCall
 
 __all__ = ["ROUTES"]
@@ -52,10 +54,27 @@ def group_page(page: PageCall) -> Response:
         after=page.query("after") or None,
         limit=limit,
     )
+    content = GroupContent(points=None)
+    if not at:
+        content = content_of_group(page.engine, found.name, _files_of(page, found.name))
     return page.shown(
         "group.html",
         f"Storage group {found.name}",
         found=found,
         at=at,
+        series=content.series,
+        points={each.id: _points_in(each, content.points) for each in found.tablets},
+        days=page.call.site.config.partition_interval / 86_400,
         most=max((each.size for each in found.tablets), default=0),
     )
+
+
+def _files_of(page: PageCall, name: str) -> int:
+    with page.engine.reading() as state:
+        return state.file_table.by_partition.of(name, -(1 << 63), 1 << 63).files
+
+
+def _points_in(tablet: TabletView, points: dict[int, int] | None) -> int | None:
+    if points is None:
+        return None
+    return sum(many for number, many in points.items() if tablet.begin <= number < tablet.end)

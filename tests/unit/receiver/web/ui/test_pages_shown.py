@@ -232,6 +232,10 @@ def test_storage_groups_and_their_tablets(operator, node, edges):
     group = next(each for each in read.links() if each.startswith("/ui/groups/"))
     assert "Partitions" in operator.see(group).text
     assert "Storage group root.sg" in operator.see("/ui/groups/root.sg").text
+    shown = operator.see("/ui/groups/root.sg").text
+    assert "2 series live in it" in shown
+    assert "10 1 root.sg" not in shown
+    assert " 10 1 " in shown, "ten points of both files, in a week"
     before = link("groups", at=node.engine.oldest_answerable)
     assert "Nothing was loaded then" in operator.see(before).text
 
