@@ -16,18 +16,26 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from common import crash
 from common.durable import Closing
-from common.errors import NotFoundError, ProtocolError, StoppedError, TsferryError
+from common.errors import (
+    NoSpaceError,
+    NotFoundError,
+    ProtocolError,
+    StoppedError,
+    TsferryError,
+)
 from receiver.tablet_copies.copies_wire import GoneAsked, HeldCopy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from receiver.heartbeats.node_wire import MasterMark
     from receiver.tablet_copies.copies_wire import (
         CopiedFile,
         CopyNews,
         CopyPage,
         CopySource,
         GoneSaid,
+        TabletNews,
     )
     from receiver.tablet_copies.replica_store import ReplicaStore
     from receiver.tablet_copies.tablet_replica import TabletReplica
@@ -108,6 +116,7 @@ class CopyPuller(Closing):
         self._after, self._life = 0, ""
         self.behind: dict[str, int] = {}
         self._untold: dict[str, None] = {}
+        self._orders: dict[str, TabletNews] = {}
         self._pool = ThreadPoolExecutor(parallel, thread_name_prefix="pull")
         self._woken = threading.Event()
         self._stopped = threading.Event()
@@ -154,8 +163,8 @@ class CopyPuller(Closing):
         if news.life != self._life and self._after:
             news = self._calls.news(0)  # it knows nothing of what is here
         self._life = news.life
-        if news.tablets:
-            self._store.make(news.tablets, news.master)
+        self._orders.update((each.tablet, each) for each in news.tablets)
+        self._make(news.master)
         here = set(self._store.tablets())
         for each in news.tablets:
             self.behind.setdefault(each.tablet, self._seen)
@@ -163,6 +172,8 @@ class CopyPuller(Closing):
         for tablet in [*self.behind]:
             if self._stopped.is_set():
                 break
+            if tablet in self._orders:
+                continue
             if tablet not in here or self._pull(tablet, self.behind[tablet]):
                 del self.behind[tablet]
                 self._untold[tablet] = None
@@ -170,6 +181,16 @@ class CopyPuller(Closing):
                 self._tell()
         self._tell()
         return len(self.behind)
+
+    def _make(self, master: MasterMark) -> None:
+        """Make replicas; one that cannot be made is tried again, and keeps nothing else waiting."""
+        for tablet, order in [*self._orders.items()]:
+            try:
+                self._store.make([order], master)
+            except (NoSpaceError, OSError) as error:
+                self._store.note_trouble(tablet, str(error))
+            else:
+                del self._orders[tablet]
 
     def _tell(self) -> None:
         """Tell what is complete; what is not heard is told again."""
@@ -231,7 +252,10 @@ class CopyPuller(Closing):
                 problems += self._pull_page(replica, page)
                 if page.next is None or self._stopped.is_set():
                     break
-                page = self._calls.page(replica.tablet, page.next, "", 0)
+                behind = page.next
+                page = self._calls.page(replica.tablet, behind, "", 0)
+                if page.next is not None and page.next <= behind:
+                    raise ProtocolError(f"the list of {replica.tablet} does not go on: {behind}")
             if page.next is not None or problems:
                 replica.is_behind = True
                 if problems:

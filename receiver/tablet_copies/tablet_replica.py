@@ -435,6 +435,8 @@ class TabletReplica:
         Raises:
             NoSpaceError: none has room.
         """
+        if not self._trees:
+            raise NoSpaceError("no data directory of this node is there for a copy to come to")
         number = max(range(len(self._trees)), key=room)
         if room(number) < wanted:
             where = self._trees[number].path
