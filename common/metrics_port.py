@@ -109,8 +109,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def setup(self) -> None:
         """Each wait for the other end has a limit."""
+        self.request.settimeout(_SECONDS)
         super().setup()
-        self.connection.settimeout(_SECONDS)
 
     def do_GET(self) -> None:
         """Answer with the measures."""
