@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(
     reason="no chromium with its driver (apt-get install chromium-driver)",
 )
 IMAGES = ROOT / "docs" / "images"
-WIDTHS = (400, 900, 1600)
+WIDTHS = (400, 881, 900, 1181, 1600)
 PAGES = (
     "",
     f"edge/{HOLDER}",
