@@ -143,9 +143,10 @@ class _Wide:
         place = self._places[name]
         for piece in ordered(slices, [place]):
             values = _whole(piece.column(place))
-            there = values.is_valid()
-            if values.null_count < len(values):
-                times = piece.column(TIME).filter(there).to_numpy()
+            if not values.null_count:
+                yield piece.column(TIME).to_numpy(), values
+            elif values.null_count < len(values):
+                times = piece.column(TIME).filter(values.is_valid()).to_numpy()
                 yield times, values.drop_null()
 
     def rows(
@@ -222,7 +223,7 @@ def _has_values(rows: SortedSlice, place: str) -> bool:
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks()
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _narrowed(values: pa.Array, code: int, what: str) -> pa.Array:
