@@ -253,7 +253,7 @@ SUBJECTS = frozenset({
 })  # fmt: skip
 """Modules of one name on several floors, about one thing: its table, its calls, its command."""
 ON_EACH_SIDE = frozenset({
-    "__main__", "cli", "commands", "config", "errors", "heartbeats", "node_calls", "wire",
+    "__main__", "cli", "commands", "config", "errors", "node_calls", "wire",
 })  # fmt: skip
 """Names that each program, or each room that needs one, has for the same thing of its own."""
 
