@@ -9,6 +9,7 @@ import pytest
 
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient
+from receiver.operator.node_views import LossRequest
 from receiver.operator.remote_node_views import RemoteNodesPage
 from receiver.storage.reading.open_stores import OpenStores
 from receiver.storage.reading.stored_place import ReceiverAddress, StoredPlace
@@ -93,7 +94,8 @@ def test_files_come_to_two_nodes_survive_one_and_are_made_again_elsewhere(
     (three,) = nodes_of(there, tmp_path, url, "three")
     uuid = two.uuid
     wait_until(lambda: _is_down(there, uuid), "the node that is dead is seen to be down")
-    OperatorClient(config_of(there)).tell("POST", f"/v1/nodes/remote/{uuid}/lost")
+    client = OperatorClient(config_of(there))
+    client.tell("POST", f"/v1/nodes/{uuid}/lost", LossRequest(confirm=True))
     wait_until(lambda: three.copies() == loaded, "all is made again elsewhere")
 
     physical, content = next(iter(loaded.items()))
