@@ -6,6 +6,8 @@ import json
 import os
 import pickle
 import re
+import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from common.errors import ForbiddenError, UsageError
 from receiver.spark.source import TsFileSource
 from tests.support.architecture import ROOT
 from tests.support.centre import Centre, centre
+from tests.support.procs import children, wait_until
 from tests.support.tsfile_bytes import build
 from tests.support.writing_world import as_set, rows_of
 
@@ -50,6 +53,24 @@ SCHEMA = StructType(
         StructField("s1", LongType()),
     ]
 )
+DRIVER = """
+import sys, time
+from receiver.spark.source import TsFileSource
+from receiver.spark.verify.session import start
+
+def slow(batches):
+    for batch in batches:
+        if batch.column(0)[0].as_py() >= 1000:
+            time.sleep(600)
+        yield batch
+
+spark = start("local[1]", name="left")
+spark.dataSource.register(TsFileSource)
+rows = spark.range(0, 2000, 1, 2).mapInArrow(slow, "id long")
+rows = rows.selectExpr("id as time", "concat('root.left.d', id % 2) as device", "id as s1")
+options = dict(receiver=sys.argv[1], tokenFile=sys.argv[2])
+rows.write.format("tsfile").mode("append").options(**options).save()
+"""
 TABLE: dict[Any, Any] = {
     ("plant", "p1", None, "x"): {"l": [(1, 1), (2, 2)], "t": [(2, "a")]},
     ("plant", None, "null"): {"d": [(7, 0.5)]},
@@ -149,6 +170,50 @@ def test_a_task_that_is_killed_is_made_again_and_its_rows_are_there_once(
     times = [row["time"] for batch in batches for row in batch.to_pylist()]
     assert sorted(times) == list(range(40))
     assert staged(made) == []
+
+
+def processes_with(mark: str) -> list[int]:
+    """Those whose environment has a text."""
+    found = []
+    for each in Path("/proc").iterdir():
+        try:
+            if each.name.isdigit() and mark.encode() in (each / "environ").read_bytes():
+                found.append(int(each.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_a_driver_that_is_killed_leaves_nothing_visible_and_what_it_sent_is_swept(
+    spark: Any, tmp_path: Path
+) -> None:
+    """The second of two tasks is at work when it dies: what the first one has sent is there."""
+    mark = f"TSFERRY_TEST_DRIVER={tmp_path}"
+    env = dict([mark.split("=")]) | {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    more = '[load]\nkeep_deleted = "1s"\n'
+    with centre(tmp_path / "dc", more) as made, children(tmp_path) as all_:
+        options = {"receiver": made.start(), "tokenFile": str(tmp_path / "token")}
+        secret = made.call("token", "create", "--role", "writer")["token"]
+        Path(options["tokenFile"]).write_text(secret)
+        script = [sys.executable, "-c", DRIVER, options["receiver"], options["tokenFile"]]
+        driver = all_.start(script, env=env)
+        driver.until(lambda: len(staged(made)) >= 2, "a part of the first task", bound=240)
+        driver.signal(signal.SIGKILL)
+        driver.wait()
+        wait_until(lambda: not processes_with(mark), "its workers ended with it", bound=60)
+        assert made.call("files")["files"] == []
+
+        left = staged(made)
+        rows = spark.range(0, 2000, 1, 2).selectExpr(
+            "id as time", "concat('root.left.d', id % 2) as device", "id as s1"
+        )
+        rows.write.format("tsfile").mode("append").options(**options).save()
+        _, batches = rows_of(catalog=str(made.config), devices="root.left.*")
+        assert sorted(row["time"] for each in batches for row in each.to_pylist()) == [*range(2000)]
+        assert staged(made) == left, "it may be going on, for all that the receiver knows"
+        for each in [*left, *{str(Path(each).parent) for each in left}]:
+            os.utime(each, (1.0, 1.0))  # for limits.upload_expiry nothing has come
+        wait_until(lambda: staged(made) == [], "swept", bound=60)
 
 
 def test_rows_that_contradict_what_is_there_are_refused_by_name_with_nothing_visible(
