@@ -50,6 +50,7 @@ COMMANDS: dict[str, list[str]] = {
     "background-work": ["background_work.py"],
     "locating": ["locating.py"],
     "scale": ["scale.py", "--write"],
+    "rounds-meanwhile": ["rounds_meanwhile.py"],
     "spark-writes": ["spark_writes.py"],
 }  # fmt: skip
 
