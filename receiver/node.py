@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables.retired import PartitionKey
-    from receiver.operator.views import LogFilesView
+    from receiver.operator.log_file_views import LogFilesView
     from receiver.storage.copying import StorageService
 
 __all__ = ["Node"]

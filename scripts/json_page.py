@@ -21,7 +21,9 @@ sys.path.insert(0, str(ROOT))
 
 from receiver.operator import views, wire  # noqa: E402
 from receiver.operator.background_views import BackgroundTasksPage  # noqa: E402
+from receiver.operator.retired_views import RetiredPage  # noqa: E402
 from receiver.operator.table_views import TablesPage, TabletsPage  # noqa: E402
+from receiver.operator.tree_views import TreePage  # noqa: E402
 from sender.round.look import ReceiverStanding  # noqa: E402
 
 PAGE = ROOT / "docs" / "json.md"
@@ -31,12 +33,12 @@ COMMANDS: dict[str, type] = {
     "tsferry-receiver files": views.FilesPage,
     "tsferry-receiver owners list": views.OwnersPage,
     "tsferry-receiver quarantine list": wire.QuarantineAnswer,
-    "tsferry-receiver retired list": views.RetiredPage,
+    "tsferry-receiver retired list": RetiredPage,
     "tsferry-receiver lost list": wire.LostFilesAnswer,
     "tsferry-receiver deletes list": wire.HeldDeletesAnswer,
     "tsferry-receiver token list": wire.TokensAnswer,
     "tsferry-receiver storage status": views.StorageView,
-    "tsferry-receiver tree": views.TreePage,
+    "tsferry-receiver tree": TreePage,
     "tsferry-receiver tables": TablesPage,
     "tsferry-receiver tablets": TabletsPage,
     "tsferry-receiver tasks list": BackgroundTasksPage,

@@ -10,7 +10,7 @@ from receiver.cli.showing import json_option, show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import NotRunningError, OperatorClient
 from receiver.operator.compact import compact_stopped
-from receiver.operator.views import CompactView
+from receiver.operator.compact_views import CompactView
 from receiver.operator.wire import CompactRequest
 
 __all__ = ["compact"]

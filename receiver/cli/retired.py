@@ -12,7 +12,7 @@ from receiver.operator.client import OperatorClient, ask
 from receiver.operator.paging import collect
 from receiver.operator.retired import list_retired as page_of_retired
 from receiver.operator.retired import show_retired as retired_file
-from receiver.operator.views import RetiredPage, RetiredView
+from receiver.operator.retired_views import RetiredPage, RetiredView
 from receiver.operator.wire import RetiredKey
 
 __all__ = ["retired"]

@@ -13,8 +13,8 @@ from receiver.cli.showing import commit_time, json_option, moment, show, write_j
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask, segment
 from receiver.operator.lateness import silence_of
+from receiver.operator.sender_views import SenderView
 from receiver.operator.senders import all_senders
-from receiver.operator.views import SenderView
 from receiver.operator.wire import (
     AdoptRequest,
     OwnersMoved,

@@ -12,16 +12,13 @@ from receiver.cli.showing import commit_time, json_option, moment, write_json
 from receiver.config import ReceiverConfig
 from receiver.operator.background_views import BackgroundTotals
 from receiver.operator.client import NotRunningError, OperatorClient
+from receiver.operator.compact_views import MergeTotals
 from receiver.operator.directories import look
+from receiver.operator.log_file_views import FollowView
 from receiver.operator.remote_node_views import NodeTotals
+from receiver.operator.retired_views import RetiredTotals
 from receiver.operator.status import status as status_of
-from receiver.operator.views import (
-    DirectoryView,
-    FollowView,
-    MergeTotals,
-    RetiredTotals,
-    StatusView,
-)
+from receiver.operator.views import DirectoryView, StatusView
 
 __all__ = ["status"]
 

@@ -15,7 +15,7 @@ from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask
 from receiver.operator.tree import list_tree
 from receiver.operator.tree_chunks import list_chunks
-from receiver.operator.views import ChunksPage, ChunkView, TreeNodeView, TreePage
+from receiver.operator.tree_views import ChunksPage, ChunkView, TreeNodeView, TreePage
 
 __all__ = ["tree"]
 

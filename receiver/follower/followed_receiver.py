@@ -17,7 +17,7 @@ from receiver.follower.log_source import (
     SourceLog,
     SourceSegment,
 )
-from receiver.operator.views import LogFilesView
+from receiver.operator.log_file_views import LogFilesView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

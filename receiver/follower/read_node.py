@@ -28,8 +28,8 @@ from receiver.metadata.following_engine import FollowingEngine
 from receiver.open_engine import options_of
 from receiver.operator.directories import ReceiverDirectories
 from receiver.operator.loaded_content import LoadedContent
+from receiver.operator.log_file_views import FollowView, LogFilesView
 from receiver.operator.log_files import log_files
-from receiver.operator.views import FollowView, LogFilesView
 from receiver.transfer.listing import Listing
 from receiver.transfer.schemachanges import SchemaReader
 

@@ -11,8 +11,8 @@ from receiver.compaction.merge_progress import merge_progress
 from receiver.compaction.merged_upkeep import MergedUpkeep
 from receiver.disks import Disks
 from receiver.open_engine import open_engine
+from receiver.operator.compact_views import CompactedPartition, CompactView, MergeTotals
 from receiver.operator.directories import RunningReceiver
-from receiver.operator.views import CompactedPartition, CompactView, MergeTotals
 from receiver.work_queue import WorkQueue
 
 if TYPE_CHECKING:

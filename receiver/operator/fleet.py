@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import SenderRow
     from receiver.operator.directories import ReceiverDirectories
     from receiver.operator.lateness import Presence
-    from receiver.operator.views import SenderView
+    from receiver.operator.sender_views import SenderView
 
 __all__ = ["EDGE_ORDERS", "EdgeRow", "FleetPage", "edge_row", "list_fleet"]
 

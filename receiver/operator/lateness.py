@@ -9,7 +9,7 @@ from common.config.units import parse_duration
 from common.errors import UsageError
 from receiver.metadata.model.centre_source import is_centre
 from receiver.operator.directories import RunningReceiver, time_of
-from receiver.operator.views import LateView, SharedLabel
+from receiver.operator.sender_views import LateView, SharedLabel
 from receiver.transfer import epochs
 from receiver.transfer.heard_senders import read_heard
 

@@ -15,7 +15,7 @@ from common.errors import NotFoundError, UsageError
 from receiver.metadata.log.checkpoints import checkpoints
 from receiver.metadata.log.segments import Segment, segment_name, segments
 from receiver.metadata.log.tlog import TLOG_NAME
-from receiver.operator.views import CheckpointFile, LogFilesView, LogOrigin, SegmentFile
+from receiver.operator.log_file_views import CheckpointFile, LogFilesView, LogOrigin, SegmentFile
 
 if TYPE_CHECKING:
     from receiver.metadata.engine import Engine, Published

@@ -9,7 +9,7 @@ from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed
 from receiver.metadata.query.lost import lost_files
-from receiver.operator.views import LostView
+from receiver.operator.retired_views import LostView
 
 if TYPE_CHECKING:
     from collections.abc import Collection

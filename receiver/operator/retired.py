@@ -15,7 +15,7 @@ from receiver.metadata.state.tables.files import GroupKey
 from receiver.metadata.state.tables.retired import partition_of
 from receiver.operator.directories import RunningReceiver
 from receiver.operator.paging import every_row
-from receiver.operator.views import RemainderView, RetiredPage, RetiredTotals, RetiredView
+from receiver.operator.retired_views import RemainderView, RetiredPage, RetiredTotals, RetiredView
 from receiver.transfer.listing import page_limit
 
 if TYPE_CHECKING:

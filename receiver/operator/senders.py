@@ -15,8 +15,8 @@ from receiver.operator.directories import RunningReceiver
 from receiver.operator.lateness import presences, shared_labels
 from receiver.operator.owners import release_all
 from receiver.operator.quarantine import drop_quarantined
+from receiver.operator.sender_views import SenderView
 from receiver.operator.tokens import revoke_token
-from receiver.operator.views import SenderView
 from receiver.operator.wire import SenderRemoved, SendersAnswer
 from receiver.transfer import epochs
 from receiver.transfer.schema_blocks import position_of

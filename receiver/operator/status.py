@@ -28,16 +28,10 @@ from receiver.operator.node_lists import list_nodes, node_concerns
 from receiver.operator.paging import every_row
 from receiver.operator.remote_nodes import node_totals, remote_node_concerns
 from receiver.operator.retired import retired_totals
+from receiver.operator.retired_views import KeptView
 from receiver.operator.senders import loaded_bad
 from receiver.operator.storage import storage_concerns
-from receiver.operator.views import (
-    AwayView,
-    ClockView,
-    DirectoryView,
-    KeptView,
-    SchemaView,
-    StatusView,
-)
+from receiver.operator.views import AwayView, ClockView, DirectoryView, SchemaView, StatusView
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from receiver.metadata.query.file_tree import DirectoryName, directories_of, end
 from receiver.metadata.query.row_source import Look
 from receiver.metadata.query.seen_files import SeenFile, seen_files
 from receiver.metadata.sql.executing import moment
-from receiver.operator.views import TreeNodeView, TreePage
+from receiver.operator.tree_views import TreeNodeView, TreePage
 from receiver.transfer.listing import page_limit
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from common.tsfile.primitives import Corrupt
 from receiver.metadata.query.row_source import Look
 from receiver.metadata.query.seen_files import seen_files
 from receiver.metadata.sql.executing import moment
-from receiver.operator.views import ChunksPage, ChunkView
+from receiver.operator.tree_views import ChunksPage, ChunkView
 from receiver.transfer.listing import page_limit
 
 if TYPE_CHECKING:

@@ -8,120 +8,32 @@ from __future__ import annotations
 
 import msgspec
 
-from common.wire import Heartbeat, SchemaPosition, Struct
+from common.wire import Struct
 from receiver.operator.background_views import BackgroundTotals
+from receiver.operator.compact_views import MergeTotals
+from receiver.operator.log_file_views import FollowView
 from receiver.operator.node_views import DrainView
 from receiver.operator.remote_node_views import NodeTotals
+from receiver.operator.retired_views import KeptView, RetiredTotals
+from receiver.operator.sender_views import LateView, SharedLabel
 
 __all__ = [
     "AwayView",
-    "CheckpointFile",
     "ClockView",
     "DirectoryView",
     "FileView",
     "FilesPage",
-    "FollowView",
     "HeldDeletesView",
-    "LateView",
-    "LogFilesView",
-    "LostView",
     "OwnerView",
     "OwnersPage",
     "QuarantineView",
-    "RemainderView",
-    "RetiredPage",
-    "RetiredTotals",
-    "RetiredView",
     "SchemaView",
-    "SegmentFile",
-    "SenderView",
-    "SharedLabel",
     "StatusView",
     "StorageView",
     "TokenEnding",
     "TokenMade",
     "TokenView",
-    "TreeNodeView",
-    "TreePage",
 ]
-
-
-class SenderView(Struct, frozen=True, kw_only=True):
-    """A sender as the receiver knows it.
-
-    Attributes:
-        uuid: of the sender.
-        label: what it calls itself.
-        directory: its folder beneath `sync-receiver`.
-        epoch: number of its epoch, without the secret part; 0 before the first task.
-        first_seen: commit of the first contact.
-        last_task: id of its last committed task.
-        last_commit: commit of that task.
-        last_commit_at: when that was.
-        open_task: id of a task that was started and has no end.
-        loading: id of a task that is being loaded.
-        trouble: why a load has to wait, if it has.
-        files: of it in the catalogue, and visible.
-        bytes: of those.
-        quarantined: files that were refused or found bad.
-        removed: whether an operator removed it.
-        verified: of `files`, how many a verification has proved.
-        staged_bytes: received and not loaded.
-        uploads: begun and not finished.
-        heartbeat: its last one.
-        heartbeat_at: when that came.
-        version: of the program there, as it said last.
-        heard_at: when it was heard last, by a heartbeat or the begin of a round; None where that is
-            not known (a node that only reads).
-        late_after: silence, in seconds, after which it is late; 0 for never.
-        late_after_own: whether that was set for it (`senders set`); else it is as configured.
-        late: whether it is; None where it is not known when it was heard.
-        schema: how far its schema log is applied, and what of it is not; None for nothing.
-        listed: files that it has listed here; of a box that was replaced none, whatever is kept.
-    """
-
-    uuid: str
-    label: str = ""
-    directory: str = ""
-    epoch: int = 0
-    first_seen: int = 0
-    last_task: str | None = None
-    last_commit: int = 0
-    last_commit_at: float | None = None
-    open_task: str | None = None
-    loading: str | None = None
-    trouble: str | None = None
-    files: int = 0
-    bytes: int = 0
-    quarantined: int = 0
-    removed: bool = False
-    verified: int = 0
-    staged_bytes: int = 0
-    uploads: int = 0
-    heartbeat: Heartbeat | None = None
-    heartbeat_at: float | None = None
-    schema: SchemaPosition | None = None
-    listed: int | None = None
-    version: str = ""
-    heard_at: float | None = None
-    late_after: float = 0.0
-    late_after_own: bool = False
-    late: bool | None = None
-
-
-class LateView(Struct, frozen=True, kw_only=True):
-    """A sender that is late: its label, and when it was heard last."""
-
-    sender: str
-    label: str = ""
-    heard_at: float | None = None
-
-
-class SharedLabel(Struct, frozen=True, kw_only=True):
-    """A label that several senders have, and their uuids."""
-
-    label: str
-    senders: tuple[str, ...]
 
 
 class FileView(Struct, frozen=True, kw_only=True):
@@ -181,109 +93,6 @@ class FilesPage(Struct, frozen=True, kw_only=True):
     next: str | None = None
 
 
-class TreeNodeView(Struct, frozen=True, kw_only=True):
-    """A node of the tree of files.
-
-    Attributes:
-        kind: `database`, `storage_group`, `partition` or `file`.
-        path: of a file the physical one.
-        parent: path of the directory that it is in; empty for a database.
-        created: commit since which it is there; of a directory, that loaded its oldest file.
-        created_at: when that was.
-        deleted: commit since which it is not there any more, 0 if it is.
-        deleted_at: when that was.
-        files: below it, itself too.
-        size: bytes of those.
-        first_time: of a file's points, in its unit; None for a directory.
-        last_time: the same.
-        series: how many a file has.
-        points: how many a file has.
-    """
-
-    kind: str
-    path: str
-    parent: str = ""
-    created: int = 0
-    created_at: float | None = None
-    deleted: int = 0
-    deleted_at: float | None = None
-    files: int = 0
-    size: int = 0
-    first_time: int | None = None
-    last_time: int | None = None
-    series: int | None = None
-    points: int | None = None
-
-
-class ChunkView(Struct, frozen=True, kw_only=True):
-    """A chunk of a series in a file, as the index at the file's end has it.
-
-    Attributes:
-        device: as in the catalogue.
-        measurement: empty for the time column of an aligned device.
-        data_type: as in the file.
-        chunk: number among the chunks of this series in this file.
-        offset: of its first byte.
-        length: it ends within so many bytes.
-        count: points.
-        start_time: of the first point, in the file's unit; None without points.
-        end_time: of the last.
-        minimum: None where the file says none, or no number.
-        maximum: the same.
-        sum: the same.
-    """
-
-    device: str
-    measurement: str
-    data_type: str
-    chunk: int
-    offset: int
-    length: int
-    count: int
-    start_time: int | None = None
-    end_time: int | None = None
-    minimum: int | float | str | None = None
-    maximum: int | float | str | None = None
-    sum: float | None = None
-
-
-class TreePage(Struct, frozen=True, kw_only=True):
-    """The tree as of a commit: its directories, or files in order of their physical paths.
-
-    Attributes:
-        commit: that it is as of.
-        commit_at: when that was.
-        nodes: each behind the directory that it is in.
-        next: the cursor of the page after.
-        chunks: of a file that was asked for by `tsferry-receiver tree`; `GET /v1/tree/chunks` has
-            them in pages.
-        no_chunks: why there are none of this file.
-    """
-
-    commit: int
-    commit_at: float | None = None
-    nodes: list[TreeNodeView]
-    next: str | None = None
-    chunks: tuple[ChunkView, ...] = ()
-    no_chunks: str | None = None
-
-
-class ChunksPage(Struct, frozen=True, kw_only=True):
-    """Chunks of a file, in the order of its index.
-
-    Attributes:
-        commit: as of which readers see the file.
-        path: its physical one.
-        chunks: of this page.
-        next: the cursor of the page after.
-    """
-
-    commit: int
-    path: str
-    chunks: list[ChunkView]
-    next: str | None = None
-
-
 class OwnerView(Struct, frozen=True, kw_only=True):
     """A device, who owns it, and since which commit, and when that was."""
 
@@ -329,166 +138,6 @@ class QuarantineView(Struct, frozen=True, kw_only=True):
     loaded: bool = False
     since: int = 0
     since_at: float | None = None
-
-
-class RemainderView(Struct, frozen=True):
-    """Times of a series that a retired file alone gives.
-
-    Attributes:
-        device: of the file.
-        measurement: of the device; empty for the rows of a table, and where a file has so many
-            series that their devices are told in their place.
-        first: the earliest time, in the file's unit.
-        last: the latest.
-        points: how many times there are.
-    """
-
-    device: str
-    measurement: str
-    first: int
-    last: int
-    points: int
-
-
-class RetiredView(Struct, frozen=True, kw_only=True):
-    """A file that its sender has no more.
-
-    Attributes:
-        sender: uuid of the sender.
-        path: at the sender, last.
-        physical: beneath the data directory, unique.
-        size: bytes.
-        points: how many.
-        state: `retired`, and visible; or `superseded`: others give all of it.
-        since: commit that made it so.
-        since_at: when that was.
-        judged: whether it was looked at since the server was started.
-        unreadable: why nothing can be said of it; None if it was read.
-        unique_points: points that no other file gives.
-        unique_series: series that have such points.
-        remainder: where those are; empty in lists.
-        rests: physical paths of the files that give what a superseded one has.
-        merged: files of the sender that a merged one is made of for good; 0 for others. `made_of`
-            has their paths; it is empty in lists.
-    """
-
-    sender: str
-    path: str
-    physical: str
-    size: int
-    points: int
-    state: str
-    since: int = 0
-    since_at: float | None = None
-    judged: bool = False
-    unreadable: str | None = None
-    unique_points: int = 0
-    unique_series: int = 0
-    remainder: list[RemainderView] = msgspec.field(default_factory=list)
-    rests: list[str] = msgspec.field(default_factory=list)
-    merged: int = 0
-    made_of: list[str] = msgspec.field(default_factory=list)
-
-
-class RetiredPage(Struct, frozen=True, kw_only=True):
-    """Files in order of their physical path; `next` is the cursor of the page after."""
-
-    files: list[RetiredView]
-    next: str | None = None
-
-
-class RetiredTotals(Struct, frozen=True, kw_only=True):
-    """Files that their senders have no more.
-
-    Attributes:
-        waiting_files: retired, and not judged since the server was started.
-        waiting_bytes: of those.
-        unique_files: retired, and found to have points that exist nowhere else, or not to be read.
-        unique_bytes: of those.
-        superseded_files: proved to be given by others; their bytes go with the kept history.
-        superseded_bytes: of those.
-        files_per_second: judged, while it is at work.
-        problem: why nothing is proved, None if nothing is in the way.
-    """
-
-    waiting_files: int = 0
-    waiting_bytes: int = 0
-    unique_files: int = 0
-    unique_bytes: int = 0
-    superseded_files: int = 0
-    superseded_bytes: int = 0
-    files_per_second: float = 0.0
-    problem: str | None = None
-
-
-class MergeTotals(Struct, frozen=True, kw_only=True):
-    """Files that are merged for those who read them.
-
-    Attributes:
-        enabled: whether the server merges by itself.
-        compactions: that readers read.
-        inputs: files that these stand for.
-        outputs: files that are read in their place.
-        output_bytes: of those.
-        last: the commit of the newest, 0 for none.
-        last_at: when that was, by what is known of the clock.
-        did: what that one did: files, bytes and points before and after, and how long it took.
-        waiting: merges that wait or run.
-        problem: why something is not merged, None if nothing is in the way.
-        final: merged files that took the place of what they were made of for good.
-        final_bytes: of those.
-        final_inputs: files that were merged into these.
-        kept_back: why another merge is not final that is old enough to be; None if none is.
-    """
-
-    enabled: bool = False
-    compactions: int = 0
-    inputs: int = 0
-    outputs: int = 0
-    output_bytes: int = 0
-    last: int = 0
-    last_at: float | None = None
-    did: str = ""
-    waiting: int = 0
-    problem: str | None = None
-    final: int = 0
-    final_bytes: int = 0
-    final_inputs: int = 0
-    kept_back: str | None = None
-
-
-class CompactedPartition(Struct, frozen=True, kw_only=True):
-    """What became of the wish to have a partition merged.
-
-    Attributes:
-        storage_group: of the partition.
-        virtual_group: of it.
-        partition: its number.
-        files: that are to be merged.
-        work: id of the task; 0 if there is none.
-        reason: why not.
-    """
-
-    storage_group: str
-    virtual_group: str
-    partition: str
-    files: int = 0
-    work: int = 0
-    reason: str = ""
-
-
-class CompactView(Struct, frozen=True, kw_only=True):
-    """What became of the wish to have files merged.
-
-    Attributes:
-        partitions: in their order.
-        done: whether it is done; a server does it behind the scenes.
-        problem: why something was not merged, as far as it is done.
-    """
-
-    partitions: list[CompactedPartition]
-    done: bool = False
-    problem: str | None = None
 
 
 class HeldDeletesView(Struct, frozen=True, kw_only=True):
@@ -595,34 +244,6 @@ class StorageView(Struct, frozen=True, kw_only=True):
     tree_at: float | None = None
     asked_files: int = 0
     fetched_files: int = 0
-
-
-class LostView(Struct, frozen=True, kw_only=True):
-    """A file that neither side has any more.
-
-    Attributes:
-        sender: uuid.
-        path: of it at the sender.
-        md5: of its content.
-        size: of it.
-        first: earliest time of its data, None where it is not known.
-        last: latest.
-        reason: why.
-        physical: of the file in quarantine that stands for it, None where there is none.
-        since: commit.
-        since_at: when that was.
-    """
-
-    sender: str
-    path: str
-    md5: str
-    size: int
-    first: int | None = None
-    last: int | None = None
-    reason: str = ""
-    physical: str | None = None
-    since: int = 0
-    since_at: float | None = None
 
 
 class TokenView(Struct, frozen=True, kw_only=True):
@@ -748,112 +369,6 @@ class AwayView(Struct, frozen=True, kw_only=True):
 
     path: str
     reason: str
-
-
-class KeptView(Struct, frozen=True, kw_only=True):
-    """Retired files of a box that a mirror took over from, and that it is not known to have had.
-
-    Attributes:
-        sender: uuid of the old box.
-        by: of the mirror, which all their devices belong to.
-        files: how many.
-        bytes: of those.
-    """
-
-    sender: str
-    by: str
-    files: int
-    bytes: int
-
-
-class CheckpointFile(Struct, frozen=True):
-    """A checkpoint: the LSN of the last commit in it, and its bytes."""
-
-    lsn: int
-    size: int
-
-
-class SegmentFile(Struct, frozen=True):
-    """A segment of the log.
-
-    Attributes:
-        first_lsn: of its first commit.
-        next_lsn: of the commit behind it.
-        size: bytes of it that are committed.
-    """
-
-    first_lsn: int
-    next_lsn: int
-    size: int
-
-
-class LogOrigin(Struct, frozen=True, kw_only=True):
-    """Where a node that serves its copy of a log has that from.
-
-    Attributes:
-        through: the node and those that it follows, the nearest first: a random name of each.
-        behind: seconds since it had all that the last of them is behind; None if never since its
-            start.
-        is_live: whether `behind` is of commits; of an object store it is of the copies there.
-        writer: where files and changes go, None if that is not known.
-    """
-
-    through: list[str]
-    behind: float | None
-    is_live: bool
-    writer: str | None
-
-
-class LogFilesView(Struct, frozen=True, kw_only=True):
-    """The files of the engine, for a node that follows it.
-
-    Attributes:
-        engine: its uuid.
-        incarnation: of this receiver as the owner of an object store; 0 where it never had one.
-        lsn: of the newest commit.
-        ts: its timestamp.
-        checkpoints: the newest last.
-        segments: in order, without a gap.
-        tags_end: bytes of the tlog that are committed.
-        goes_on: whether the commit that was asked about is in this log; None: too old to tell.
-        origin: of a node's copy; None of the receiver that commits.
-    """
-
-    engine: str
-    incarnation: int
-    lsn: int
-    ts: int
-    checkpoints: list[CheckpointFile]
-    segments: list[SegmentFile]
-    tags_end: int
-    goes_on: bool | None = None
-    origin: LogOrigin | None = None
-
-
-class FollowView(Struct, frozen=True, kw_only=True):
-    """Where a node that follows stands.
-
-    Attributes:
-        url: of the store or the receiver that it follows.
-        incarnation: of the owner whose log it has, 0 for none.
-        commit: that it stands at.
-        commit_at: when that was.
-        source_commit: the newest commit that was seen there.
-        level_at: when it last had all that was there, None if never since its start.
-        behind: seconds since then, None if never since its start.
-        problem: why it does not go on, None if it does.
-        writer: where files and changes go, None if that is not known.
-    """
-
-    url: str
-    incarnation: int
-    commit: int
-    commit_at: float | None = None
-    source_commit: int = 0
-    level_at: float | None = None
-    behind: float | None = None
-    problem: str | None = None
-    writer: str | None = None
 
 
 class StatusView(Struct, frozen=True, kw_only=True):

@@ -8,14 +8,9 @@ import msgspec
 
 from common.schemaitems import Item
 from common.wire import SchemaFailure, Struct
-from receiver.operator.views import (
-    HeldDeletesView,
-    LostView,
-    QuarantineView,
-    SenderView,
-    SharedLabel,
-    TokenView,
-)
+from receiver.operator.retired_views import LostView
+from receiver.operator.sender_views import SenderView, SharedLabel
+from receiver.operator.views import HeldDeletesView, QuarantineView, TokenView
 
 __all__ = [
     "BadCompaction",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from receiver.operator.directories import ReceiverDirectories, RunningReceiver
     from receiver.operator.load_owners import LoadRights
     from receiver.operator.loaded_content import LoadedContent
-    from receiver.operator.views import FollowView, LogFilesView
+    from receiver.operator.log_file_views import FollowView, LogFilesView
     from receiver.principal import Principal
     from receiver.transfer.listing import Listing
     from receiver.transfer.schemachanges import SchemaReader

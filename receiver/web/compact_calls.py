@@ -5,8 +5,9 @@ from __future__ import annotations
 from flask import Response
 
 from common.wire import BASE, CrowdedReport
-from receiver.operator import views, wire
+from receiver.operator import wire
 from receiver.operator.compact import compact_files
+from receiver.operator.compact_views import CompactView
 from receiver.web.call import Call, json_answer
 from receiver.web.routes import EMPTY, AnswerRow, Role, Routes
 
@@ -20,7 +21,7 @@ ROUTES = Routes()
     "/v1/compact",
     Role.OPERATOR,
     "Have files of storage groups merged for those who read them",
-    AnswerRow(200, views.CompactView),
+    AnswerRow(200, CompactView),
     takes=wire.CompactRequest,
 )
 def compact(call: Call) -> Response:

@@ -17,6 +17,7 @@ from receiver.operator.lost import acknowledge_lost, list_lost
 from receiver.operator.owners import adopt_sender, list_owners, set_owner
 from receiver.operator.quarantine import drop_quarantined, list_quarantine, retry_quarantined
 from receiver.operator.retired import GONE_STATES, drop_retired, list_retired, show_retired
+from receiver.operator.retired_views import RetiredPage, RetiredView
 from receiver.operator.schema import import_into
 from receiver.operator.senders import (
     accept_all,
@@ -31,6 +32,7 @@ from receiver.operator.tokens import list_tokens, make_token
 from receiver.operator.tokens import revoke_token as revoke
 from receiver.operator.tree import list_tree
 from receiver.operator.tree_chunks import list_chunks
+from receiver.operator.tree_views import ChunksPage, TreePage
 from receiver.web.call import Call, json_answer
 from receiver.web.routes import (
     EMPTY,
@@ -133,7 +135,7 @@ def files(call: Call) -> Response:
     "/v1/tree",
     Role.OPERATOR,
     "The tree of files as it is or was: directories with their sums, or files",
-    AnswerRow(200, views.TreePage),
+    AnswerRow(200, TreePage),
     parameters=(*_TREE, PAGE_AFTER, PAGE_LIMIT),
     reads=True,
 )
@@ -160,7 +162,7 @@ def tree(call: Call) -> Response:
     "/v1/tree/chunks",
     Role.OPERATOR,
     "The chunks of a file: where each lies, and its statistics",
-    AnswerRow(200, views.ChunksPage),
+    AnswerRow(200, ChunksPage),
     parameters=(*_TREE[:2], PAGE_AFTER, PAGE_LIMIT),
     reads=True,
 )
@@ -405,7 +407,7 @@ def quarantine_drop(call: Call) -> Response:
     "/v1/retired",
     Role.OPERATOR,
     "Files that their senders have no more, in order of their physical paths",
-    AnswerRow(200, views.RetiredPage),
+    AnswerRow(200, RetiredPage),
     parameters=(_SENDER, _GONE, PAGE_AFTER, PAGE_LIMIT),
     reads=True,
 )
@@ -426,7 +428,7 @@ def retired(call: Call) -> Response:
     "/v1/retired/file",
     Role.OPERATOR,
     "What of a retired file exists nowhere else, or what a superseded one rests on",
-    AnswerRow(200, views.RetiredView),
+    AnswerRow(200, RetiredView),
     parameters=(_PHYSICAL,),
     reads=True,
 )

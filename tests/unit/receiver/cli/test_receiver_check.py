@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from receiver.cli.receiver_check import check_line_of
-from receiver.operator.views import AwayView, ClockView, LateView, StatusView
+from receiver.operator.sender_views import LateView
+from receiver.operator.views import AwayView, ClockView, StatusView
 
 FINE = StatusView(
     engine="e" * 32, version="0.2.0", newest_commit=1, ready=True, senders=3, files=9, late=0

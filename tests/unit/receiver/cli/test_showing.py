@@ -3,7 +3,8 @@ from __future__ import annotations
 import json
 
 from receiver.cli.showing import write_json
-from receiver.operator.views import LateView, StatusView, StorageView
+from receiver.operator.sender_views import LateView
+from receiver.operator.views import StatusView, StorageView
 
 
 def test_every_member_is_written_however_deep_it_stands(capsys) -> None:

@@ -5,6 +5,7 @@ import pytest
 
 from common.errors import ForbiddenError
 from receiver.operator import views, wire
+from receiver.operator.retired_views import RetiredPage, RetiredView
 from receiver.principal import Principal
 from receiver.web.app import site_of
 from receiver.web.call import Call
@@ -101,19 +102,19 @@ def test_quarantine_is_listed_and_dropped(ask, loaded, node):
 
 def test_retired_files_are_listed_shown_and_dropped(ask, loaded):
     loaded.round({}, [path_of(1), path_of(2)])
-    first = ask("GET", "/v1/retired?limit=1", views.RetiredPage)
-    second = ask("GET", f"/v1/retired?after={first.next}", views.RetiredPage)
+    first = ask("GET", "/v1/retired?limit=1", RetiredPage)
+    second = ask("GET", f"/v1/retired?after={first.next}", RetiredPage)
     assert [each.path for each in first.files + second.files] == [path_of(1), path_of(2)]
-    assert ask("GET", "/v1/retired?state=superseded", views.RetiredPage).files == []
+    assert ask("GET", "/v1/retired?state=superseded", RetiredPage).files == []
     ask("GET", "/v1/retired?state=live", expected=400)
     physical = first.files[0].physical
-    shown = ask("GET", f"/v1/retired/file?physical={physical}", views.RetiredView)
+    shown = ask("GET", f"/v1/retired/file?physical={physical}", RetiredView)
     assert (shown.path, shown.state) == (path_of(1), "retired")
     key = wire.RetiredKey(physical=physical)
     ask("POST", "/v1/retired/drop", None, key, expected=204)
     ask("POST", "/v1/retired/drop", None, key, expected=409)
     ask("POST", "/v1/retired/drop", None, wire.RetiredKey(physical="no"), expected=404)
-    assert [f.path for f in ask("GET", "/v1/retired", views.RetiredPage).files] == [path_of(2)]
+    assert [f.path for f in ask("GET", "/v1/retired", RetiredPage).files] == [path_of(2)]
 
 
 def test_tokens_are_made_listed_and_revoked(ask, client):

@@ -21,6 +21,7 @@ from receiver.metadata.sql import statements
 from receiver.metadata.sql.executing import execute
 from receiver.metadata.sql.parser import parse
 from receiver.operator import views
+from receiver.operator.log_file_views import LogFilesView
 from receiver.operator.storage import running_storage
 from receiver.web.app import ROUTES, close, create_app, site_of
 from receiver.web.routes import Role
@@ -238,7 +239,7 @@ def test_a_receiver_is_followed_by_an_operator_alone(config, clock):
 def test_the_log_is_served_to_operators_up_to_what_is_committed(app, client, loaded, operator):
     assert {route.role for route in ROUTES if route.path.startswith("/v1/log")} == {Role.OPERATOR}
     answer = client.get("/v1/log", headers=OPERATOR)
-    view = wire.decode(answer.get_data(), views.LogFilesView, "log")
+    view = wire.decode(answer.get_data(), LogFilesView, "log")
     engine = site_of(app).node.engine
     assert (view.ts, view.goes_on) == (engine.newest_commit, None)
     for lsn, ts, goes_on in (
@@ -247,7 +248,7 @@ def test_the_log_is_served_to_operators_up_to_what_is_committed(app, client, loa
         (view.lsn + 1, view.ts + 5, False),
     ):
         answer = client.get(f"/v1/log?lsn={lsn}&ts={ts}", headers=OPERATOR)
-        assert wire.decode(answer.get_data(), views.LogFilesView, "log").goes_on is goes_on
+        assert wire.decode(answer.get_data(), LogFilesView, "log").goes_on is goes_on
     name = f"mlog-{view.segments[-1].first_lsn}.tsf"
     body = client.get(f"/v1/log/{name}", headers=OPERATOR).get_data()
     assert len(body) == view.segments[-1].size
@@ -314,7 +315,7 @@ def test_what_is_not_committed_is_in_no_answer(app, client, loaded, operator):
     def ask(point):
         if point == "mlog.commit.durable" and not asked:
             view = client.get("/v1/log", headers=OPERATOR).get_data()
-            asked.append(wire.decode(view, views.LogFilesView, "log"))
+            asked.append(wire.decode(view, LogFilesView, "log"))
             asked.append(client.get(f"/v1/log/{name}", headers=OPERATOR).get_data())
 
     with crash.arm(ask):
