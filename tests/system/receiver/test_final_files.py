@@ -191,9 +191,8 @@ def test_what_was_merged_for_good_is_verified_evicted_lost_and_restored(
         centre.start()
         left = lambda: len([*centre.data.glob("sequence/**/*.tsfile")])  # noqa: E731
         wait_until(lambda: left() == 0, "evicted", bound=PATIENCE)
-        assert [row.state for row in rows(centre.root, edge.edge.uuid)].count(
-            FileState.SUPERSEDED
-        ) == 0
+        states = lambda: [row.state for row in rows(centre.root, edge.edge.uuid)]  # noqa: E731
+        wait_until(lambda: FileState.SUPERSEDED not in states(), "reaped", bound=PATIENCE)
         assert merged_file(centre)["data_dir"] is None
         assert read(centre) == edge.oracle, "fetched"
         assert verify(centre)["files"] == 2
