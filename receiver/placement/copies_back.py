@@ -17,9 +17,6 @@ from common.errors import NotFoundError, TsferryError
 from receiver.disks import NAMING, home_of
 from receiver.load.placing import tree_of
 from receiver.metadata.state.table_rows import FileState
-from receiver.storage.object_fetching import fetch_beside, settle_fetched
-from receiver.storage.reading.copy_reads import CONTENT_OF_NODE
-from receiver.storage.reading.reader_calls import ReaderCalls
 from receiver.tablet_copies.read_tickets import READ_TICKET
 
 if TYPE_CHECKING:
@@ -28,6 +25,7 @@ if TYPE_CHECKING:
     from common.durable import Tree
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
+    from receiver.storage.reading.reader_calls import ReaderCalls
     from receiver.tablet_copies.copies_wire import FilePlace
 
 __all__ = ["BroughtBack", "CopiesBack"]
@@ -61,6 +59,8 @@ class _OfNode:
 
     def read(self, key: str, offset: int, length: int) -> bytes:
         """So many bytes, or fewer."""
+        from receiver.storage.reading.copy_reads import CONTENT_OF_NODE
+
         query: dict[str, str | int | None] = {
             "tablet": self._place.tablet,
             "path": key,
@@ -101,6 +101,8 @@ class CopiesBack:
             NoSpaceError: the disk is full.
             NotFoundError: it was deleted meanwhile.
         """
+        from receiver.storage.reading.reader_calls import ReaderCalls
+
         with self._lock:
             if tree_of(self._trees(), row) is not None:
                 return True
@@ -154,6 +156,8 @@ class CopiesBack:
             after = rows[-1].physical
 
     def _fetch(self, row: FileRow, node: _OfNode) -> None:
+        from receiver.storage.object_fetching import fetch_beside, settle_fetched
+
         trees = self._trees()
         tree = home_of(trees, row) or max(
             trees, key=lambda each: free_bytes(each.path), default=None

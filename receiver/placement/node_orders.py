@@ -6,11 +6,11 @@ import threading
 from typing import TYPE_CHECKING, Final, Protocol
 
 from common import wire
-from receiver.storage.reading.reader_calls import ReaderCalls
 from receiver.tablet_copies.copies_wire import CopyOrders, DropOrders
 
 if TYPE_CHECKING:
     from receiver.placement.placeable_nodes import PlaceableNode
+    from receiver.storage.reading.reader_calls import ReaderCalls
 
 __all__ = ["DROP_TABLETS", "MAKE_TABLETS", "GivesOrders", "NodeOrders"]
 
@@ -46,6 +46,8 @@ class NodeOrders:
         self._of(node).post(DROP_TABLETS, {}, wire.encode(orders))
 
     def _of(self, node: PlaceableNode) -> ReaderCalls:
+        from receiver.storage.reading.reader_calls import ReaderCalls
+
         with self._lock:
             known = self._calls.get(node.uuid)
             if known is not None and known[:2] == (node.url, node.call_key):
