@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import requests
+import urllib3
 
 from common import wire
 from common.config import is_loopback
@@ -107,7 +108,7 @@ class FollowedReceiver(LogSource):
                 stream=True,
             ) as answer:
                 body: bytes = answer.raw.read(_MOST, decode_content=True)
-        except (requests.RequestException, OSError) as error:
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             raise UnreachableError(f"{url} does not answer: {error}") from error
         media = answer.headers.get("Content-Type", "").partition(";")[0]
         if answer.status_code >= 300:

@@ -191,6 +191,8 @@ class Assignment(Closing):
                 self.run_once()
             except (TsferryError, OSError) as error:
                 log.warning("tablets cannot be placed now", extra={"error": str(error)})
+            except Exception:  # a thread that ends would never be missed
+                log.exception("tablets cannot be placed now")
             self._woken.wait(self._period)
 
     # -- a pass ------------------------------------------------------------------------------

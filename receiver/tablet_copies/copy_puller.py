@@ -150,6 +150,10 @@ class CopyPuller(Closing):
             except (TsferryError, OSError) as error:
                 self._store.note_trouble("master", str(error))
                 pause = min(pause * 2, _LONGEST)
+            except Exception as error:  # a thread that ends would never be missed
+                log.exception("copies are not pulled")
+                self._store.note_trouble("master", f"{type(error).__name__}: {error}")
+                pause = min(pause * 2, _LONGEST)
             self._woken.wait(pause)
 
     def run_once(self) -> int:

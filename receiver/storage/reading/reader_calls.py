@@ -8,6 +8,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import requests
+import urllib3
 
 from common import wire
 from common.config import is_loopback
@@ -17,6 +18,9 @@ __all__ = ["CallAnswer", "ReaderCalls"]
 
 _TIMEOUT = (10, 60)
 _MOST = 1 << 27
+_NO_ANSWER = (requests.RequestException, urllib3.exceptions.HTTPError, OSError, UnicodeError)
+"""An answer that breaks off is urllib3's error, since its body is read past `requests`; a name that
+no host can have is so too, and a token that no header can carry is one of characters."""
 
 
 class CallAnswer(NamedTuple):
@@ -49,9 +53,12 @@ class ReaderCalls:
             timeout: seconds until it has to take a connection, and between two pieces of an answer.
 
         Raises:
-            UsageError: the token would travel where others can read it.
+            UsageError: the URL is none, or the token would travel where others can read it.
         """
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError as error:
+            raise UsageError(f"{what} = {url!r}: {error}") from None
         if token and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
             raise UsageError(
                 f"{what} = {url!r}: expected https, since others can read a token on http"
@@ -109,7 +116,7 @@ class ReaderCalls:
                 stream=True,
             ) as answer:
                 got = answer.raw.read(_MOST, decode_content=True)
-        except (requests.RequestException, OSError) as error:
+        except _NO_ANSWER as error:
             raise UnreachableError(f"{url} does not answer: {error}") from error
         if answer.status_code >= 300:
             raise _refusal(url, answer, got)

@@ -1,0 +1,81 @@
+"""Calls to a server that is none, or breaks off: errors of ours, whatever it does."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pytest
+
+from common.errors import UnreachableError, UsageError
+from receiver.follower.followed_receiver import FollowedReceiver
+from receiver.storage.reading.reader_calls import ReaderCalls
+
+
+def asks(url: str, token: str | None = None) -> ReaderCalls:
+    return ReaderCalls(url, token=token, ca_cert=None, what="the node's URL", timeout=(2, 0.3))
+
+
+@pytest.fixture
+def answering() -> Iterator[Callable[[bytes], str]]:
+    """Starts what answers one request with some bytes, and then waits or ends."""
+    sockets: list[socket.socket] = []
+
+    def begin(answer: bytes, *, ends: bool = True) -> str:
+        server = socket.create_server(("127.0.0.1", 0))
+        sockets.append(server)
+
+        def serve() -> None:
+            peer, _ = server.accept()
+            sockets.append(peer)
+            peer.recv(1 << 16)
+            peer.sendall(answer)
+            if ends:
+                peer.close()
+
+        threading.Thread(target=serve, daemon=True).start()
+        return f"http://127.0.0.1:{server.getsockname()[1]}"
+
+    yield begin
+    for each in sockets:
+        each.close()
+
+
+@pytest.mark.parametrize(
+    ("head", "ends"),
+    [
+        (b"Content-Length: 100\r\n\r\nabc", True),
+        (b"Content-Length: 100\r\n\r\nabc", False),
+        (b"Content-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc", True),
+        (b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", True),
+    ],
+)
+def test_a_body_that_breaks_off_is_no_answer(answering, head: bytes, ends: bool) -> None:
+    url = answering(b"HTTP/1.1 200 OK\r\n" + head, ends=ends)
+    with pytest.raises(UnreachableError, match="does not answer"):
+        asks(url).get("/x", {})
+
+
+def test_a_log_that_is_followed_breaks_off(answering) -> None:
+    url = answering(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc")
+    followed = FollowedReceiver(url, "token", None)
+    with closing(followed), pytest.raises(UnreachableError, match="does not answer"):
+        followed.look()
+
+
+@pytest.mark.parametrize("url", ["https://a..b:1", f"https://{'a' * 70}.x", "https://x\n"])
+def test_a_name_that_no_host_has_does_not_answer(url: str) -> None:
+    with pytest.raises(UnreachableError):
+        asks(url).get("/x", {})
+
+
+def test_an_address_that_is_none_is_said_to_be_so() -> None:
+    with pytest.raises(UsageError, match="the node's URL = 'http://\\['"):
+        asks("http://[")
+
+
+def test_a_token_that_no_header_carries_is_no_call(answering) -> None:
+    with pytest.raises(UnreachableError):
+        asks(answering(b""), token="\u1234" * 32).get("/x", {})
