@@ -14,8 +14,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
 
 from common.errors import ConflictError, GoneError, NotTheWriterError, ProtocolError
 from receiver.heartbeats.node_reports import NodeReports, ReportNews
@@ -150,6 +153,21 @@ class NodeManager:
         """
         mark = self.mark()
         self._check(said, mark)
+        answer = self._answer(said, mark)
+        if self._lacks(said.commit):
+            answer = msgspec.structs.replace(answer, lacks=said.commit)
+        return answer
+
+    def _lacks(self, commit: int) -> bool:
+        """Whether this engine never had a commit; one that is not in its history may be its own."""
+        with self._engine.reading():
+            window = self._engine.window
+            if not window.oldest <= commit <= self._engine.newest_commit:
+                return False
+            at = bisect_left(window.commits, commit)
+            return window.commits[at] != commit
+
+    def _answer(self, said: NodeHeartbeat, mark: MasterMark) -> NodeHeartbeatAnswer:
         heard = self._heard.get(said.start.uuid)
         if said.registration is not None:
             answer = self._register(said, said.registration, mark)

@@ -252,6 +252,8 @@ class NodeHeartbeatAnswer(Struct, frozen=True, kw_only=True):
             least, since an operator lets the node go on from an older copy of its directory.
         error: what is wrong with the node, for people; the rest was taken all the same.
         ticket_key: the newest.
+        lacks: the commit that the node has seen, where this engine knows that it never had it; 0
+            where it had, or cannot tell.
     """
 
     master: MasterMark
@@ -262,6 +264,7 @@ class NodeHeartbeatAnswer(Struct, frozen=True, kw_only=True):
     raise_to: Count = 0
     error: str = ""
     ticket_key: TicketKey | None = None
+    lacks: Count = 0
 
 
 # -- a node's store ------------------------------------------------------------------------------

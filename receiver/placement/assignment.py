@@ -356,7 +356,7 @@ class Assignment(Closing):
             node = nodes.get(uuid)
             if node is None or not node.url or node.is_down:
                 continue
-            drops, waits = self._over(uuid)
+            drops, waits = self._over(uuid, nodes)
             if drops or waits:
                 self._to_clear.add(uuid)
             for begin in range(0, len(drops), _AT_ONCE):
@@ -367,7 +367,7 @@ class Assignment(Closing):
         there = {uuid: self._strange.get(uuid, frozenset()) for uuid in nodes}
         return count, frozenset((uuid, each) for uuid, some in there.items() for each in some)
 
-    def _over(self, uuid: str) -> tuple[list[DropOrder], bool]:
+    def _over(self, uuid: str, nodes: Mapping[str, PlaceableNode]) -> tuple[list[DropOrder], bool]:
         """What a node reports and is not needed there; whether more of it may be that later."""
         drops: list[DropOrder] = []
         strange: set[str] = set()
@@ -376,7 +376,7 @@ class Assignment(Closing):
         for begin in range(0, len(every), _AT_ONCE):
             with self._engine.reading() as state:
                 for each in every[begin : begin + _AT_ONCE]:
-                    verdict = self._is_over(state, uuid, each)
+                    verdict = self._is_over(state, uuid, each, nodes)
                     if verdict is _Verdict.STRANGE:
                         strange.add(each.id)
                     elif verdict is _Verdict.OVER:
@@ -385,7 +385,9 @@ class Assignment(Closing):
         self._strange[uuid] = frozenset(strange)
         return drops, waits
 
-    def _is_over(self, state: State, uuid: str, reported: ReportedTablet) -> _Verdict:
+    def _is_over(
+        self, state: State, uuid: str, reported: ReportedTablet, nodes: Mapping[str, PlaceableNode]
+    ) -> _Verdict:
         """Whether a replica may go."""
         tablet = state.tablet_table.rows.get(reported.id)
         if tablet is None:
@@ -397,7 +399,9 @@ class Assignment(Closing):
             return _Verdict.STRANGE  # the master that asked for it knew more than this one
         if uuid in row.nodes:
             return _Verdict.NEEDED
-        whole = self._book.complete(state, tablet, row)
+        # Of a node that is silent now it is not known whether it still has what it said it has.
+        there = {each for each, node in nodes.items() if not (node.is_down or node.is_lost)}
+        whole = there.intersection(self._book.complete(state, tablet, row))
         is_whole = len(whole) == len(row.nodes) and bool(row.running)
         return _Verdict.OVER if is_whole else _Verdict.SOON
 

@@ -87,11 +87,15 @@ class HeldCopiesBook:
             return True
 
     def not_complete(self, node: str, tablets: Iterable[str]) -> None:
-        """A node says that it has lost something of replicas, or has them no more."""
+        """A node says that it has lost something of replicas, or has them no more.
+
+        That they were complete, which it may have said before and is heard later, does not count.
+        """
         with self._lock:
             held = self._held.get(node, {})
             for each in tablets:
                 held.pop(each, None)
+                self._given.pop((node, each), None)
                 self._again.setdefault(node, {})[each] = None
 
     def again(self, node: str) -> list[str]:

@@ -110,7 +110,7 @@ class HeartbeatTalk:
             ForeignMasterError, ReplacedMasterError: see `NodeHome.hear`; the answer counts for
                 nothing.
         """
-        self._home.hear(answer.master)
+        self._home.hear(answer.master, lacks=answer.lacks)
         if answer.raise_to:
             self._home.raise_to(answer.raise_to)
         if answer.raise_to or answer.needs_reregister:

@@ -2,7 +2,7 @@
 
     storage-node.json     {"uuid": ..., "instance": 3, "boot": ..., "before": [...],
                            "seen": {"engine": ..., "incarnation": 2, "ident": ..., "commit": ...},
-                           "directories": {"/disk/1": "9b0c..."}}
+                           "lacked": false, "directories": {"/disk/1": "9b0c..."}}
 
 It stands in the schema directory of the node, which has no engine. The number of a start is flushed
 before anybody hears it, so none is ever said twice. What was seen of the master is what later ones
@@ -71,6 +71,7 @@ class NodeMark(msgspec.Struct, frozen=True, kw_only=True):
         boot: random, of the last start.
         before: those of the starts before it, the oldest first.
         seen: the master as it was last heard; None before the first registration.
+        lacked: that its commit is one which a master after it never had.
         directories: path of each data directory that the node ever had, and its uuid.
     """
 
@@ -79,6 +80,7 @@ class NodeMark(msgspec.Struct, frozen=True, kw_only=True):
     boot: str = ""
     before: tuple[str, ...] = ()
     seen: MasterMark | None = None
+    lacked: bool = False
     directories: dict[str, str] = {}
 
 
@@ -171,13 +173,18 @@ class NodeHome(Closing):
             if instance > self._mark.instance:
                 self._write(msgspec.structs.replace(self._mark, instance=instance))
 
-    def hear(self, mark: MasterMark) -> None:
+    def hear(self, mark: MasterMark, *, lacks: int = 0) -> None:
         """Hold who answers against what was seen before.
 
         A master whose newest commit is older than one that was seen was restored from a copy, or
-        turned back. It may be asked and told everything; what it orders is done but for what
-        destroys something, until an operator confirms it here. If it is a later life, the earlier
-        one is refused from then on all the same.
+        turned back; so was one that has gone on since, and never had that commit. It may be asked
+        and told everything; what it orders is done but for what destroys something, until an
+        operator confirms it here. If it is a later life, the earlier one is refused from then on
+        all the same.
+
+        Args:
+            mark: who answers.
+            lacks: a commit that it says it never had, 0 for none.
 
         Raises:
             ForeignMasterError: it is another engine's.
@@ -187,16 +194,20 @@ class NodeHome(Closing):
             seen = self._mark.seen
             if seen is not None:
                 _must_go_on(seen, mark)
-                if _is_turned_back(seen, mark):
+                # Commits are called by the time: a master that was restored is soon past what was
+                # seen of the one before. What it says it lacks holds until it is confirmed.
+                lacked = self._mark.lacked or (bool(lacks) and lacks == seen.commit)
+                if lacked or _is_turned_back(seen, mark):
                     self.doubt = (
                         f"the master's newest commit is {mark.commit}, and {seen.commit} was seen "
-                        "of it: it was restored from an older copy, or turned back. If it is right "
-                        "all the same: tsferry-receiver nodes confirm-master, here"
+                        f"of it{', which it never had' if lacked else ''}: it was restored from an "
+                        "older copy, or turned back. If it is right all the same: tsferry-receiver "
+                        "nodes confirm-master, here"
                     )
                     self._doubted = mark
-                    if _life(mark) != _life(seen):
-                        kept = msgspec.structs.replace(mark, commit=seen.commit)
-                        self._write(msgspec.structs.replace(self._mark, seen=kept))
+                    kept = msgspec.structs.replace(mark, commit=seen.commit)
+                    if _life(mark) != _life(seen) or lacked != self._mark.lacked:
+                        self._write(msgspec.structs.replace(self._mark, seen=kept, lacked=lacked))
                     return
                 self.doubt, self._doubted = "", None
             self._heard(mark)
@@ -210,7 +221,7 @@ class NodeHome(Closing):
         with self._lock:
             if self._doubted is None:
                 raise ConflictError("the master is not doubted: there is nothing to confirm")
-            self._write(msgspec.structs.replace(self._mark, seen=self._doubted))
+            self._write(msgspec.structs.replace(self._mark, seen=self._doubted, lacked=False))
             self.doubt, self._doubted = "", None
 
     def _heard(self, mark: MasterMark) -> None:

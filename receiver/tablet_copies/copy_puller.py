@@ -211,6 +211,8 @@ class CopyPuller(Closing):
         except NotFoundError:
             return []
         held = replica.held()
+        if held.state == "damaged":
+            return []  # since it was complete: it is told when it is that again
         return [
             HeldCopy(
                 tablet=tablet,
@@ -242,7 +244,7 @@ class CopyPuller(Closing):
         return complete
 
     def _pull_list(self, replica: TabletReplica, seen: int) -> bool:
-        is_damaged = bool(replica.missing())
+        losses, is_damaged = replica.losses, bool(replica.missing())
         since = 0 if is_damaged else replica.commit
         digest = "" if is_damaged else replica.digest()
         page = self._calls.page(replica.tablet, None, digest, since)
@@ -268,7 +270,8 @@ class CopyPuller(Closing):
             here = replica.files()
             over = set(page.ended) & here.keys() if is_delta else here.keys() - listed
             self._let_go(replica, sorted(over), commit, seen)
-        replica.completed(commit)
+        if not replica.completed(commit, losses):
+            return False
         crash.point("copies.complete")
         return True
 

@@ -122,13 +122,16 @@ class ReplicaStore(Closing):
             self.hear(master)
             for order in orders:
                 found = self._replicas.get(order.tablet)
-                replica = found or TabletReplica(order.tablet, self._trees)
+                replica = found or self._new(order.tablet)
                 if replica.generation >= order.generation:
                     continue
                 replica.make(order, replica.home(self._room, 1))
                 self._replicas[order.tablet] = replica
                 self._tell(order.tablet)
         self._changed()
+
+    def _new(self, tablet: str) -> TabletReplica:
+        return TabletReplica(tablet, self._trees, lost=lambda: self.tell(tablet))
 
     def drop(self, orders: Sequence[DropOrder], master: MasterMark) -> None:
         """Have no replicas of these generations; what is not there, or is another one, is no error.
@@ -274,7 +277,7 @@ class ReplicaStore(Closing):
             name for tree in self._trees for name, _ in tree.listing(TABLETS) if _TABLET.match(name)
         }
         for tablet in sorted(found):
-            replica = TabletReplica(tablet, self._trees)
+            replica = self._new(tablet)
             replica.open()
             if replica.generation:
                 self._replicas[tablet] = replica

@@ -70,18 +70,24 @@ class TabletReplica:
         commit: it has all files that were in the tablet then and still are; 0 for never in this
             life.
         is_behind: files of it are known to lack.
+        losses: how often files were found not to be here any more, in this life.
     """
 
-    def __init__(self, tablet: str, trees: Sequence[Tree]) -> None:
+    def __init__(
+        self, tablet: str, trees: Sequence[Tree], *, lost: Callable[[], None] = lambda: None
+    ) -> None:
         """Nothing is touched yet.
 
         Args:
             tablet: its id.
             trees: the directories of the node.
+            lost: called when a file is found not to be here any more; no lock is held.
         """
         self.tablet = tablet
         self.commit = 0
         self.is_behind = False
+        self.losses = 0
+        self._lost = lost
         self._trees = trees
         self._lock = threading.RLock()
         self._journals: dict[int, JournalState] = {}
@@ -377,17 +383,31 @@ class TabletReplica:
     def lose(self, name: str) -> None:
         """A file is not as it was: it does not count any more, and is to come again."""
         with self._lock:
-            if name in self._where:
-                self._take_out(name)
-                self._missing.add(name)
-                self.is_behind = True
+            if name not in self._where:
+                return
+            self._take_out(name)
+            self._missing.add(name)
+            self.is_behind = True
+            self.losses += 1
+        self._lost()
 
-    def completed(self, commit: int) -> None:
-        """All files are here that were in the tablet as of a commit, and still are."""
+    def completed(self, commit: int, losses: int) -> bool:
+        """All files are here that were in the tablet as of a commit, and still are.
+
+        Args:
+            commit: of the list that was gone through.
+            losses: as they were before that.
+
+        Returns:
+            whether that is so: none was found to be gone meanwhile.
+        """
         with self._lock:
+            if self.losses != losses:
+                return False
             self.commit = max(self.commit, commit)
             self._missing.clear()
             self.is_behind = False
+            return True
 
     def missing(self) -> list[str]:
         """Files that were here once, and are not any more."""

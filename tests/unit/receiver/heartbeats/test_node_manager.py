@@ -559,3 +559,70 @@ def test_many_full_reports_after_a_restart_of_the_master(master: Master, tmp_pat
         master.restart()
     for each in nodes:
         each.close()
+
+
+# -- restored masters ----------------------------------------------------------------------------
+
+
+def go_on(master: Master, number: int) -> None:
+    master.engine.commit(
+        [records.NodeRegistered(f"{number:032x}", "directory", f"/disk/{number}", "here", 1)]
+    )
+
+
+def test_a_restored_master_that_has_gone_on_is_doubted_until_an_operator_confirms_it(
+    master: Master, node: SpeakingNode, tmp_path: Path
+):
+    node.settle(master.manager)
+    master.engine.close()
+    shutil.copytree(master.path, tmp_path / "copy")
+    master.restart()
+    go_on(master, 1)
+    node.settle(master.manager)
+    last = node.home.seen
+    master.engine.close()
+    shutil.rmtree(master.path)
+    shutil.copytree(tmp_path / "copy", master.path)
+    master.restart()
+    go_on(master, 2)  # as every start does, before it hears anybody
+    assert last is not None
+    assert master.engine.newest_commit > last.commit
+    node.settle(master.manager)
+    assert "which it never had" in node.home.doubt
+    with master.engine.reading():
+        master.engine.window.move(master.engine.newest_commit)  # its history goes by
+    for is_restarted in (False, True):
+        if is_restarted:
+            node.restart()
+        node.settle(master.manager)
+        assert node.home.doubt
+    node.home.confirm()
+    go_on(master, 3)
+    node.settle(master.manager)
+    assert node.home.doubt == ""
+
+
+def test_a_master_that_goes_on_from_its_own_commits_is_not_doubted(
+    master: Master, node: SpeakingNode
+):
+    for number in range(1, 4):
+        go_on(master, number)
+        node.settle(master.manager)
+        if number == 2:
+            master.engine.checkpoint()
+        go_on(master, number + 10)
+        master.restart()
+        go_on(master, number + 20)
+        node.settle(master.manager)
+        assert node.home.doubt == ""
+
+
+def test_a_commit_that_is_behind_the_history_is_not_said_to_be_another_masters(
+    master: Master, node: SpeakingNode
+):
+    node.settle(master.manager)
+    go_on(master, 1)
+    with master.engine.reading():
+        master.engine.window.move(master.engine.newest_commit)
+    node.settle(master.manager)
+    assert node.home.doubt == ""
