@@ -12,6 +12,7 @@ from receiver.metadata.model import records
 from receiver.operator.node_lists import node_of, say_of_node
 from receiver.operator.node_views import LossView
 from receiver.operator.remote_nodes import must_be_silent
+from receiver.placement.held_copies import placement_of
 
 if TYPE_CHECKING:
     from receiver.load.upkeep.lost_directory import DirectoryLoss
@@ -27,11 +28,13 @@ _SHOWN: Final = 20
 def lose_node(there: RunningReceiver, text: str, request: LossRequest) -> LossView:
     """Tell what is lost with a directory, and, once that is confirmed, have it come again.
 
-    It may be said again, where it was cut off.
+    What storage nodes have is brought back first. It may be said again, where it was cut off.
 
     Raises:
         NotFoundError: there is no such node.
-        ConflictError: it is there, or another directory is away, or what is to replace it is none.
+        ConflictError: it is there, or another directory is away, or what is to replace it is none;
+            or a storage node is silent that may have copies.
+        NoSpaceError: there is no room for what storage nodes have.
         UsageError: a process is not replaced: another one registers by itself.
     """
     row = node_of(there, text)
@@ -39,7 +42,9 @@ def lose_node(there: RunningReceiver, text: str, request: LossRequest) -> LossVi
         return _lose_process(there, row, request)
     _check_lost(there, row)
     target = None if request.replace is None else _replacement(there, request.replace)
-    loss = find_loss(there.engine, there.disks.standing(), row.name)
+    loss = _find(there, row)
+    if request.confirm and _bring_back(there, loss):
+        loss = _find(there, row)
     if request.confirm:
         if not row.lost:
             say_of_node(there, row, records.NodeLost(row.uuid))
@@ -72,6 +77,44 @@ def _check_lost(there: RunningReceiver, row: StorageNodeRow) -> None:
             and not _is_of_no_other(there, row, each.path)
         ):
             raise ConflictError(f"{each.path} is away too, and what it has is not known: {reason}")
+
+
+def _find(there: RunningReceiver, row: StorageNodeRow) -> DirectoryLoss:
+    trees = there.disks.standing()
+    return find_loss(there.engine, trees, row.name, is_alone=_is_alone(there, row))
+
+
+def _bring_back(there: RunningReceiver, loss: DirectoryLoss) -> int:
+    """Bring back what storage nodes have of what would be lost; how many files came.
+
+    Raises:
+        ConflictError: of a file that does not come, a node may have a copy and is silent.
+    """
+    count = 0
+    nodes = there.copies.nodes()
+    if not nodes:
+        return 0
+    for row in (*loss.wanted, *loss.gone, *loss.superseded):
+        if there.copies.back.bring(row):
+            count += 1
+            continue
+        with there.engine.reading() as state:
+            found = placement_of(state, row.physical)
+        for node in () if found is None else (nodes.get(each) for each in found[1].nodes):
+            if node is not None and node.is_down and not node.is_lost:
+                raise ConflictError(
+                    f"the storage node {node.uuid} is silent, and may have copies: wait for it, or "
+                    "say `nodes lost` of it first"
+                )
+    return count
+
+
+def _is_alone(there: RunningReceiver, row: StorageNodeRow) -> bool:
+    """Whether no other directory of the catalogue may have files that are nowhere here."""
+    standing = {each.uuid for each in there.disks.every() if each.why_away() is None}
+    with there.engine.reading() as state:
+        rows = state.node_table.of_kind("directory")
+    return all(each.uuid in standing or each.lost or each.uuid == row.uuid for each in rows)
 
 
 def _is_of_no_other(there: RunningReceiver, row: StorageNodeRow, path: Path) -> bool:

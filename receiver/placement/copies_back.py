@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from common import crash
 from common.durable import free_bytes
-from common.errors import NotFoundError, TsferryError
+from common.errors import NotFoundError, TsferryError, UnreachableError
 from receiver.disks import NAMING, home_of
 from receiver.load.placing import tree_of
 from receiver.metadata.state.table_rows import FileState
@@ -67,7 +67,10 @@ class _OfNode:
             "begin": offset,
             "length": length,
         }
-        return self._calls.get(CONTENT_OF_NODE, query, {READ_TICKET: self._place.ticket})
+        try:
+            return self._calls.get(CONTENT_OF_NODE, query, {READ_TICKET: self._place.ticket})
+        except NotFoundError as error:  # at this node; another one may have it
+            raise UnreachableError(f"{self.url}: {error.message}") from error
 
 
 class CopiesBack:
@@ -85,7 +88,7 @@ class CopiesBack:
         Args:
             engine: the metadata engine.
             trees: gives the data directories that count now.
-            places: nodes that give a file.
+            places: nodes that give a file, or may.
             ca_cert: PEM file that nodes are checked against.
         """
         self._engine = engine

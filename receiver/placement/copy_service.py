@@ -83,7 +83,9 @@ class CopyService(Closing):
         )
         ca_cert = None if config.ca_cert is None else str(config.ca_cert)
         self._orders = NodeOrders(ca_cert)
-        self.back = CopiesBack(engine, trees, self.places, ca_cert)
+        self.back = CopiesBack(
+            engine, trees, lambda physical: self.places(physical, perhaps=True), ca_cert
+        )
         self.assignment = Assignment(
             engine,
             PlacementRules(
@@ -160,8 +162,13 @@ class CopyService(Closing):
 
     # -- where files are ---------------------------------------------------------------------
 
-    def places(self, physical: str) -> list[FilePlace]:
+    def places(self, physical: str, *, perhaps: bool = False) -> list[FilePlace]:
         """Nodes that give a file, with a ticket for each; those with least to do first.
+
+        Args:
+            physical: its name.
+            perhaps: behind those name the other nodes of its tablet. They may have it: a replica
+                is not complete in this life as long as a file of it is nowhere.
 
         Raises:
             NotFoundError: there is no such file.
@@ -175,6 +182,8 @@ class CopyService(Closing):
             there = self.book.nodes_with(state, row) if found is not None else []
         if found is None:
             return []
+        if perhaps:
+            there += [each for each in found[1].nodes if each not in there]
         usable = [nodes[each] for each in there if each in nodes]
         places: list[FilePlace] = []
         for node in usable:

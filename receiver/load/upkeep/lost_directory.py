@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from common import crash
 from common.errors import ConflictError
 from receiver.disks import whole_in
+from receiver.load.placing import tree_of
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
@@ -57,29 +58,36 @@ class DirectoryLoss:
     kept: int = 0
 
 
-def find_loss(engine: Engine, trees: Sequence[Tree], data_dir: str) -> DirectoryLoss:
+def find_loss(
+    engine: Engine, trees: Sequence[Tree], data_dir: str, *, is_alone: bool = False
+) -> DirectoryLoss:
     """What is lost with a directory; nothing is changed.
 
     Args:
         engine: the metadata engine.
         trees: the data directories that are there; all but the lost one.
-        data_dir: the path under which files were loaded into it.
+        data_dir: the path under which files were loaded into it, as far as is known.
+        is_alone: no other directory is away. Then what is nowhere was in this one, whatever path
+            stands in the catalogue: disks may have been mounted at others since.
     """
     lost: dict[bool | None, list[FileRow]] = {True: [], False: [], None: []}
     stored = elsewhere = 0
-    for row, in_store in _rows(engine, data_dir):
-        if whole_in(trees, row, in_store):
+    for row, in_store in _rows(engine):
+        if row.data_dir != data_dir:
+            if not is_alone or in_store.file or tree_of(trees, row) is not None:
+                continue
+        elif whole_in(trees, row, in_store):
             is_here = any(tree.exists(row.physical) for tree in trees)
             elsewhere += is_here
             stored += not is_here
-        else:
-            lost[None if row.state is FileState.SUPERSEDED else row.retired].append(row)
+            continue
+        lost[None if row.state is FileState.SUPERSEDED else row.retired].append(row)
     with engine.reading() as state:
         outputs = [
             (row.id, each.physical)
             for row in state.compacted_table.holding()
             for each in row.outputs
-            if each.data_dir == data_dir
+            if is_alone or each.data_dir == data_dir
         ]
         kept = [row.kept for row in state.quarantine.values() if row.kept is not None]
     merged = {ident for ident, name in outputs if not any(tree.exists(name) for tree in trees)}
@@ -94,18 +102,14 @@ def find_loss(engine: Engine, trees: Sequence[Tree], data_dir: str) -> Directory
     )
 
 
-def _rows(engine: Engine, data_dir: str) -> Iterator[tuple[FileRow, InStore]]:
-    """Files that readers see, or would see again, and that were loaded into a directory."""
+def _rows(engine: Engine) -> Iterator[tuple[FileRow, InStore]]:
+    """Files that readers see, or would see again."""
     for state_of_file in (FileState.LIVE, FileState.SUPERSEDED):
         after: str | None = None
         while True:
             with engine.reading() as state:
                 page = state.file_table.among(state_of_file, after, _AT_ONCE)
-                told = [
-                    (row, state.uploaded_table.parts(row))
-                    for row in page
-                    if row.data_dir == data_dir
-                ]
+                told = [(row, state.uploaded_table.parts(row)) for row in page]
             yield from told
             if not page:
                 break

@@ -15,6 +15,8 @@ from receiver.operator.lost import list_lost
 from receiver.operator.node_lists import list_nodes
 from receiver.operator.node_losses import lose_node
 from receiver.operator.node_views import LossRequest, LossView
+from receiver.storage.reading.reader_calls import ReaderCalls
+from tests.support.heard_nodes import SpeakingNode
 from tests.support.node_world import A, B, Edge, World, epoch_of, path_of, results, tsfile
 
 ON_ONE = {path_of(number): tsfile(f"root.sg.d{number}") for number in range(3)}
@@ -147,3 +149,84 @@ def test_files_that_were_moved_off_it_before_are_not_lost(world: World):
         view = lose(node, confirm=True)
         assert (view.elsewhere, view.wanted) == (1, 1)
         assert states(node)[path_of(0)] == "live"
+
+
+def _swapped(world: World) -> None:
+    """The two disks are mounted the other way round, from the next start on."""
+    shutil.move(world.data, world.root / "between")
+    shutil.move(world.root / "data2", world.data)
+    shutil.move(world.root / "between", world.root / "data2")
+
+
+def test_what_a_disk_has_that_was_mounted_elsewhere_before_is_lost_with_it(world: World):
+    _swapped(world)
+    with world.node():
+        pass
+    shutil.rmtree(world.root / "data2")
+    with world.node() as node:
+        request = LossRequest(confirm=True)
+        view = lose_node(node.operator, str(world.root / "data2"), request)
+        assert (view.wanted, view.gone, view.first_gone) == (2, 1, (RETIRED,))
+        found = states(node)
+        assert {path for path, state in found.items() if state == "quarantined"} == set(ON_ONE)
+        assert found[path_of(7)] == "live"
+
+
+def test_what_may_be_on_a_directory_that_is_known_and_not_configured_is_not_called_lost(
+    world: World,
+):
+    _swapped(world)
+    with world.node() as node:
+        uuid = "c" * 32
+        node.engine.commit([records.NodeRegistered(uuid, "directory", "/elsewhere", "here", 1)])
+    shutil.rmtree(world.root / "data2")
+    with world.node() as node:
+        view = lose_node(node.operator, str(world.root / "data2"), LossRequest(confirm=True))
+        assert (view.wanted, view.gone) == (0, 0)
+
+
+def _copied_to(node: Node, speaking: SpeakingNode) -> None:
+    speaking.settle(node.nodes)
+    speaking.say(node.nodes)
+    with node.engine.reading() as state:
+        tablets = list(state.tablet_table.rows)
+    node.engine.commit(
+        [records.TabletPlaced(each, 1, [speaking.uuid], speaking.uuid) for each in tablets]
+    )
+
+
+def test_what_storage_nodes_have_comes_back_and_is_not_lost(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    kept = {each.name: each.read_bytes() for each in world.data.rglob("*.tsfile")}
+    shutil.rmtree(world.data)
+    speaking = SpeakingNode(tmp_path / "speaking")
+
+    def get(calls: object, path: str, query: dict, headers: object = None) -> bytes:
+        begin = query["begin"]
+        return kept[Path(query["path"]).name][begin : begin + query["length"]]
+
+    monkeypatch.setattr(ReaderCalls, "get", get)
+    with world.node() as node:
+        _copied_to(node, speaking)
+        view = lose(node, confirm=True)
+        assert (view.wanted, view.gone, view.elsewhere) == (0, 0, 3)
+        assert "quarantined" not in states(node).values()
+        assert list_lost(node.engine) == []
+    there = {each.name: each.read_bytes() for each in (world.root / "data2").rglob("*.tsfile")}
+    assert kept.items() <= there.items()
+    speaking.close()
+
+
+def test_nothing_is_called_lost_while_a_storage_node_is_silent_that_may_have_it(
+    world: World, tmp_path: Path
+):
+    shutil.rmtree(world.data)
+    speaking = SpeakingNode(tmp_path / "speaking")
+    with world.node() as node:
+        _copied_to(node, speaking)
+    speaking.close()
+    with world.node() as node:
+        with pytest.raises(ConflictError, match="is silent, and may have copies"):
+            lose(node, confirm=True)
+        assert "quarantined" not in states(node).values()

@@ -145,3 +145,14 @@ def test_files_are_there_while_they_are_worked_on(losing: Losing):
         (losing.data / each).unlink()
     with losing.back.pinned(rows):
         assert all((losing.data / each).exists() for each in losing.files)
+
+
+def test_a_node_that_lacks_a_file_is_passed_over(losing: Losing, monkeypatch: pytest.MonkeyPatch):
+    physical = losing.files[0]
+    (losing.data / physical).unlink()
+    places = losing.places(physical)
+    [tablet] = {each.tablet for each in places}
+    (losing.nodes[0].paths[0] / "tablets" / tablet / physical).unlink()
+    assert places[0].url.endswith(losing.nodes[0].host)
+    assert losing.back.bring(row_of(losing, physical))
+    assert (losing.data / physical).read_bytes() == losing.contents[physical]

@@ -123,3 +123,20 @@ def test_a_tablet_is_shown_with_its_nodes_and_runs_when_the_leader_reports_it(co
         copied.node.copies.assignment.run_once()
         assert shown()[1] == expected
     assert msgspec.json.decode(msgspec.json.encode(shown()))[2] == 1
+
+
+def test_a_copy_comes_back_though_another_file_of_its_tablet_is_nowhere(copied: Copied):
+    one, two = copied.nodes
+    copied.hand_over(one)
+    copied.hand_over(two)
+    copied.complete(two)
+    service = copied.node.copies
+    assert [each.url for each in service.places(copied.physical)] == [two.url]
+    found = service.back._places(copied.physical)
+    assert [each.url for each in found] == [two.url, one.url]
+    two.restart()
+    two.settle(copied.node.nodes)
+    copied.hand_over(two)
+    service.assignment.run_once()
+    assert service.places(copied.physical) == []  # it lists what it cannot pull
+    assert {each.url for each in service.back._places(copied.physical)} == {one.url, two.url}
