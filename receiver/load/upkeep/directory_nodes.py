@@ -6,7 +6,7 @@ import logging
 import socket
 from typing import TYPE_CHECKING
 
-from common.errors import TsferryError
+from common.errors import FailedSyncError, TsferryError
 from receiver.metadata.model import records
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ def register_directories(engine: Engine, disks: Disks) -> int:
 
     Their markers have the numbers of this start already. A start that finds no room on the disk of
     the schema directory goes on without, and the next one tells.
+
+    Raises:
+        FailedSyncError: nothing can be committed any more.
     """
     host = socket.gethostname()
     with engine.reading() as state:
@@ -41,6 +44,8 @@ def register_directories(engine: Engine, disks: Disks) -> int:
     try:
         if ops:
             engine.commit(ops)
+    except FailedSyncError:
+        raise
     except (TsferryError, OSError) as error:
         log.warning("data directories are not entered as nodes", extra={"error": str(error)})
         return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from common.errors import TsferryError
+from common.errors import FailedSyncError, TsferryError
 from receiver.metadata.commit.tablet_making import missing_tablets
 from receiver.metadata.model import records
 
@@ -43,6 +43,9 @@ class TableUpkeep:
 
         Only while nothing else is committed. A start that is cut off, or finds no room on the disk,
         leaves the rest to the next; what is loaded meanwhile makes what it needs.
+
+        Raises:
+            FailedSyncError: nothing can be committed any more.
         """
         with self._engine.reading() as state:
             ops = list(missing_tablets(state))
@@ -52,6 +55,8 @@ class TableUpkeep:
                 some = ops[begin : begin + _AT_ONCE]
                 self._engine.commit(some)
                 made += len(some)
+        except FailedSyncError:
+            raise
         except (TsferryError, OSError) as error:
             log.warning("tables of files of before have to wait", extra={"error": str(error)})
         if made:
