@@ -19,7 +19,7 @@ from tests.system.sender.test_rounds import COMMAND, call
 
 def status(config) -> dict:
     done = call(config, "status", "--json")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode in (0, 3), done.stderr
     return json.loads(done.stdout)["receivers"]["dc1"]
 
 
