@@ -235,6 +235,7 @@ def test_an_old_edge_that_comes_back_with_the_inputs_changes_no_answer(
         assert centre.call("fsck")["found"] == []
 
 
+@pytest.mark.long
 def test_without_its_inputs_a_rotten_one_is_lost_by_name_and_with_them_it_gives_way(
     tmp_path: Path, life: Callable[[str], Life]
 ) -> None:
@@ -275,6 +276,7 @@ def test_without_its_inputs_a_rotten_one_is_lost_by_name_and_with_them_it_gives_
         assert read(centre) == left
 
 
+@pytest.mark.long
 def test_a_centre_that_begins_to_forward_hands_them_up_and_makes_no_more(
     tmp_path: Path, life: Callable[[str], Life]
 ) -> None:
@@ -321,6 +323,7 @@ def test_a_centre_that_begins_to_forward_hands_them_up_and_makes_no_more(
         assert read(upper) == read(lower) == edge.oracle
 
 
+@pytest.mark.long
 def test_followers_and_a_receiver_that_begins_anew_from_etcd_read_the_same(
     tmp_path: Path, own_etcd: Any, life: Callable[[str], Life]
 ) -> None:

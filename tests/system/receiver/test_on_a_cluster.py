@@ -174,6 +174,7 @@ def test_the_wheel_holds_all_that_is_no_python(installed: Installed) -> None:
     assert {"receiver/spark/report/page.html", "receiver/spark/verify/log4j2.properties"} <= names
 
 
+@pytest.mark.long
 def test_submitted_to_workers_of_which_one_does_not_see_a_directory_nothing_is_called_lost(
     started: Children, centre: Centre, installed: Installed, tmp_path: Path
 ) -> None:
