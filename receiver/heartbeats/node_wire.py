@@ -80,6 +80,8 @@ class DirectoryRoom(Struct, frozen=True, kw_only=True):
         capacity: bytes of the file system.
         free: of these.
         problem: why nothing can be put there now; empty if it can.
+        begun: whether this start of the node began with it: what it has told of its files is no
+            longer certain while there is a problem.
     """
 
     path: Annotated[str, msgspec.Meta(max_length=4096)]
@@ -88,6 +90,7 @@ class DirectoryRoom(Struct, frozen=True, kw_only=True):
     capacity: Count = 0
     free: Count = 0
     problem: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+    begun: bool = False
 
 
 class NodeRegistration(Struct, frozen=True, kw_only=True):

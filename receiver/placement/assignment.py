@@ -400,7 +400,7 @@ class Assignment(Closing):
         if uuid in row.nodes:
             return _Verdict.NEEDED
         # Of a node that is silent now it is not known whether it still has what it said it has.
-        there = {each for each, node in nodes.items() if not (node.is_down or node.is_lost)}
+        there = {each for each, node in nodes.items() if node.counts}
         whole = there.intersection(self._book.complete(state, tablet, row))
         is_whole = len(whole) == len(row.nodes) and bool(row.running)
         return _Verdict.OVER if is_whole else _Verdict.SOON

@@ -22,6 +22,7 @@ class PlaceableNode(NamedTuple):
         is_down: it has been silent for too long to be given anything.
         is_draining: it is being emptied.
         is_lost: an operator has said that what was there is gone.
+        is_hurt: a directory that it began with is away: which of its files these are is not known.
         free: bytes that it has room for.
         used: bytes of copies that it reports.
         tablets: how many it reports.
@@ -36,6 +37,7 @@ class PlaceableNode(NamedTuple):
     is_down: bool = False
     is_draining: bool = False
     is_lost: bool = False
+    is_hurt: bool = False
     free: int = 0
     used: int = 0
     tablets: int = 0
@@ -45,6 +47,11 @@ class PlaceableNode(NamedTuple):
     def takes(self) -> bool:
         """Whether something new may be placed there, room or not."""
         return bool(self.url) and not (self.is_down or self.is_draining or self.is_lost)
+
+    @property
+    def counts(self) -> bool:
+        """Whether what it has said that it has may be relied on now."""
+        return not (self.is_down or self.is_lost or self.is_hurt)
 
 
 def look_at_nodes(manager: NodeManager) -> dict[str, PlaceableNode]:
@@ -69,6 +76,7 @@ def look_at_nodes(manager: NodeManager) -> dict[str, PlaceableNode]:
                 used=heard.reports.held.size,
                 tablets=len(heard.reports.held),
                 boot=heard.start.boot,
+                is_hurt=any(each.problem and each.begun for each in heard.directories),
             )
         found[row.uuid] = node
     return found

@@ -1,6 +1,7 @@
 """How many nodes have a file, for whoever makes something depend on that.
 
-Counted are nodes that are heard from now, by what they have said in this life of the master.
+Counted are nodes that are heard from now and have all directories that they began with, by what
+they have said in this life of the master.
 """
 
 from __future__ import annotations
@@ -43,11 +44,10 @@ class ReplicaCondition:
         self.safe = safe
 
     def count(self, state: State, row: FileRow) -> int:
-        """Nodes that are heard from now and have a file."""
+        """Nodes that are heard from now, miss no directory, and have a file."""
         nodes = self._nodes()
         return sum(
-            each in nodes and not nodes[each].is_down and not nodes[each].is_lost
-            for each in self._book.nodes_with(state, row)
+            each in nodes and nodes[each].counts for each in self._book.nodes_with(state, row)
         )
 
     def lacks(self, state: State, row: FileRow | None) -> bool:

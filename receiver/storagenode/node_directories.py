@@ -71,7 +71,12 @@ class NodeDisk(Closing):
         """What a master is told of it."""
         problem = self.problem()
         if problem or self.tree is None:
-            return DirectoryRoom(path=str(self.path), uuid=self.uuid, problem=problem[:1000])
+            return DirectoryRoom(
+                path=str(self.path),
+                uuid=self.uuid,
+                problem=problem[:1000],
+                begun=self.tree is not None,
+            )
         found = os.statvfs(self.path)
         return DirectoryRoom(
             path=str(self.path),
@@ -79,6 +84,7 @@ class NodeDisk(Closing):
             device=os.stat(self.path).st_dev,
             capacity=found.f_blocks * found.f_frsize,
             free=found.f_bavail * found.f_frsize,
+            begun=True,
         )
 
     def close(self) -> None:

@@ -63,6 +63,7 @@ class Machine:
         self.free = dict.fromkeys(self.paths, 1 << 40)
         self.is_up = False
         self.is_silent = False
+        self.is_hurt = False
         self.pulled: list[tuple[str, str]] = []
         self.start()
 
@@ -113,6 +114,7 @@ class Machine:
             is_down=not self.is_up or self.is_silent,
             is_draining=self.uuid in self.centre.draining,
             is_lost=self.uuid in self.centre.lost,
+            is_hurt=self.is_hurt,
             free=sum(self.free.values()),
             used=sum(each.size for each in held),
             tablets=len(held),

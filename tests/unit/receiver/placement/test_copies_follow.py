@@ -298,6 +298,10 @@ def test_what_is_safe_is_counted_at_the_moment_by_nodes_that_are_heard(centre: C
     second.is_silent = True
     assert not is_safe()
     second.is_silent = False
+    assert is_safe()
+    second.is_hurt = True
+    assert not is_safe(), "a directory of it is away, and the file may be there"
+    second.is_hurt = False
     first.restart()
     centre.assignment.run_once()  # another start of it: it has said nothing yet
     assert not is_safe()

@@ -47,6 +47,7 @@ def test_an_empty_disk_in_the_place_of_a_known_one_is_no_new_directory(tmp_path:
     shutil.rmtree(path)
     with NodeDirectories.open([path], NODE, known) as found:
         assert "is its disk mounted?" in problems(found)[0]
+        assert not found.rooms()[0].begun, "nothing was told of what is on it"
     assert not (path / NODE_DIRECTORY_MARKER).exists()
 
 
@@ -76,6 +77,7 @@ def test_a_disk_that_goes_while_the_node_runs_is_away(tmp_path: Path):
         assert "cannot be read" in problems(found)[0]
         path.mkdir()
         assert "is gone: is its disk mounted?" in problems(found)[0]
+        assert found.rooms()[0].begun, "what was told of its files is not certain now"
 
 
 def test_a_damaged_marker_says_nothing(tmp_path: Path):
