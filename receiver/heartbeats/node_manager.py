@@ -162,7 +162,7 @@ class NodeManager:
         """Whether this engine never had a commit; one that is not in its history may be its own."""
         with self._engine.reading():
             window = self._engine.window
-            if not window.oldest <= commit <= self._engine.newest_commit:
+            if not commit or not window.oldest <= commit <= self._engine.newest_commit:
                 return False
             at = bisect_left(window.commits, commit)
             return window.commits[at] != commit

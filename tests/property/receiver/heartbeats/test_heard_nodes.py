@@ -49,10 +49,12 @@ class Lived(SpeakingNode):
     Attributes:
         boots: the ids of its starts, those before it was copied too.
         pending: what it has said and waits for an answer to.
+        lacked: whether a master said once that it never had what was seen of it.
     """
 
     boots: list[str]
     pending: NodeHeartbeat | None = None
+    lacked: bool = False
 
     def open(self) -> None:
         super().open()
@@ -70,7 +72,9 @@ class NodesAndMaster(RuleBasedStateMachine):
         self.engine = Engine.open(self.root / "master")
         self.manager = self._manager()
         self.copies = 0
-        self.saved: list[Path] = []
+        self.own: set[int] = set()
+        """Commits that the master of now has made, or had when it was copied."""
+        self.saved: list[tuple[Path, set[int]]] = []
         self.nodes: list[Lived] = []
         self.stores: dict[str, Remembering] = {}
         self.net: list[tuple[Lived, NodeHeartbeat]] = []
@@ -123,6 +127,7 @@ class NodesAndMaster(RuleBasedStateMachine):
         name = f"copy{self.copies}"
         shutil.copytree(node.path, self.root / name)
         made = self._added(name, copy.deepcopy(node.store), node.boots)
+        made.lacked = node.lacked
         self._speaks(made)
         for is_copy in starts:
             each = made if is_copy else node
@@ -169,20 +174,24 @@ class NodesAndMaster(RuleBasedStateMachine):
     def _hear(self, node: Lived, said: NodeHeartbeat, *, lost: bool = False) -> float | None:
         before = self._believed(said.start.uuid)
         known = self._row(said.start.uuid)
+        self.own.add(self.engine.newest_commit)
         try:
             answer = self.manager.heartbeat(said)
         except CloneError:
             assert self._believed(said.start.uuid) == before, "who is refused changes nothing"
             assert self._row(said.start.uuid) == known
             return None
+        self.own.add(self.engine.newest_commit)
         self._went_on(known, said)
         if lost or node.pending is not said:
             return None
         node.pending = None
         seen = node.home.seen
         more = node.talk.answered(answer)
-        turned_back = seen is not None and answer.master.commit < seen.commit
-        assert bool(node.home.doubt) == turned_back
+        commit = 0 if seen is None else seen.commit
+        turned_back = answer.master.commit < commit
+        node.lacked |= bool(commit) and not turned_back and commit not in self.own
+        assert bool(node.home.doubt) == (turned_back or node.lacked)
         if said.start != node.home.start:
             self._stands(node)
         return more
@@ -215,15 +224,18 @@ class NodesAndMaster(RuleBasedStateMachine):
     @precondition(lambda self: len(self.saved) < 3)
     @rule()
     def the_master_is_copied(self) -> None:
-        self.saved.append(self.root / f"saved{len(self.saved)}")
-        shutil.copytree(self.root / "master", self.saved[-1])
+        place = self.root / f"saved{len(self.saved)}"
+        self.saved.append((place, set(self.own)))
+        shutil.copytree(self.root / "master", place)
 
     @precondition(lambda self: self.saved)
     @rule(pick=PICK)
     def the_master_is_restored_from_a_copy(self, pick: int) -> None:
         self.engine.close()
         shutil.rmtree(self.root / "master")
-        shutil.copytree(self.saved[pick % len(self.saved)], self.root / "master")
+        place, own = self.saved[pick % len(self.saved)]
+        self.own = set(own)
+        shutil.copytree(place, self.root / "master")
         self.engine = Engine.open(self.root / "master")
         self.manager = self._manager()
         self.instances = {}
@@ -233,6 +245,7 @@ class NodesAndMaster(RuleBasedStateMachine):
         uuid = self.nodes[pick % len(self.nodes)].uuid
         if self._row(uuid) is not None:
             self.manager.accept(uuid)
+            self.own.add(self.engine.newest_commit)
 
     # -- what always holds -------------------------------------------------------------------
 
