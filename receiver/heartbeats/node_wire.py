@@ -14,7 +14,7 @@ counts when its last page is there: it replaces all that the master believed of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Final, Literal, NamedTuple, Protocol
 
 import msgspec
@@ -23,6 +23,7 @@ from common.wire.base import Count, Struct
 
 __all__ = [
     "MOST_BEFORE",
+    "MOST_BYTES",
     "PAGE_TABLETS",
     "TABLET_STATES",
     "ChangedTablets",
@@ -38,6 +39,7 @@ __all__ = [
     "ReportedTablet",
     "TabletReport",
     "TicketKey",
+    "free_of",
 ]
 
 PAGE_TABLETS: Final = 1000
@@ -45,6 +47,9 @@ PAGE_TABLETS: Final = 1000
 
 MOST_BEFORE: Final = 64
 """Starts of which a node tells; a master that knows none of them asks an operator."""
+
+MOST_BYTES: Final = (1 << 63) - 1
+"""What a size can be, here and in all that is told of it."""
 
 Ident = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
 """A uuid, or another random id: 32 lower-case hex digits."""
@@ -91,6 +96,15 @@ class DirectoryRoom(Struct, frozen=True, kw_only=True):
     free: Count = 0
     problem: Annotated[str, msgspec.Meta(max_length=1000)] = ""
     begun: bool = False
+
+
+def free_of(rooms: Iterable[DirectoryRoom]) -> int:
+    """Bytes that are free in directories together, those of one file system once.
+
+    Not more than a size can be: what nodes say, each by itself, may not be so in sum.
+    """
+    free = {each.device: each.free for each in rooms if not each.problem}
+    return min(sum(free.values()), MOST_BYTES)
 
 
 class NodeRegistration(Struct, frozen=True, kw_only=True):

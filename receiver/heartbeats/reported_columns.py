@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from common.errors import ProtocolError
-from receiver.heartbeats.node_wire import TABLET_STATES, ReportedTablet, TabletState
+from receiver.heartbeats.node_wire import MOST_BYTES, TABLET_STATES, ReportedTablet, TabletState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -31,6 +31,8 @@ _REST: Final = np.dtype(
         ("known", "u1"),
     ]
 )
+_LOW: Final = np.uint64((1 << 32) - 1)
+_HALF: Final = np.uint64(32)
 _NUMBER: Final = {state: number for number, state in enumerate(TABLET_STATES)}
 
 
@@ -89,8 +91,10 @@ class ReportedColumns:
 
     @property
     def size(self) -> int:
-        """Bytes of all tablets."""
-        return int(self._rest["size"].sum())
+        """Bytes of all tablets, and not more than a size can be."""
+        size = self._rest["size"]  # 64 bits each, and so would the sum have
+        low, high = (size & _LOW).sum(), (size >> _HALF).sum()
+        return min((int(high) << 32) + int(low), MOST_BYTES)
 
     @property
     def files(self) -> int:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from common.errors import ConflictError, NotFoundError
 from receiver.heartbeats.node_manager import NodeSeen
+from receiver.heartbeats.node_wire import free_of
 from receiver.metadata.model import records
 from receiver.operator.directories import RunningReceiver
 from receiver.operator.remote_node_views import (
@@ -19,9 +20,6 @@ from receiver.operator.remote_node_views import (
 from receiver.transfer.listing import page_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from receiver.heartbeats.node_wire import DirectoryRoom
     from receiver.metadata.state.tables.storage_nodes import StorageNodeRow
     from receiver.operator.directories import ReceiverDirectories
     from receiver.operator.remote_node_views import RemoteNodeState
@@ -213,7 +211,7 @@ def _view(found: NodeSeen, there: ReceiverDirectories) -> RemoteNodeView:
         damaged=held.in_state("damaged"),
         unknown=held.unknown_count,
         load=heard.load,
-        free=_free(heard.directories),
+        free=free_of(heard.directories),
         directories=tuple(heard.directories),
         behind=heard.commit > there.engine.newest_commit,
         doubt=heard.doubt,
@@ -236,7 +234,3 @@ def _state(row: StorageNodeRow, found: NodeSeen) -> RemoteNodeState:
 def _is_reporting(found: NodeSeen) -> bool:
     heard = found.heard
     return not found.is_down and heard is not None and heard.reports.acknowledged is None
-
-
-def _free(rooms: Iterable[DirectoryRoom]) -> int:
-    return sum({each.device: each.free for each in rooms if not each.problem}.values())

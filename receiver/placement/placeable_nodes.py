@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from receiver.heartbeats.node_wire import free_of
+
 if TYPE_CHECKING:
     from receiver.heartbeats.node_manager import NodeManager
 
@@ -67,12 +69,11 @@ def look_at_nodes(manager: NodeManager) -> dict[str, PlaceableNode]:
             is_lost=bool(row.lost),
         )
         if heard is not None:
-            rooms = {each.device: each.free for each in heard.directories if not each.problem}
             node = node._replace(
                 host=heard.registration.host or row.host,
                 url=heard.registration.url,
                 call_key=heard.registration.call_key,
-                free=sum(rooms.values()),
+                free=free_of(heard.directories),
                 used=heard.reports.held.size,
                 tablets=len(heard.reports.held),
                 boot=heard.start.boot,

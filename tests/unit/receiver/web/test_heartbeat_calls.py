@@ -5,13 +5,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from receiver.heartbeats.node_wire import NodeHeartbeatAnswer
+from receiver.heartbeats.node_wire import DirectoryRoom, NodeHeartbeatAnswer, NodeRegistration
 from receiver.metadata.engine import Engine
 from receiver.operator.node_views import LossView, NodesPage, NodeView
 from receiver.operator.remote_node_views import RemoteNodesPage, RemoteNodeView, UnknownTablets
 from receiver.operator.tokens import make_token
 from receiver.operator.views import StatusView
-from tests.support.heard_nodes import SpeakingNode, tablet, tablet_id
+from receiver.storagenode.heartbeat_talk import HeartbeatTalk
+from tests.support.heard_nodes import CALL_KEY, SpeakingNode, tablet, tablet_id
 
 JSON = {"Content-Type": "application/json"}
 REMOTE = "/v1/nodes/remote"
@@ -189,3 +190,19 @@ def test_a_heartbeat_that_is_none_is_refused(client, token):
     for body in (b"{", b"{}", b'{"start":{"uuid":"x","instance":1,"boot":"y"}}'):
         answer = client.post("/v1/nodes/heartbeat", data=body, headers=token | JSON)
         assert answer.status_code == 400
+
+
+def test_numbers_that_no_disk_has_can_be_listed(say, beat, speaking):
+    most = (1 << 63) - 1
+    rooms = [DirectoryRoom(path=f"/d{each}", device=each, free=most) for each in range(3)]
+    speaking.store.put(*(tablet(each, size=most) for each in range(3)))
+    speaking.talk = HeartbeatTalk(
+        speaking.home,
+        speaking.store,
+        lambda: NodeRegistration(url=speaking.url, call_key=CALL_KEY, directories=tuple(rooms)),
+        lambda: rooms,
+    )
+    beat(speaking)
+    [view] = say("GET", REMOTE, RemoteNodesPage).nodes
+    assert (view.free, view.bytes, view.tablets) == (most, most, 3)
+    assert say("GET", "/v1/nodes", NodesPage).nodes
