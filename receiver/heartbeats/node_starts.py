@@ -66,7 +66,10 @@ def start_standing(
         return StartStanding.STALE
     if given.instance == known.instance:
         return StartStanding.SAME if given.boot == known.boot else StartStanding.CLONE
-    return StartStanding.RESTARTED if known.boot in before else StartStanding.CLONE
+    # A start keeps its id where an operator has its number raised: a master that was restored from
+    # a copy of before knows the lower one.
+    goes_on = known.boot == given.boot or known.boot in before
+    return StartStanding.RESTARTED if goes_on else StartStanding.CLONE
 
 
 def node_clone(standing: StartStanding, known: KnownStart, given: NodeStart) -> CloneError:
