@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from msgspec import Meta, Struct
 
@@ -601,7 +601,7 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
             if getattr(self.limits, key) > self.listen.max_request_bytes:
                 yield ConfigFinding(f"limits.{key}", "expected at most listen.max_request_bytes")
         if self.storage.url is not None and self.storage.url.startswith("file:///"):
-            store = Path(unquote(urlsplit(self.storage.url).path)).resolve()
+            store = Path(unquote(self.storage.url.removeprefix("file://"))).resolve()
             for path in (self.schema_dir, *self.data_dirs):
                 if store.is_relative_to(path.resolve()):
                     text = f"expected a directory that is not in {path}: both would be lost at once"

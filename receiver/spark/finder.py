@@ -232,7 +232,10 @@ def _alternatives(path: str) -> Iterator[str]:
 def _local(text: str) -> str:
     if not text:  # a variable that is not set; as a path it would be this directory
         raise _WrongPathError("expected a directory, a file or a glob")
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+    except ValueError as error:
+        raise _WrongPathError(str(error)) from None
     if parts.scheme == "file" and parts.netloc in ("", "localhost"):
         return os.path.abspath(unquote(parts.path))
     if "://" in text:

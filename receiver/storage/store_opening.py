@@ -52,7 +52,10 @@ def open_store(url: str, options: StoreOptions = StoreOptions()) -> ObjectStore:
         ConfigError: it means none, or what it needs is not installed.
         StoreRefusedError: there is no such directory, or no region is known.
     """
-    pieces = urlsplit(url)
+    try:
+        pieces = urlsplit(url)
+    except ValueError:  # what it says may repeat a secret
+        raise ConfigError("storage.url: expected s3://bucket/prefix or file:///directory") from None
     if pieces.scheme in _OTHERS:
         why = _OTHERS[pieces.scheme]
         raise ConfigError(f"storage.url: {pieces.scheme}:// is not supported: {why}")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from receiver.web.routes import Route
     from receiver.web.server import RequestHead
 
-__all__ = ["Access"]
+__all__ = ["Access", "is_of_host"]
 
 _ROLES = {
     Role.SENDER: (SENDER,),
@@ -116,10 +116,7 @@ class Access:
         if head.method in _SAFE:
             return
         origin = head.header("Origin")
-        foreign = (
-            origin is not None
-            and urlsplit(origin).netloc.lower() != (head.header("Host") or "").lower()
-        )
+        foreign = origin is not None and not is_of_host(origin, head.header("Host") or "")
         if foreign or head.header("Sec-Fetch-Site") in ("cross-site", "same-site"):
             raise ForbiddenError("a page of another origin may not call this receiver")
 
@@ -184,6 +181,14 @@ class Access:
         if not is_loopback(head.peer):
             return self._config.listen.insecure
         return _is_own_name(_name(head.header("Host") or "localhost"))
+
+
+def is_of_host(origin: str, host: str) -> bool:
+    """Whether an `Origin` header names this `Host`; one that is no address names none."""
+    try:
+        return urlsplit(origin).netloc.lower() == host.lower()
+    except ValueError:
+        return False
 
 
 def _name(host: str) -> str:

@@ -322,7 +322,7 @@ class Client:
             headers=_TUS | {"Upload-Length": str(size), "Upload-Metadata": _metadata(metadata)},
         )
         # Only the id counts: the token must not go where another host of a Location points.
-        place = _UPLOAD_PATH.search(urlsplit(reply.headers.get("Location", "")).path)
+        place = _upload_place(reply.headers.get("Location", ""))
         if reply.status != 201 or place is None:
             raise ProtocolError(f"{reply.where}: answered {reply.status} without a usable Location")
         return UploadState(place[1], self._number(reply, "Upload-Offset", absent=0))
@@ -461,6 +461,13 @@ class Client:
 def base64_md5(hexadecimal: str) -> str:
     """An MD5 in hex as `Repr-Digest` has it."""
     return base64.b64encode(bytes.fromhex(hexadecimal)).decode()
+
+
+def _upload_place(location: str) -> re.Match[str] | None:
+    try:
+        return _UPLOAD_PATH.search(urlsplit(location).path)
+    except ValueError:  # such as http://[
+        return None
 
 
 def _metadata(values: Mapping[str, str]) -> str:

@@ -11,12 +11,12 @@ import functools
 import hmac
 from collections.abc import Callable
 from typing import Final
-from urllib.parse import urlsplit
 
 from flask import Response, g
 
 from common.errors import ForbiddenError, NotFoundError, UnauthorizedError, UsageError
 from receiver.metadata.model.records import OPERATOR, READER
+from receiver.web.access import is_of_host
 from receiver.web.call import Call
 from receiver.web.routes import Body, Role, Routes
 from receiver.web.server.head import RequestHead
@@ -107,7 +107,7 @@ def check_origin(call: Call) -> None:
         ForbiddenError: it is not, or nothing is said.
     """
     origin, host = call.request.headers.get("Origin", ""), call.request.headers.get("Host", "")
-    if not origin or urlsplit(origin).netloc.lower() != host.lower():
+    if not origin or not is_of_host(origin, host):
         raise ForbiddenError("a form is taken from the page itself, and from nowhere else")
 
 

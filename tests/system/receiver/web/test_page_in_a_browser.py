@@ -21,6 +21,8 @@ from tests.support.web import running
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
+from selenium.webdriver.support.expected_conditions import staleness_of  # noqa: E402
+from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(
@@ -116,6 +118,15 @@ class Browser:
                 return self.focused()
         raise AssertionError(f"no way to {text!r} by the keyboard")
 
+    def follow(self, *keys, at=None):
+        """Press what leads to another page, and be there: a key is answered before it is."""
+        before = self.driver.find_element(By.TAG_NAME, "html")
+        (at or self.focused()).send_keys(*keys)
+        WebDriverWait(self.driver, 30).until(staleness_of(before))
+        WebDriverWait(self.driver, 30).until(
+            lambda it: it.execute_script("return document.readyState") == "complete"
+        )
+
     def text(self):
         return self.driver.find_element(By.TAG_NAME, "main").text
 
@@ -136,7 +147,7 @@ def logged_in(browser, address):
     browser.wide(1300)
     browser.go(address)
     if "login" in browser.driver.current_url:
-        browser.press("operators-secret", Keys.ENTER)
+        browser.follow("operators-secret", Keys.ENTER)
     assert "Fleet" in browser.driver.title
     return browser
 
@@ -146,11 +157,13 @@ def test_one_logs_in_by_the_keyboard_and_out_again(browser, address):
     browser.driver.delete_all_cookies()
     browser.go(f"{address}files?path=root.north")
     assert browser.focused().get_attribute("name") == "token"
-    browser.press("wrong", Keys.ENTER)
+    browser.follow("wrong", Keys.ENTER)
     assert "not known here" in browser.text()
-    browser.press("operators-secret", Keys.ENTER)
+    browser.follow("operators-secret", Keys.ENTER)
     assert browser.driver.current_url == f"{address}files?path=root.north"
-    browser.driver.find_element(By.CSS_SELECTOR, "header form button").send_keys(Keys.ENTER)
+    browser.follow(
+        Keys.ENTER, at=browser.driver.find_element(By.CSS_SELECTOR, "header form button")
+    )
     assert browser.driver.current_url == f"{address}login"
     browser.driver.back()
     browser.go(address)
@@ -165,13 +178,13 @@ def test_ten_thousand_edges_are_paged_searched_and_sorted(logged_in, address):
     assert "10\u202f000 edges" in logged_in.text()
     rows = logged_in.driver.find_elements(By.CSS_SELECTOR, "table.rows:first-of-type tbody tr")
     assert len(rows) == 50
-    logged_in.driver.find_element(By.LINK_TEXT, "Next").send_keys(Keys.ENTER)
+    logged_in.follow(Keys.ENTER, at=logged_in.driver.find_element(By.LINK_TEXT, "Next"))
     assert "from=50" in logged_in.driver.current_url
     box = logged_in.driver.find_element(By.ID, "q")
-    box.send_keys("ridge-0777", Keys.ENTER)
+    logged_in.follow("ridge-0777", Keys.ENTER, at=box)
     assert "1 edge of 10\u202f000" in logged_in.text()
     logged_in.go(f"{address}?only=trouble")
-    logged_in.tab_to("Pending").send_keys(Keys.ENTER)
+    logged_in.follow(Keys.ENTER, at=logged_in.tab_to("Pending"))
     assert "sort=pending" in logged_in.driver.current_url
     assert logged_in.said() == []
 
@@ -183,9 +196,9 @@ def test_a_conflict_is_resolved_without_a_mouse(logged_in, address, app):
     assert logged_in.focused().text == "To the content"
     logged_in.press(Keys.ENTER)
     assert logged_in.focused().get_attribute("id") == "main"
-    logged_in.tab_to("Give to").send_keys(Keys.ENTER)
+    logged_in.follow(Keys.ENTER, at=logged_in.tab_to("Give to"))
     assert DEVICE in logged_in.text()
-    logged_in.tab_to("Transfer the device").send_keys(Keys.ENTER)
+    logged_in.follow(Keys.ENTER, at=logged_in.tab_to("Transfer the device"))
     assert "1 device transferred" in logged_in.text()
     with node.engine.reading() as state:
         assert state.owners[DEVICE].sender == CLAIMANT
@@ -216,7 +229,8 @@ def test_every_page_fits_every_width_and_nothing_is_blocked(logged_in, address, 
 def test_what_somebody_is_called_runs_nowhere(logged_in, address):
     logged_in.go(f"{address}?q=script")
     assert HOSTILE[:20] in logged_in.text()
-    logged_in.driver.find_element(By.PARTIAL_LINK_TEXT, "<script>").send_keys(Keys.ENTER)
+    link = logged_in.driver.find_element(By.PARTIAL_LINK_TEXT, "<script>")
+    logged_in.follow(Keys.ENTER, at=link)
     assert HOSTILE[:20] in logged_in.driver.find_element(By.TAG_NAME, "h1").text
     assert logged_in.driver.find_elements(By.TAG_NAME, "script") == []
     assert logged_in.said() == []

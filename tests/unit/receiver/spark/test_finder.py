@@ -173,6 +173,8 @@ def test_a_file_url_is_a_path_and_other_file_systems_are_refused(tmp_path: Path)
     assert found.size == len("a b.tsfile")
     with pytest.raises(UsageError, match="expected a path on this machine"):
         list_files(["s3://bucket/a.tsfile"])
+    with pytest.raises(UsageError, match="Invalid IPv6 URL"):
+        list_files(["//[/a.tsfile"])
 
 
 def test_a_path_that_leads_to_nothing_is_named(tmp_path: Path):

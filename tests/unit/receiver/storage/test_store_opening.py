@@ -24,6 +24,7 @@ def test_a_directory_is_opened(tmp_path):
         "ftp://x/y",
         "s3:x",
         "s3:///x",
+        "s3://[",
     ],
 )
 def test_what_is_no_store_is_said(url):

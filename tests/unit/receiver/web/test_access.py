@@ -240,7 +240,8 @@ def test_off_loopback_a_token_is_needed_unless_insecure(make_access):
 
 
 @pytest.mark.parametrize(
-    "origin", ["http://evil.example", "null", "https://127.0.0.1:1", "http://127.0.0.1", "", "x"]
+    "origin",
+    ["http://evil.example", "null", "https://127.0.0.1:1", "http://127.0.0.1", "", "x", "http://["],
 )
 def test_a_post_from_a_foreign_page_is_refused(make_access, origin):
     with pytest.raises(ForbiddenError, match="origin"):

@@ -180,7 +180,7 @@ def test_a_second_login_ends_the_first(app, operator):
     assert len(site_of(app).page.sessions) == 1
 
 
-@pytest.mark.parametrize("origin", [None, "", "http://evil", "null"])
+@pytest.mark.parametrize("origin", [None, "", "http://evil", "null", "http://[", "http://a]b"])
 def test_a_form_of_another_origin_is_refused(operator, stranger, node, edges, origin):
     headers = {"Origin": origin}
     read = operator.see("/ui/do/release?device=root.sg.d1")
