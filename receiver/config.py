@@ -526,6 +526,8 @@ class NodeConfig(Struct, frozen=True, kw_only=True):
         token_file: a file that holds the token, instead.
         ca_cert: PEM file with the authorities that the master is checked against.
         heartbeat: between two signs of life.
+        scrub_every: between two readings of all that it holds; None for none.
+        scrub_rate: bytes a second that are read for that.
     """
 
     master: tuple[Url, ...] = ()
@@ -536,6 +538,8 @@ class NodeConfig(Struct, frozen=True, kw_only=True):
     token_file: Path | None = None
     ca_cert: Path | None = None
     heartbeat: Annotated[Duration, Meta(ge=0.1, le=3600)] = 5.0
+    scrub_every: Annotated[Duration, Meta(ge=1)] | None = 604800.0
+    scrub_rate: Annotated[Size, Meta(ge=2**16)] = 20 * 2**20
 
 
 class ReceiverConfig(Struct, frozen=True, kw_only=True):

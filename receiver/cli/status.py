@@ -87,6 +87,7 @@ def _of_node(config: ReceiverConfig, as_json: bool) -> int:
         "newest commit": str(view.commit),
         "trust": view.doubt or "all orders are carried out",
         "holds": f"{view.tablets} tablets, {view.files} files, {size_text(view.bytes)}",
+        "read through": moment(view.scrubbed) if view.scrubbed else "never yet",
     }
     for each in view.directories:
         lines[each.path] = each.problem or f"{size_text(each.free)} free"

@@ -137,6 +137,10 @@ class NodeDirectories(Closing):
         """What a master is told of them; the disks are asked."""
         return [each.room() for each in self.disks]
 
+    def has(self, tree: Tree) -> bool:
+        """Whether a directory is there now; the disk is asked."""
+        return any(each.tree is tree and not each.problem() for each in self.disks)
+
     def close(self) -> None:
         """Let all go; closing twice is harmless."""
         for each in self.disks:

@@ -32,6 +32,9 @@ class NodeStatus(Struct, frozen=True, kw_only=True):
         bytes: of these.
         directories: of its data.
         behind: tablets that are not known to be complete.
+        rotten: files whose bytes are not those that came, until others have taken their place.
+        scrubbed: when the last whole reading of all that it holds began, seconds since the epoch; 0
+            for never.
         troubles: what does not go on with its copies.
     """
 
@@ -53,4 +56,6 @@ class NodeStatus(Struct, frozen=True, kw_only=True):
     bytes: int = 0
     directories: tuple[DirectoryRoom, ...] = ()
     behind: int = 0
+    rotten: int = 0
+    scrubbed: float = 0.0
     troubles: tuple[str, ...] = ()

@@ -27,6 +27,7 @@ from receiver.storagenode.node_directories import NodeDirectories
 from receiver.storagenode.node_home import NodeHome
 from receiver.storagenode.node_status import NodeStatus
 from receiver.tablet_copies.copy_puller import CopyPuller
+from receiver.tablet_copies.copy_scrub import CopyScrub
 from receiver.tablet_copies.read_tickets import TicketKeys
 from receiver.tablet_copies.replica_store import ReplicaStore
 
@@ -64,6 +65,7 @@ class StorageNode(Closing):
         directories: of its data.
         copies: the replicas that it holds.
         pulls: brings what they lack.
+        scrub: reads them through.
         tickets: the keys by which it knows whom the master sends.
         call_key: the master's calls to it carry this.
         working: calls that are worked on.
@@ -104,6 +106,14 @@ class StorageNode(Closing):
         seen = 0 if home.seen is None else home.seen.commit  # before a master is heard
         self.pulls = CopyPuller(copies, asks, seen=seen)
         self._resources.callback(self.pulls.close)
+        self.scrub = CopyScrub(
+            copies,
+            config.schema_dir,
+            every=config.node.scrub_every,
+            rate=config.node.scrub_rate,
+            is_there=directories.has,
+        )
+        self._resources.callback(self.scrub.close)
 
     @classmethod
     def open(cls, config: ReceiverConfig, *, clock: Callable[[], float] = time.time) -> Self:
@@ -146,6 +156,7 @@ class StorageNode(Closing):
         self._url = self.config.node.url or url
         self._heartbeats.begin()
         self.pulls.start()
+        self.scrub.start()
 
     def _take_key(self, answer: NodeHeartbeatAnswer) -> None:
         if answer.ticket_key is not None:
@@ -169,6 +180,8 @@ class StorageNode(Closing):
             found.append(f"{away} of its data directories are away.")
         if self.home.doubt:
             found.append("It does not trust its master: see its status.")
+        if rotten := self.copies.rotten():
+            found.append(f"Files that have rotted, and wait for another copy: {rotten}.")
         if self.copies.troubles:
             found.append(f"Copies are held up: {len(self.copies.troubles)}; see its status.")
         return found
@@ -206,6 +219,8 @@ class StorageNode(Closing):
             bytes=sum(each.size for each in held),
             directories=tuple(self.directories.rooms()),
             behind=len(self.pulls.behind),
+            rotten=self.copies.rotten(),
+            scrubbed=self.scrub.place.last,
             troubles=tuple(f"{at}: {why}" for at, why in sorted(self.copies.troubles.items())),
         )
 

@@ -4,6 +4,8 @@
     {"file": <CopiedFile>}    a file is whole and has its name; again when more is known of it
     {"gone": <name>}          it is going: its bytes may be there or not
     {"kept": <name>}          a master did not know it: it does not go by a master's word
+    {"rotten": <name>}        its bytes are not those that came: it does not count, and stays where
+                              it is until a whole one has taken its place
     {"dropped": <number>}     the replica of this generation is going, with all it has
 
 One JSON object a line, `copies.log` in the directory of the tablet. A line is on the disk before
@@ -35,6 +37,7 @@ class JournalLine(Struct, frozen=True, kw_only=True):
     file: CopiedFile | None = None
     gone: str | None = None
     kept: str | None = None
+    rotten: str | None = None
     dropped: int | None = None
 
 
@@ -46,6 +49,7 @@ class JournalState:
         files: by physical name.
         going: names of files whose bytes may still be there.
         kept: names of files that a master did not know.
+        rotten: what was known of files whose bytes are not those that came.
         dropped: the generation that is going, 0 for none.
     """
 
@@ -54,6 +58,7 @@ class JournalState:
         self.files: dict[str, CopiedFile] = {}
         self.going: set[str] = set()
         self.kept: set[str] = set()
+        self.rotten: dict[str, CopiedFile] = {}
         self.dropped = 0
 
     def take(self, line: JournalLine) -> None:
@@ -66,11 +71,16 @@ class JournalState:
             self.files[line.file.physical] = line.file
             self.going.discard(line.file.physical)
             self.kept.discard(line.file.physical)
+            self.rotten.pop(line.file.physical, None)
         if line.gone is not None:
             self.files.pop(line.gone, None)
+            self.rotten.pop(line.gone, None)
+            self.kept.discard(line.gone)
             self.going.add(line.gone)
         if line.kept is not None:
             self.kept.add(line.kept)
+        if line.rotten is not None and line.rotten in self.files:
+            self.rotten[line.rotten] = self.files.pop(line.rotten)
         if line.dropped is not None:
             self.dropped = line.dropped
 

@@ -267,7 +267,7 @@ class CopyPuller(Closing):
                 if problems:
                     self._store.note_trouble(replica.tablet, problems[0])
                 return False
-            here = replica.files()
+            here = replica.rotten() | replica.files()
             over = set(page.ended) & here.keys() if is_delta else here.keys() - listed
             self._let_go(replica, sorted(over), commit, seen)
         if not replica.completed(commit, losses):
@@ -326,7 +326,7 @@ class CopyPuller(Closing):
 
     def _let_go(self, replica: TabletReplica, names: Sequence[str], commit: int, seen: int) -> None:
         """Let go of what is on no list: only of what the master knows to be gone."""
-        here, kept = replica.files(), set(replica.kept())
+        here, kept = replica.rotten() | replica.files(), set(replica.kept())
         over = [(name, here[name].commit) for name in names if name not in kept]
         over = [each for each in over if each[1] <= commit]  # what is newer is on a newer list
         for begin in range(0, len(over), _GONE_AT_ONCE):

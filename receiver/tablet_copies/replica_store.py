@@ -224,6 +224,12 @@ class ReplicaStore(Closing):
         self._number += 1
         self._news[tablet] = self._number
 
+    def rotten(self) -> int:
+        """Files whose bytes are not those that came."""
+        with self._lock:
+            replicas = list(self._replicas.values())
+        return sum(len(each.rotten()) for each in replicas)
+
     def note_trouble(self, what: str, text: str | None) -> None:
         """Something does not go on, or does again (None)."""
         with self._lock:

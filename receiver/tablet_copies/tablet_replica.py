@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from common import crash
@@ -24,6 +25,7 @@ from common.errors import (
     NoSpaceError,
     NotFoundError,
     ProtocolError,
+    TsferryError,
 )
 from common.names import FilePath
 from receiver.heartbeats.node_wire import ReportedTablet
@@ -128,8 +130,13 @@ class TabletReplica:
                 for name in sorted(state.going):
                     self._unlink(number, name)
                 state.going.clear()
+                self._missing |= state.rotten.keys()
                 for name, file in state.files.items():
                     self._find(number, name, file)
+            for number, state in self._journals.items():
+                for name in state.rotten.keys() & self._where.keys():  # whole elsewhere
+                    with suppress(OSError, TsferryError):
+                        self._end(number, name)
             self._missing -= self._where.keys()
             self.is_behind = bool(self._missing)
 
@@ -281,12 +288,15 @@ class TabletReplica:
         found = tree.stat(target)
         if found is None or found.st_size != file.size:
             return False
-        fd = tree.open_read(target)
         try:
-            if md5_of_fd(fd) != file.md5:
-                return False
-        finally:
-            os.close(fd)
+            fd = tree.open_read(target)
+            try:
+                if md5_of_fd(fd) != file.md5:
+                    return False
+            finally:
+                os.close(fd)
+        except OSError:  # the disk does not read it: it may take it anew
+            return False
         tree.sync_file(target)
         tree.sync_dir(target.rpartition("/")[0])
         return True
@@ -326,6 +336,23 @@ class TabletReplica:
         self._take_out(file.physical)
         self._journals[number].take(line)
         self._put(number, file)
+        for other, state in self._journals.items():
+            if other != number and file.physical in state.files.keys() | state.rotten.keys():
+                # A disk that does not take it has what does not count, until it is there no more.
+                with suppress(OSError, TsferryError):
+                    self._end(other, file.physical)
+
+    def _end(self, number: int, name: str) -> None:
+        """A file goes from a directory; the line first."""
+        line = JournalLine(gone=name)
+        append_lines(self._trees[number], self._rel(COPIES_LOG), line)
+        crash.point("copies.gone_noted")
+        if self._where.get(name) == number:
+            self._take_out(name)
+        self._journals[number].take(line)
+        self._unlink(number, name)
+        self._journals[number].going.discard(name)
+        crash.point("copies.gone")
 
     def note(self, files: Iterable[CopiedFile]) -> None:
         """Keep what is known anew of files that are here; their bytes are the same."""
@@ -346,18 +373,18 @@ class TabletReplica:
             if self.generation != generation:
                 return []
             kept = set(self.kept())
-            gone = [each for each in names if each in self._where and each not in kept]
+            gone = [each for each in names if self._place(each) is not None and each not in kept]
             for name in gone:
-                number = self._where[name]
-                line = JournalLine(gone=name)
-                append_lines(self._trees[number], self._rel(COPIES_LOG), line)
-                crash.point("copies.gone_noted")
-                self._take_out(name)
-                self._journals[number].take(line)
-                self._unlink(number, name)
-                self._journals[number].going.discard(name)
-                crash.point("copies.gone")
+                while (number := self._place(name)) is not None:
+                    self._end(number, name)
             return gone
+
+    def _place(self, name: str) -> int | None:
+        """Number of the directory that a file lies in, or the rotten bytes of it; None for none."""
+        found = self._where.get(name)
+        if found is not None:
+            return found
+        return next((at for at, each in self._journals.items() if name in each.rotten), None)
 
     def keep(self, names: Iterable[str]) -> None:
         """A master does not know these files: they stay, whatever a master says of them later.
@@ -366,7 +393,7 @@ class TabletReplica:
         """
         with self._lock:
             for name in names:
-                number = self._where.get(name)
+                number = self._place(name)
                 if number is not None and name not in self._journals[number].kept:
                     line = JournalLine(kept=name)
                     append_lines(self._trees[number], self._rel(COPIES_LOG), line)
@@ -385,11 +412,52 @@ class TabletReplica:
         with self._lock:
             if name not in self._where:
                 return
-            self._take_out(name)
-            self._missing.add(name)
-            self.is_behind = True
-            self.losses += 1
+            self._miss(name)
         self._lost()
+
+    def _miss(self, name: str) -> None:
+        self._take_out(name)
+        self._missing.add(name)
+        self.is_behind = True
+        self.losses += 1
+
+    def rot(self, name: str, file: CopiedFile) -> bool:
+        """The bytes of a file were read, and are not those that came, or cannot be read.
+
+        It does not count any more, in a later life neither, and is to come again. The bytes stay
+        until then: nobody may have better ones.
+
+        Args:
+            name: of the file.
+            file: what it was to be when it was read.
+
+        Returns:
+            whether that is so still: it may have gone meanwhile.
+        """
+        with self._lock:
+            number = self._where.get(name)
+            if number is None or self._journals[number].files[name].md5 != file.md5:
+                return False
+            self._miss(name)
+            line = JournalLine(rotten=name)
+            with suppress(OSError, TsferryError):  # a disk that takes no line: it is found again
+                append_lines(self._trees[number], self._rel(COPIES_LOG), line)
+            self._journals[number].take(line)
+        crash.point("copies.rotten_noted")
+        self._lost()
+        return True
+
+    def rotten(self) -> dict[str, CopiedFile]:
+        """Files whose bytes are not those that came, and what they were to be."""
+        with self._lock:
+            states = list(self._journals.values())
+            return {name: file for each in states for name, file in each.rotten.items()}
+
+    def tree_of(self, name: str) -> Tree | None:
+        """The directory that a file lies in, None where it is not here."""
+        with self._lock:
+            number = self._where.get(name)
+        return None if number is None else self._trees[number]
 
     def completed(self, commit: int, losses: int) -> bool:
         """All files are here that were in the tablet as of a commit, and still are.

@@ -30,7 +30,7 @@ class NodeProcess:
             '[listen]\nhost = "127.0.0.1"\nport = 0\n'
             "[limits]\nmin_free_bytes = 0\n"
             f'[node]\nmaster = ["{master}"]\nhost = "{root.name}"\ntoken = "{token}"\n'
-            'heartbeat = "0.2s"\n'
+            'heartbeat = "0.2s"\nscrub_every = "1s"\n'
         )
         self.config.chmod(0o600)
 

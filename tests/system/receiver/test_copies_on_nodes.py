@@ -87,6 +87,10 @@ def test_files_come_to_two_nodes_survive_one_and_are_made_again_elsewhere(
     assert two.copies() != loaded
     two.start()
     wait_until(lambda: two.copies() == loaded, "the node that came back has caught up")
+    rots = next(two.disk.glob("tablets/*/sequence/**/*.tsfile"))
+    rots.write_bytes(rots.read_bytes()[:-1] + b"?")
+    assert two.copies() != loaded
+    wait_until(lambda: two.copies() == loaded, "what rots and nobody reads is made whole")
 
     two.kill()
     there.kill()
