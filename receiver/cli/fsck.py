@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final
+
 import click
+import msgspec
 
 from common.cli import Invocation
-from common.errors import UsageError
+from common.errors import LockedError, UsageError
 from common.terminal import printable, size_text, table
 from receiver.cli.showing import json_option, write_json
 from receiver.cli.storage import check_copies
 from receiver.config import ReceiverConfig
+from receiver.operator.client import OperatorClient
+from receiver.operator.copy_views import BackView, MendRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from receiver.load.upkeep.fsck import Report
 
 __all__ = ["fsck"]
 
 _HEADERS = ("KIND", "PATH", "FOUND", "REPAIR")
+_AT_ONCE: Final = 50
+"""Files of a call: it lasts until all of them are here."""
 
 
 @click.command(
@@ -26,6 +38,11 @@ _HEADERS = ("KIND", "PATH", "FOUND", "REPAIR")
     "--cut-log",
     is_flag=True,
     help="With --repair: cut a damaged log of the engine where the damage begins.",
+)
+@click.option(
+    "--without-nodes",
+    is_flag=True,
+    help="With --repair: what only storage nodes could have is not waited for.",
 )
 @click.option(
     "--storage", "of_store", is_flag=True, help="Check the object store in place of the disks."
@@ -42,6 +59,7 @@ def fsck(
     invocation: Invocation[ReceiverConfig],
     repair: bool,
     cut_log: bool,
+    without_nodes: bool,
     of_store: bool,
     adopt: bool,
     deep: bool,
@@ -51,7 +69,10 @@ def fsck(
 
     Without --repair nothing is changed, and a server may run. With it nothing is deleted either:
     bad files are quarantined, so that their senders send them again, and files that nobody knows
-    are set aside.
+    are set aside. What the object store or storage nodes are to have whole is not called bad: a
+    damaged one is set aside, and who reads it fetches it. While the server runs, --repair has it
+    bring back from the nodes what is damaged or missing here, and changes nothing else. With
+    --without-nodes what no node gave is quarantined all the same.
 
     With --storage each object is asked for with its size and digest. What is missing or damaged
     there is put once more from the copy here, or wanted again if that is bad too. Objects that no
@@ -63,6 +84,8 @@ def fsck(
 
     if cut_log and not repair:
         raise UsageError("--cut-log: expected with --repair")
+    if without_nodes and not repair:
+        raise UsageError("--without-nodes: expected with --repair")
     if deep and not of_store:
         raise UsageError("--deep: expected with --storage")
     if adopt and not of_store:
@@ -73,7 +96,14 @@ def fsck(
         return check_copies(
             invocation.load().value, repair=repair, adopt=adopt, deep=deep, as_json=as_json
         )
-    report = checking.fsck(invocation.load().value, repair=repair, cut_log=cut_log)
+    config = invocation.load().value
+    try:
+        report = checking.fsck(config, repair=repair, cut_log=cut_log, without_nodes=without_nodes)
+    except LockedError:
+        report = checking.fsck(config)
+        if cut_log or without_nodes or not (bad := _at_nodes(report)):
+            raise
+        report = _with_server(OperatorClient(config), report, bad)
     if as_json:
         write_json(report)
         return 0 if report.good else 1
@@ -99,3 +129,24 @@ def fsck(
     if left and not repair:
         click.echo("nothing was changed; with the server down, --repair puts right what can be")
     return 0 if report.good else 1
+
+
+def _at_nodes(report: Report) -> list[str]:
+    return [each.path for each in report.found if each.is_bad_file and each.elsewhere == "nodes"]
+
+
+def _with_server(client: OperatorClient, report: Report, bad: Sequence[str]) -> Report:
+    """Have the running server bring back what it can from storage nodes."""
+    failed: dict[str, str] = {}
+    for begin in range(0, len(bad), _AT_ONCE):
+        some = MendRequest(files=tuple(bad[begin : begin + _AT_ONCE]))
+        answer = client.ask("POST", "/v1/copies/mend", BackView, body=some)
+        failed.update((each.physical, each.reason) for each in answer.failed)
+    asked = set(bad)
+    found = [
+        msgspec.structs.replace(each, repair=failed[each.path])
+        if each.path in failed
+        else msgspec.structs.replace(each, repaired=each.path in asked and each.is_bad_file)
+        for each in report.found
+    ]
+    return msgspec.structs.replace(report, found=found)

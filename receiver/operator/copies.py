@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from common.errors import TsferryError
+from receiver.load.upkeep.fsck import is_to_be_there
 from receiver.operator.copy_views import BackView, CopiesView, FailedBack, StrangeReplica
 
 if TYPE_CHECKING:
+    from receiver.operator.copy_views import MendRequest
     from receiver.operator.directories import RunningReceiver
     from receiver.placement.copy_service import CopyService
 
-__all__ = ["bring_back", "copies_view", "copy_concerns"]
+__all__ = ["bring_back", "copies_view", "copy_concerns", "mend_files"]
 
 
 def copies_view(there: RunningReceiver) -> CopiesView:
@@ -49,6 +52,27 @@ def bring_back(there: RunningReceiver) -> BackView:
     found = there.copies.back.bring_all()
     failed = tuple(FailedBack(physical=name, reason=why) for name, why in found.failed)
     return BackView(files=found.files, size=found.size, failed=failed)
+
+
+def mend_files(there: RunningReceiver, request: MendRequest) -> BackView:
+    """Have whole files in place of those that were found damaged or missing, from storage nodes."""
+    files = size = 0
+    failed: list[FailedBack] = []
+    for name in request.files:
+        with there.engine.reading() as state:
+            row = state.files.get(name)
+        if row is None or not is_to_be_there(row):
+            continue
+        try:
+            came = there.copies.back.mend(row)
+        except (TsferryError, OSError) as error:
+            failed.append(FailedBack(physical=name, reason=str(error)))
+            continue
+        if came:
+            files, size = files + 1, size + row.size
+        else:
+            failed.append(FailedBack(physical=name, reason="no storage node gives it"))
+    return BackView(files=files, size=size, failed=tuple(failed))
 
 
 def copy_concerns(service: CopyService) -> list[str]:

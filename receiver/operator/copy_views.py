@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from common.wire import Struct
 
-__all__ = ["BackView", "CopiesView", "FailedBack", "StrangeReplica"]
+__all__ = ["BackView", "CopiesView", "FailedBack", "MendRequest", "StrangeReplica"]
 
 
 class StrangeReplica(Struct, frozen=True, kw_only=True):
@@ -40,8 +40,14 @@ class CopiesView(Struct, frozen=True, kw_only=True):
     strange: tuple[StrangeReplica, ...] = ()
 
 
+class MendRequest(Struct, frozen=True, kw_only=True):
+    """Files that were found damaged, or missing: physical names."""
+
+    files: tuple[str, ...]
+
+
 class FailedBack(Struct, frozen=True, kw_only=True):
-    """A file that is in no data directory, and did not come."""
+    """A file that is not whole in a data directory, and did not come."""
 
     physical: str
     reason: str
@@ -53,7 +59,7 @@ class BackView(Struct, frozen=True, kw_only=True):
     Attributes:
         files: that came.
         size: their bytes.
-        failed: those that are in no data directory and did not come.
+        failed: those that are not whole in a data directory and did not come.
     """
 
     files: int

@@ -9,10 +9,10 @@ from common.errors import ConflictError, UsageError
 from receiver.directory_finding import adopt_one
 from receiver.load.upkeep.lost_directory import find_loss, take_loss
 from receiver.metadata.model import records
+from receiver.metadata.state.placed_files import placement_of
 from receiver.operator.node_lists import node_of, say_of_node
 from receiver.operator.node_views import LossView
 from receiver.operator.remote_nodes import must_be_silent
-from receiver.placement.held_copies import placement_of
 
 if TYPE_CHECKING:
     from receiver.load.upkeep.lost_directory import DirectoryLoss

@@ -7,11 +7,13 @@ that it was loaded into, or where there is most room if that is gone. Nothing of
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from common import crash
+from common.digests import md5_of_fd
 from common.durable import free_bytes
 from common.errors import NotFoundError, TsferryError, UnreachableError
 from receiver.disks import NAMING, home_of
@@ -104,26 +106,41 @@ class CopiesBack:
             NoSpaceError: the disk is full.
             NotFoundError: it was deleted meanwhile.
         """
+        with self._lock:
+            return tree_of(self._trees(), row) is not None or self._from_nodes(row)
+
+    def mend(self, row: FileRow) -> bool:
+        """Have a file here as it was loaded, in place of a damaged one; whether it is then.
+
+        What is damaged stays where no node gives a whole one.
+
+        Raises:
+            NoSpaceError: the disk is full.
+            NotFoundError: it was deleted meanwhile.
+        """
+        with self._lock:
+            tree = tree_of(self._trees(), row)
+            if tree is not None and _is_whole(tree, row):
+                return True
+            return self._from_nodes(row, tree)
+
+    def _from_nodes(self, row: FileRow, into: Tree | None = None) -> bool:
+        """Fetch a file, into this directory; whether a node gave it."""
         from receiver.storage.reading.reader_calls import ReaderCalls
 
-        with self._lock:
-            if tree_of(self._trees(), row) is not None:
-                return True
-            for place in self._places(row.physical):
-                calls = ReaderCalls(
-                    place.url, token=None, ca_cert=self._ca_cert, what="the node's URL"
-                )
-                try:
-                    self._fetch(row, _OfNode(calls, place))
-                except (NotFoundError, OSError):
-                    raise
-                except TsferryError as error:
-                    told = {"file": row.physical, "node": place.url, "error": str(error)}
-                    log.warning("a file does not come back from a node", extra=told)
-                    continue
-                finally:
-                    calls.close()
-                return True
+        for place in self._places(row.physical):
+            calls = ReaderCalls(place.url, token=None, ca_cert=self._ca_cert, what="the node's URL")
+            try:
+                self._fetch(row, _OfNode(calls, place), into)
+            except (NotFoundError, OSError):
+                raise
+            except TsferryError as error:
+                told = {"file": row.physical, "node": place.url, "error": str(error)}
+                log.warning("a file does not come back from a node", extra=told)
+                continue
+            finally:
+                calls.close()
+            return True
         return False
 
     @contextmanager
@@ -158,12 +175,14 @@ class CopiesBack:
                 return BroughtBack(files, size, failed)
             after = rows[-1].physical
 
-    def _fetch(self, row: FileRow, node: _OfNode) -> None:
+    def _fetch(self, row: FileRow, node: _OfNode, into: Tree | None) -> None:
         from receiver.storage.object_fetching import fetch_beside, settle_fetched
 
         trees = self._trees()
-        tree = home_of(trees, row) or max(
-            trees, key=lambda each: free_bytes(each.path), default=None
+        tree = (
+            into
+            or home_of(trees, row)
+            or max(trees, key=lambda each: free_bytes(each.path), default=None)
         )
         if tree is None:
             raise NotFoundError(f"{row.physical}: no data directory is there for it to come to")
@@ -184,3 +203,16 @@ class CopiesBack:
         finally:
             tree.unlink(rel, sync=False)
         log.info("a file came back from a node", extra={"file": row.physical, "node": node.url})
+
+
+def _is_whole(tree: Tree, row: FileRow) -> bool:
+    """Whether a file is as it was loaded, by its bytes on the disk."""
+    try:
+        fd = tree.open_read(row.physical)
+        try:
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            return os.fstat(fd).st_size == row.size and md5_of_fd(fd) == row.md5
+        finally:
+            os.close(fd)
+    except (OSError, TsferryError):
+        return False

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from common.durable import Closing
 from common.errors import CloneError, NotFoundError
+from receiver.metadata.state.placed_files import placement_of
 from receiver.placement.assignment import Assignment, PlacementRules
 from receiver.placement.copies_back import CopiesBack
 from receiver.placement.copy_lists import CopyLists
-from receiver.placement.held_copies import HeldCopiesBook, placement_of
+from receiver.placement.held_copies import HeldCopiesBook
 from receiver.placement.node_orders import NodeOrders
 from receiver.placement.placeable_nodes import look_at_nodes
 from receiver.placement.replica_condition import ReplicaCondition

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from receiver.metadata.state.tables.retired import partition_of
+from receiver.metadata.state.placed_files import placement_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,23 +21,12 @@ if TYPE_CHECKING:
     from receiver.metadata.state.tables.placements import PlacementRow
     from receiver.metadata.state.tables.tablets import TabletRow
 
-__all__ = ["HeldCopiesBook", "placement_of"]
+__all__ = ["HeldCopiesBook"]
 
 
 class _Held(NamedTuple):
     generation: int
     commit: int
-
-
-def placement_of(state: State, physical: str) -> tuple[TabletRow, PlacementRow] | None:
-    """The tablet that a file lies in, and where that is placed; None where it is not."""
-    key = partition_of(physical)
-    table = state.loaded_tables.named(key.sg)
-    if table is None:
-        return None
-    tablet = state.tablet_table.holding(table.id, int(key.partition))
-    row = None if tablet is None else state.placement_table.rows.get(tablet.id)
-    return None if tablet is None or row is None else (tablet, row)
 
 
 class HeldCopiesBook:

@@ -9,9 +9,9 @@ from flask import Response
 
 from common.errors import NotFoundError, ProtocolError, UsageError
 from common.names import is_sender_uuid
-from receiver.operator.copies import bring_back, copies_view
-from receiver.operator.copy_views import BackView, CopiesView
-from receiver.placement.held_copies import placement_of
+from receiver.metadata.state.placed_files import placement_of
+from receiver.operator.copies import bring_back, copies_view, mend_files
+from receiver.operator.copy_views import BackView, CopiesView, MendRequest
 from receiver.tablet_copies.copies_wire import (
     CopyNews,
     CopyPage,
@@ -182,6 +182,20 @@ def copies_status(call: Call) -> Response:
 def copies_back(call: Call) -> Response:
     """Bring back what no data directory has."""
     return json_answer(bring_back(call.operator))
+
+
+@ROUTES.call(
+    "POST",
+    "/v1/copies/mend",
+    Role.OPERATOR,
+    "Bring back from storage nodes files that were found damaged or missing",
+    AnswerRow(200, BackView),
+    takes=MendRequest,
+    body=Body.LARGE,
+)
+def copies_mend(call: Call) -> Response:
+    """Have whole files in place of others."""
+    return json_answer(mend_files(call.operator, call.body(MendRequest)))
 
 
 def _node(call: Call) -> str:

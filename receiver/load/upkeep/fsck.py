@@ -2,8 +2,9 @@
 
 Only looking works beside a running server and on a stopped one. Repairing needs the engine's lock,
 so the server must be down. Nothing is ever deleted: a bad or lost file is quarantined, which makes
-its sender send it again; a file that no row names is moved to `stray/` in its data directory; a
-torn log is cut where its sound part ends; the journal of owners is brought up to the engine.
+its sender send it again, unless the object store or storage nodes are to have it whole; a file that
+no row names is moved to `stray/` in its data directory; a torn log is cut where its sound part
+ends; the journal of owners is brought up to the engine.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from receiver.metadata.log.journal import JOURNAL, parse_journal
 from receiver.metadata.log.tlog import TLOG_NAME
 from receiver.metadata.model import records
 from receiver.metadata.model.merged_names import is_merged
+from receiver.metadata.state.placed_files import placed_nodes
 from receiver.metadata.state.table_rows import FileState
 from receiver.open_engine import open_engine
 
@@ -84,6 +86,8 @@ class Found(Struct, frozen=True, kw_only=True):
         repair: what a repair does about it; empty where an operator has to decide.
         repaired: whether it was done.
         sender: uuid of the sender whose file it is.
+        elsewhere: of a bad or missing file, who is to have it whole: `store` or `nodes`; empty for
+            nobody.
     """
 
     kind: str
@@ -92,6 +96,12 @@ class Found(Struct, frozen=True, kw_only=True):
     repair: str = ""
     repaired: bool = False
     sender: str | None = None
+    elsewhere: str = ""
+
+    @property
+    def is_bad_file(self) -> bool:
+        """Whether a loaded file is not here as it was loaded."""
+        return self.kind in _BAD
 
 
 class Report(Struct, frozen=True, kw_only=True):
@@ -119,13 +129,20 @@ class Report(Struct, frozen=True, kw_only=True):
         return all(each.repaired for each in self.found)
 
 
-def fsck(config: ReceiverConfig, *, repair: bool = False, cut_log: bool = False) -> Report:
+def fsck(
+    config: ReceiverConfig,
+    *,
+    repair: bool = False,
+    cut_log: bool = False,
+    without_nodes: bool = False,
+) -> Report:
     """Check the directories of a configuration.
 
     Args:
         config: of the receiver.
         repair: put right what can be.
         cut_log: cut a log of the engine that is damaged in the middle first.
+        without_nodes: what only storage nodes could have is quarantined.
 
     Raises:
         NotFoundError: there is no receiver in them.
@@ -142,7 +159,7 @@ def fsck(config: ReceiverConfig, *, repair: bool = False, cut_log: bool = False)
         disks = stack.enter_context(Disks.look(config, engine))
         trees = disks.trees
         schema = stack.enter_context(Tree(config.schema_dir))
-        report = examine(engine, trees, schema, away=disks.away())
+        report = examine(engine, trees, schema, away=disks.away(), without_nodes=without_nodes)
         if repair and trees:
             report = _repair(engine, trees, config.schema_dir, report)
     return report
@@ -181,7 +198,12 @@ def _moment(ts: int, times: TrueTimes) -> str:
 
 
 def examine(
-    engine: Engine, trees: Sequence[Tree], schema: Tree, *, away: Sequence[Away] = ()
+    engine: Engine,
+    trees: Sequence[Tree],
+    schema: Tree,
+    *,
+    away: Sequence[Away] = (),
+    without_nodes: bool = False,
 ) -> Report:
     """Look at everything, change nothing.
 
@@ -190,6 +212,7 @@ def examine(
         trees: the data directories.
         schema: the schema directory.
         away: data directories that do not count.
+        without_nodes: storage nodes do not count.
     """
     found = [
         Found(kind="folder", path=str(each.path), detail=f"the directory is away: {each.reason}")
@@ -199,14 +222,15 @@ def examine(
         rows = [row for row in state.files.values() if is_to_be_there(row)]
         compactions = list(state.compacted_table.holding())
         stored = [state.uploaded_table.parts(row) for row in rows]
+        nodes = [not without_nodes and bool(placed_nodes(state, row.physical)) for row in rows]
         commit = state.newest
     remote = 0
-    for row, in_store in zip(rows, stored, strict=True):
+    for row, in_store, at_nodes in zip(rows, stored, nodes, strict=True):
         tree = next((each for each in trees if each.exists(row.physical)), None)
         if tree is None and in_store.file:
             remote += 1
             continue
-        found += _check_file(row, tree, in_store, all_here=not away)
+        found += _check_file(row, tree, in_store, at_nodes=at_nodes, all_here=not away)
     for each in compactions:
         found += _check_merged(each, trees, all_here=not away)
     found += _strays(engine, trees)
@@ -241,15 +265,28 @@ def is_to_be_there(row: FileRow) -> bool:
 
 
 def _check_file(
-    row: FileRow, tree: Tree | None, stored: InStore, *, all_here: bool
+    row: FileRow, tree: Tree | None, stored: InStore, *, at_nodes: bool, all_here: bool
 ) -> Iterator[Found]:
+    elsewhere = "store" if stored.file else "nodes" if at_nodes else ""
+
     def found(kind: str, detail: str) -> Found:
         repair = "quarantine it, so that its sender sends it again"
-        if is_merged(row.physical):
+        if elsewhere == "store":
+            repair = f"move it to {STRAY}/: the object store has it"
+        elif elsewhere:
+            repair = "with the server up, fsck --repair brings it back from a storage node"
+        elif is_merged(row.physical):
             repair = "quarantine it: what it is made of is read again, as far as that is still here"
         elif row.state is FileState.SUPERSEDED:
             repair = "forget it: other files give all of its points"
-        return Found(kind=kind, path=row.physical, detail=detail, repair=repair, sender=row.sender)
+        return Found(
+            kind=kind,
+            path=row.physical,
+            detail=detail,
+            repair=repair,
+            sender=row.sender,
+            elsewhere=elsewhere,
+        )
 
     if tree is None:
         if all_here:  # on a disk that is not mounted nothing is lost
@@ -486,7 +523,7 @@ def _check_metadata(engine: Engine, schema: Tree) -> Iterator[Found]:
 
 # -- repair --------------------------------------------------------------------------------------
 
-_QUARANTINED = frozenset({"missing", "size", "md5", "structure", "unreadable"})
+_BAD = frozenset({"missing", "size", "md5", "structure", "unreadable"})
 
 
 def _repair(engine: Engine, trees: Sequence[Tree], schema: Path, report: Report) -> Report:
@@ -498,7 +535,10 @@ def _repair(engine: Engine, trees: Sequence[Tree], schema: Path, report: Report)
     # Those first: they would come back, without bytes, with what they rest on in quarantine.
     for each in sorted(report.found, key=lambda found: found.path not in superseded):
         repaired = False
-        if each.kind in _QUARANTINED:
+        if each.is_bad_file and each.elsewhere:
+            # What is missing then is fetched by whoever reads it, and checked.
+            repaired = _set_aside(trees, each.path) and each.elsewhere == "store"
+        elif each.is_bad_file:
             repaired = _quarantine(engine, each)
         elif each.kind == "merged":
             repaired = _dissolve(engine, each)

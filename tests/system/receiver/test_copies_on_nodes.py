@@ -124,6 +124,11 @@ def test_files_come_to_two_nodes_survive_one_and_are_made_again_elsewhere(
     assert (back["files"], back["failed"]) == (1, [])
     assert catalogue(there) == loaded
 
+    (there.data / physical).write_bytes(content[:-1] + b"?")
+    report = there.call("fsck", "--repair")
+    assert [(each["kind"], each["repaired"]) for each in report["found"]] == [("structure", True)]
+    assert catalogue(there) == loaded
+
 
 def _is_down(there: Centre, uuid: str) -> bool:
     found = OperatorClient(config_of(there)).ask("GET", "/v1/nodes/remote", RemoteNodesPage)

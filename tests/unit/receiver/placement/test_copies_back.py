@@ -156,3 +156,39 @@ def test_a_node_that_lacks_a_file_is_passed_over(losing: Losing, monkeypatch: py
     assert places[0].url.endswith(losing.nodes[0].host)
     assert losing.back.bring(row_of(losing, physical))
     assert (losing.data / physical).read_bytes() == losing.contents[physical]
+
+
+def test_a_damaged_file_is_mended_by_a_node_that_has_it_whole(losing: Losing):
+    physical = losing.files[0]
+    good = losing.contents[physical]
+    row = row_of(losing, physical)
+    for bad in (good[:-1] + b"?", good[:-1], good + b"?", b""):
+        (losing.data / physical).write_bytes(bad)
+        losing.wrong[losing.nodes[0].host] = bad
+        assert losing.back.mend(row)
+        assert (losing.data / physical).read_bytes() == good
+    (losing.data / physical).unlink()
+    assert losing.back.mend(row)
+    assert (losing.data / physical).read_bytes() == good
+
+
+def test_what_is_whole_is_not_fetched_and_what_no_node_gives_stays_as_it_is(losing: Losing):
+    physical = losing.files[0]
+    row = row_of(losing, physical)
+    for each in losing.nodes:
+        each.stop()
+    assert losing.back.mend(row)
+    (losing.data / physical).write_bytes(b"damaged")
+    assert not losing.back.mend(row)
+    assert (losing.data / physical).read_bytes() == b"damaged"
+
+
+def test_a_file_is_mended_in_the_directory_where_it_is_found(losing: Losing):
+    physical = losing.files[0]
+    other = losing.trees[1].path / physical
+    other.parent.mkdir(parents=True)
+    (losing.data / physical).rename(other)
+    other.write_bytes(b"damaged")
+    assert losing.back.mend(row_of(losing, physical))
+    assert other.read_bytes() == losing.contents[physical]
+    assert not (losing.data / physical).exists()

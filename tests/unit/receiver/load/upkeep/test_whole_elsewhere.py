@@ -1,0 +1,105 @@
+"""What a store or a storage node is to have whole is not called lost by a check of the disks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from receiver.load.upkeep.fsck import fsck
+from receiver.metadata.model import records
+from receiver.metadata.state.table_rows import FileRow, FileState
+from tests.support.node_world import Edge, World, path_of, tsfile
+
+FILES = {path_of(number): tsfile(first=number * 100) for number in (1, 2)}
+NODE = "5" * 32
+
+
+@pytest.fixture
+def filled(world: World) -> World:
+    with world.node() as node:
+        edge = Edge(node)
+        edge.check()
+        edge.round(FILES)
+    return world
+
+
+def row_of(world: World, number: int) -> FileRow:
+    with world.still_node() as node, node.engine.reading() as state:
+        (row,) = (each for each in state.files.values() if each.path == path_of(number))
+    return row
+
+
+def place(world: World) -> None:
+    """All tablets are placed at a storage node."""
+    with world.still_node() as node:
+        with node.engine.reading() as state:
+            tablets = list(state.tablet_table.rows)
+        node.engine.commit(
+            [
+                records.NodeRegistered(
+                    uuid=NODE,
+                    kind="remote",
+                    name="n",
+                    host="n",
+                    instance=1,
+                    addresses=("http://n",),
+                    boot="6" * 32,
+                )
+            ]
+        )
+        node.engine.commit([records.TabletPlaced(each, 1, (NODE,), NODE) for each in tablets])
+
+
+def damage(path: Path, how: str) -> None:
+    if how == "missing":
+        path.unlink()
+    else:
+        content = path.read_bytes()
+        path.write_bytes(content[:20] + bytes([content[20] ^ 1]) + content[21:])
+
+
+@pytest.mark.parametrize("how", ["missing", "md5"])
+def test_what_a_storage_node_is_to_have_is_left_until_the_server_has_asked_it(
+    filled: World, how: str
+):
+    place(filled)
+    row = row_of(filled, 1)
+    here = filled.data / row.physical
+    damage(here, how)
+    bad = b"" if how == "missing" else here.read_bytes()
+    (found,) = fsck(filled.config).found
+    assert (found.kind, found.elsewhere, found.is_bad_file) == (how, "nodes", True)
+    for _ in range(2):
+        assert not fsck(filled.config, repair=True).good  # it has not come yet
+        assert row_of(filled, 1).state is FileState.LIVE
+        assert not here.exists()  # nobody reads what is damaged
+    if bad:
+        assert (filled.data / "stray" / row.physical).read_bytes() == bad
+    assert fsck(filled.config, repair=True, without_nodes=True).good
+    assert row_of(filled, 1).state is FileState.QUARANTINED
+
+
+def test_a_node_that_is_declared_lost_is_not_waited_for(filled: World):
+    place(filled)
+    row = row_of(filled, 1)
+    (filled.data / row.physical).unlink()
+    with filled.still_node() as node:
+        node.engine.commit([records.NodeLost(NODE)])
+    assert fsck(filled.config, repair=True).good
+    assert row_of(filled, 1).state is FileState.QUARANTINED
+
+
+def test_a_damaged_file_that_the_store_has_is_set_aside_and_read_there(filled: World):
+    row = row_of(filled, 1)
+    with filled.still_node() as node:
+        node.engine.commit([records.FileUploaded(row.physical, 1, row.size, "", "")])
+    damage(filled.data / row.physical, "md5")
+    (found,) = fsck(filled.config).found
+    assert (found.kind, found.elsewhere) == ("md5", "store")
+    assert fsck(filled.config, repair=True).good
+    assert row_of(filled, 1).state is FileState.LIVE
+    assert not (filled.data / row.physical).exists()
+    assert (filled.data / "stray" / row.physical).exists()
+    report = fsck(filled.config)
+    assert (report.found, report.remote) == ([], 1)
