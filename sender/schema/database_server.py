@@ -29,7 +29,7 @@ from common.errors import (
     UnreachableError,
 )
 from common.terminal import printable
-from sender.send.transport import timed_session
+from common.timed_http import timed_session
 
 if TYPE_CHECKING:
     from sender.config import SchemaConfig

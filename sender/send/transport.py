@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import email.utils
 import http.client
-import io
 import re
 import socket
 import ssl
@@ -20,15 +19,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import msgspec
 import requests
-import requests.adapters
 import requests.utils
-import urllib3.connection
-import urllib3.connectionpool
 import urllib3.exceptions
 
 import common
@@ -47,12 +42,10 @@ from common.errors import (
     UnreachableError,
 )
 from common.terminal import printable
+from common.timed_http import timed_session
 from sender.send.paced_body import Departure, PacedBody
 
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
-
-__all__ = ["Endpoint", "HttpReply", "Transport", "media_type", "seen", "short", "timed_session"]
+__all__ = ["Endpoint", "HttpReply", "Transport", "media_type", "seen", "short"]
 
 MAX_ANSWER = 64 << 20
 """Bytes of the largest answer that is read, unless a call says otherwise."""
@@ -60,12 +53,6 @@ MAX_OUTCOMES = 1 << 30
 """Of that of a task that is done: it has the outcome of each of its paths."""
 _NUMBER = re.compile(r"[0-9]{1,19}\Z")
 _SHOWN = 120
-_WAITS = 2
-"""Times the longest wait for a byte, until an answer has to be whole."""
-_UNSENT = 1 << 17
-"""Bytes that the kernel may hold unsent: else megabytes wait in its buffer on a slow line, and the
-time-out for the answer runs while the question is still here."""
-
 _TCP_INFO = struct.Struct("=160xQ")
 """`struct tcp_info` of linux/tcp.h up to `tcpi_delivery_rate` (Linux 4.9)."""
 
@@ -110,98 +97,6 @@ class HttpReply(msgspec.Struct, frozen=True):
     body: bytes
     where: str
     """Method and path, for messages."""
-
-
-class _InTime(io.RawIOBase):
-    """What a server sends, for as long as one answer may take in all, head and body.
-
-    Each wait has a time-out already; a server that sends a byte now and then, or `100 Continue`
-    without end, would keep us waiting for ever nevertheless.
-    """
-
-    def __init__(self, raw: io.RawIOBase, sock: socket.socket, end: float) -> None:
-        self._raw = raw
-        self._sock = sock
-        self._end = end
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer) -> int | None:
-        left = self._end - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("the answer does not come to its end")
-        wait = self._sock.gettimeout()
-        self._sock.settimeout(left if wait is None else min(wait, left))
-        try:
-            return self._raw.readinto(buffer)
-        finally:
-            self._sock.settimeout(wait)
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
-
-
-class _TimedAnswer(http.client.HTTPResponse):
-    """An answer that has twice the time of one wait to come whole."""
-
-    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
-        super().__init__(sock, *args, **kwargs)
-        wait = sock.gettimeout()
-        if wait is not None:
-            end = time.monotonic() + _WAITS * wait
-            self.fp = io.BufferedReader(_InTime(self.fp.detach(), sock, end))
-
-
-class _Connection(urllib3.connection.HTTPConnection):
-    response_class = _TimedAnswer
-
-
-class _SecureConnection(urllib3.connection.HTTPSConnection):
-    response_class = _TimedAnswer
-
-
-class _Pool(urllib3.connectionpool.HTTPConnectionPool):
-    ConnectionCls = _Connection
-
-
-class _SecurePool(urllib3.connectionpool.HTTPSConnectionPool):
-    ConnectionCls = _SecureConnection
-
-
-_POOLS = {"http": _Pool, "https": _SecurePool}
-
-
-class _Adapter(requests.adapters.HTTPAdapter):
-    """Never retries by itself, keeps little in the kernel's send buffer, and waits with an end."""
-
-    def __init__(self) -> None:
-        super().__init__(pool_connections=1, pool_maxsize=1, max_retries=0)
-
-    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        options = [
-            (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-            (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-        ]
-        if hasattr(socket, "TCP_NOTSENT_LOWAT"):
-            options.append((socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT))
-        super().init_poolmanager(*args, socket_options=options, **kwargs)
-        self.poolmanager.pool_classes_by_scheme = _POOLS
-
-    def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
-        manager = super().proxy_manager_for(proxy, **kwargs)
-        manager.pool_classes_by_scheme = _POOLS
-        return manager
-
-
-def timed_session() -> requests.Session:
-    """Connections whose answers come to an end, and that take nothing from the environment."""
-    session = requests.Session()
-    session.trust_env = False  # no .netrc, no proxies, no CA bundle
-    session.mount("http://", _Adapter())
-    session.mount("https://", _Adapter())
-    return session
 
 
 class Transport:
