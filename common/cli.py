@@ -21,6 +21,7 @@ import json
 import os
 import shlex
 import sys
+import textwrap
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -56,12 +57,29 @@ class Program(Generic[T]):
         default_file: read where neither ``--config`` nor ``<env_prefix>CONFIG`` names one, if it
             is there. The working directory is not looked at: a daemon must not change with the
             place that it was started from.
+        exit_codes: what its commands end with, and what each says. Help and manual show them.
+        first_codes: which of them a command ends with where several apply, the strongest first.
     """
 
     name: str
     schema: type[T]
     env_prefix: str
     default_file: Path
+    exit_codes: Mapping[int, str] = field(default_factory=dict, compare=False)
+    first_codes: tuple[int, ...] = ()
+
+    @property
+    def exit_text(self) -> str:
+        """The exit codes as help has them: a paragraph of lines that click leaves as they are."""
+        lines = [
+            textwrap.fill(said, 78, initial_indent=f"  {code:>3}  ", subsequent_indent=" " * 7)
+            for code, said in self.exit_codes.items()
+        ]
+        text = "\n".join(["\b", "Exit codes:", *lines])
+        if not self.first_codes:
+            return text
+        order = ", ".join(map(str, self.first_codes))
+        return f"{text}\n\nWhere several apply, the first of {order} is the one."
 
     def options(self, command: F) -> F:
         """Decorate a group with ``--config``, ``--set``, ``--verbose``; it gets an `Invocation`.

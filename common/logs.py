@@ -28,12 +28,13 @@ _NOISY = ("urllib3", "watchdog", "waitress", "py4j")
 
 
 class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The ``[log]`` table.
+    """``[log]``: where records go.
 
     Attributes:
         level: least severe record that is written.
         format: ``text``, or ``json`` for one JSON object a line.
-        file: appended to, and opened again after logrotate moved it; none for stderr.
+        file: file that records are appended to, opened again after logrotate moved it; none for
+            stderr.
     """
 
     level: Literal["debug", "info", "warning", "error"] = "info"

@@ -58,17 +58,18 @@ class ListenConfig(Struct, frozen=True, kw_only=True):
     Attributes:
         host: address to listen on; 0.0.0.0 or :: for all.
         port: TCP port; 0 for any that is free.
-        tls_cert: PEM certificate, with those between it and the root; with `tls_key`.
-        tls_key: PEM private key.
+        tls_cert: file with the certificate (PEM), and with those between it and the root; with
+            `tls_key`.
+        tls_key: file with the private key (PEM).
         insecure: allow plain HTTP on an address that other machines can reach.
         allow: networks and hosts that may connect; the address of the connection counts, never a
             header.
-        hosts: Host headers that are answered; empty for any.
-        threads: requests worked on at a time.
+        hosts: Host headers that are answered, such as "centre.example.org"; empty for any.
+        threads: requests that are worked on at a time.
         connection_limit: open connections; further ones wait. Half of them at most are at work for
             one token, or without any for one address.
-        channel_timeout: without a byte, until a connection is closed.
-        max_request_bytes: body of one request.
+        channel_timeout: time without a byte, until a connection is closed.
+        max_request_bytes: most bytes of the body of one request.
     """
 
     host: str = "127.0.0.1"
@@ -128,11 +129,11 @@ class PageConfig(Struct, frozen=True, kw_only=True):
     """``[page]``: the web page at ``/ui/``, for people.
 
     Attributes:
-        enabled: answer there at all.
+        enabled: whether there is a page at all.
         insecure: take people in over plain HTTP from other machines; what they type can be read on
             the way.
-        session: until somebody has to log in again.
-        idle: the same, without a look at the page.
+        session: time until somebody has to log in again.
+        idle: time without a look at the page, until somebody has to log in again.
         report: directory that `tsferry-verify --report` writes; the page shows what it says.
     """
 
@@ -147,14 +148,16 @@ class LimitsConfig(Struct, frozen=True, kw_only=True):
     """``[limits]``: what one sender can make this server hold.
 
     Attributes:
-        max_file_bytes: of one TsFile.
-        max_open_uploads: of one sender, begun and not finished.
-        max_unloaded_bytes: of one sender, received and not loaded.
-        min_free_bytes: of the file system; below it nothing is taken in.
-        upload_expiry: without a byte, until an upload is dropped.
-        max_chunk_bytes: of a file that count at once (a body without a checksum may bring more).
-        max_batch_bytes: of many small files in one request.
-        max_page_items: of a page of a plan or an inventory.
+        max_file_bytes: most bytes of one TsFile.
+        max_open_uploads: uploads of one sender that are begun and not finished, at most.
+        max_unloaded_bytes: bytes of one sender that are received and not loaded, at most.
+        min_free_bytes: free space of the file system, below which nothing is taken in.
+        upload_expiry: time without a byte, until an upload is dropped.
+        max_chunk_bytes: bytes of a file in one request that count at once (a body without a
+            checksum may bring more). At most `listen.max_request_bytes`.
+        max_batch_bytes: bytes of many small files in one request, at most. At most
+            `listen.max_request_bytes`.
+        max_page_items: entries of a page of a plan or an inventory, at most.
         max_task_items: files, and ends, of one task, which is held in memory (about 3 KB each) and
             loaded in one commit. A sender holds partitions that need more, and says so.
     """
@@ -179,7 +182,7 @@ class LoadConfig(Struct, frozen=True, kw_only=True):
     """``[load]``: what becomes of files.
 
     Attributes:
-        keep_deleted: until the bytes of a deleted file leave the disk.
+        keep_deleted: time until the bytes of a deleted file leave the disk.
         paths: directories of this machine from which `load` in SQL, and calls with an operator's
             token, may take files; none, if left out.
     """
@@ -192,16 +195,18 @@ class NodesConfig(Struct, frozen=True, kw_only=True):
     """``[nodes]``: places that files lie at: data directories, and storage nodes.
 
     Attributes:
-        move_rate: bytes a second that are copied off a directory that is drained, at most; None for
+        move_rate: bytes a second that are copied off a directory that is drained, at most; none for
             no limit.
-        check_every: between two rounds over their names, which compare them with the catalogue;
-            None for no rounds.
-        check_rate: names a second of such a round.
-        timeout: without a sign of life, until a storage node counts as down.
+        check_every: time between two rounds over the names of all files, which compare the disks
+            with the catalogue and change nothing; "none" for no rounds.
+        check_rate: names that such a round looks at in a second.
+        timeout: time without a sign of life, until a storage node counts as down. Nothing is
+            deleted for that.
         replicas: storage nodes that are to have a copy of each tablet; 0 for none.
-        before_ack: of these, how many have a file before it is told to be loaded; 0 for none.
-        assignment_timeout: that a storage node has to make a replica.
-        lost_after: of silence, until what a storage node has is made again elsewhere; 0 for never.
+        before_ack: storage nodes that have a file before it is told to be loaded; 0 for none.
+        assignment_timeout: time that a storage node has to make a replica.
+        lost_after: silence after which what a storage node has is made again elsewhere; 0 for
+            never.
         ca_cert: PEM file with the authorities that storage nodes are checked against.
     """
 
@@ -226,10 +231,10 @@ class ProofsConfig(Struct, frozen=True, kw_only=True):
     """``[proofs]``: retired files that give nothing which other files do not give.
 
     Attributes:
-        enabled: look for them; without it retired files stay.
-        here: prove them here; else only `tsferry-receiver work` elsewhere does.
-        memory: that the process may take which reads files.
-        every: between two looks for what is to be proved.
+        enabled: whether they are looked for; without it retired files stay.
+        here: whether this machine proves them; else only `tsferry-receiver work` elsewhere does.
+        memory: memory that the process may take which reads files.
+        every: time between two looks for what is to be proved.
     """
 
     enabled: bool = True
@@ -242,16 +247,19 @@ class MergeConfig(Struct, frozen=True, kw_only=True):
     """``[merge]``: small and overlapping files that are merged into few, for those who read them.
 
     Attributes:
-        enabled: look for them; without it only `compact` merges.
-        target_bytes: of a merged file, about.
-        min_files: fewer that readers would be spared are not worth it.
-        quiet: since the last file of a partition, until it is merged.
-        every: between two looks for what is to be merged.
-        hours: when it is, by the time of this machine.
-        memory: that the process may take which merges.
-        here: false leaves all of it to executors elsewhere (`tsferry-receiver work`).
-        final_after: since the last file of a merge was gone at the edge, until the merged ones take
-            the place of what they were made of for good; None for never.
+        enabled: whether files are merged by themselves; without it only `tsferry-receiver compact`
+            merges.
+        target_bytes: bytes of a merged file, about.
+        min_files: files that readers are spared by a merge, at least; fewer are not worth it.
+        quiet: time since the last file of a partition came (and since its time was over), until it
+            is merged.
+        every: time between two looks for what is to be merged.
+        hours: when files are merged, by the time of this machine.
+        memory: memory that the process may take which merges.
+        here: whether this machine merges; false leaves all of it to executors elsewhere
+            (`tsferry-receiver work`).
+        final_after: time since the last file of a merge was gone at the edge, until the merged ones
+            take the place of what they were made of for good; none for never.
     """
 
     enabled: bool = False
@@ -269,10 +277,11 @@ class DeletesConfig(Struct, frozen=True, kw_only=True):
     """``[deletes]``: what one sender may delete without an operator.
 
     Attributes:
-        max_fraction: of the files that a storage group had of the sender when the window began;
-            more that nothing explains is held. 1 for no limit at all.
-        from_files: fewest files that `max_fraction` is for; the last one is always held.
-        window: of commit times, in which deletes are counted.
+        max_fraction: part of the files that a storage group had of the sender when the window
+            began; more that nothing explains is held. 1 for no limit at all.
+        from_files: fewest files that `max_fraction` is for; the last file of a storage group is
+            always held.
+        window: time, by that of commits, in which deletes are counted.
     """
 
     max_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.5
@@ -312,15 +321,15 @@ class EtcdConfig(Struct, frozen=True, kw_only=True):
     """``[metadata.etcd]``: where the commits are kept with ``backend = "etcd"``.
 
     Attributes:
-        endpoints: of the members, tried in turn.
-        prefix: of all keys of this receiver.
+        endpoints: addresses of the members, tried in turn.
+        prefix: beginning of all keys of this receiver.
         user: name to log in with.
-        password: of the user.
+        password: password of the user.
         ca_cert: PEM file with the authorities that the members are checked against.
         cert: PEM certificate of this client; with `key`.
         key: PEM private key of this client; with `cert`.
-        timeout: of one request.
-        lease: without a sign of life, until another receiver may take over.
+        timeout: time that one request may take.
+        lease: time without a sign of life, until another receiver may take over.
     """
 
     endpoints: tuple[Url, ...] = ("http://127.0.0.1:2379",)
@@ -352,25 +361,28 @@ class MetadataConfig(Struct, frozen=True, kw_only=True):
         backend: ``embedded``: the log in `schema_dir` is the truth; ``etcd``: every commit is kept
             in etcd, and what is in `schema_dir` can be made anew from there.
         history: how far back questions can be asked; deleted files and rows stay that long.
-        history_commits: the same as a number of commits, where it is not 0: what reaches further
-            back counts.
-        max_memory: that series and storage groups may take; none for no limit.
+        history_commits: how far back questions can be asked, as a number of commits; 0 for no such
+            number. Where both are set, what reaches further back counts.
+        max_memory: memory that series and storage groups may take; none for no limit.
         auto_create_schema: whether a loaded file makes the series and storage groups that it needs,
-            and `create timeseries` its storage group; without it such a file is held.
-        storage_group_level: how many nodes below root a missing storage group is made of; 0: the
-            storage group that the file's directory names.
-        tag_bytes: tags and attributes of one series, at most.
+            and `create timeseries` its storage group (`enable_auto_create_schema` in Apache IoTDB);
+            without it such a file is held.
+        storage_group_level: how many nodes below root a storage group is made of when a loaded file
+            has none; 0: the storage group that the file's directory names.
+        tag_bytes: bytes of the tags and attributes of one series, at most.
         checkpoint_entries: commits in the log, until a checkpoint is taken.
-        checkpoint_bytes: of the log, until a checkpoint is taken: commits can be large. Behind a
-            large checkpoint it is a sixteenth of that.
-        checkpoint_rest: without a commit, until a checkpoint is taken of what is new.
+        checkpoint_bytes: bytes of the log, until a checkpoint is taken: commits can be large.
+            Behind a checkpoint of more than 16 times as much it is a sixteenth of that.
+        checkpoint_rest: time without a commit, until a checkpoint is taken of what is new.
         fetch_size: rows of a page of an answer, where the question does not say.
         kv_ring: commits of the key-value store whose place is known without a search.
-        ttl_every: between two looks for expired files.
-        clock_jump: a step of the clock, or time off, beyond which it is believed on evidence only.
-        txn_lease: without a use, until a transaction is rolled back; the history that it reads is
-            kept as long.
-        txn_most: transactions at a time.
+        ttl_every: time between two looks for files that are past their TTL.
+        clock_jump: a step of the clock, or time off, beyond which it is believed only if the kernel
+            calls it synchronised, senders' clocks agree with it, or an operator confirms it (`clock
+            confirm`).
+        txn_lease: time without a use, until a transaction is rolled back; the history that it reads
+            is kept as long.
+        txn_most: transactions at a time, at most.
         etcd: where the commits are kept with ``backend = "etcd"``.
     """
 
@@ -397,12 +409,12 @@ class PricesConfig(Struct, frozen=True, kw_only=True):
     """``[storage.prices]``: what a store asks for 1,000 requests; none is known by itself.
 
     Attributes:
-        currency: that they are in, as it is shown.
-        put: to put something, a part too, or to copy or end an attempt.
-        get: to read.
-        head: to ask for one object.
-        list: to list.
-        delete: to remove.
+        currency: what the prices are in, as it is shown.
+        put: for 1,000 requests that put something, a part too, or copy or end an attempt.
+        get: for 1,000 requests that read.
+        head: for 1,000 requests that ask for one object.
+        list: for 1,000 requests that list.
+        delete: for 1,000 requests that remove.
     """
 
     currency: Annotated[str, Meta(max_length=16)] = "USD"
@@ -423,28 +435,31 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
 
     Attributes:
         url: ``s3://bucket/prefix``, or ``file:///directory``; none for no copies.
-        endpoint: of a store that is compatible with S3; none for AWS.
-        region: of the bucket; none for what the environment or the profile says.
-        profile: of the credentials' file; none for the usual order.
+        endpoint: address of a store that is compatible with S3; none for AWS.
+        region: region of the bucket; none for what the environment or the profile says.
+        profile: profile of the credentials' file; none for the usual order: environment, profile,
+            role.
         path_style: the bucket is in the path, not in the host's name, as many compatibles want.
-        encryption: that a store of S3 keeps objects by: ``AES256``, or ``aws:kms``; none for what
-            the bucket says.
-        kms_key: of the key service, for ``aws:kms``; none for the bucket's.
-        upload: when loaded files go there, by storage group; SQL says otherwise for one of them.
-        before_ack: a task is *loaded* only when its files and its commit are there too.
+        encryption: how a store of S3 keeps objects: `AES256`, or `aws:kms`; none for what the
+            bucket says.
+        kms_key: key of the key service by its id or ARN, for `aws:kms`; none for the bucket's.
+        upload: when loaded files go there, by storage group; `set upload` in SQL says otherwise for
+            one of them.
+        before_ack: whether a task is *loaded* only when its files and its commit are there too.
         parallel: files on their way at once, and parts of one large file.
-        bandwidth_limit: bytes a second of all copies of files together, or by the hour.
-        lag: that the copy of the log is behind the commits, at most, while the store answers.
-        grace: that objects stay behind the history of what they are needed for. Longer than any
-            receiver may have stood still while another took over.
-        capacity: of the data directories, what loaded files may take; those that are in the store
-            make room. None: all stay.
-        evict_above: part of the capacity above which they do.
-        evict_to: part of the capacity down to which they do.
-        pin_wait: that a step waits for room for what it needs from the store, at most.
-        scrub_days: in which the store is asked for each object once; 0 for never.
+        bandwidth_limit: bytes a second of all copies of files together, or by the hour in local
+            time.
+        lag: how far the copy of the log is behind the commits, at most, while the store answers.
+        grace: time that objects stay in the store when the history needs them no more. Longer than
+            any receiver may have stood still while another took over.
+        capacity: what loaded files may take in the data directories; those that are in the store
+            make room, the longest unused first. None: all of them stay.
+        evict_above: part of the capacity above which files make room.
+        evict_to: part of the capacity down to which files make room.
+        pin_wait: how long a step waits for room for what it needs from the store, at most.
+        scrub_days: days in which the store is asked for each object once; 0 for never.
         tree: keep the tree of files there too, as tables that others read by themselves.
-        tree_every: that passes between two looks for what is new in it.
+        tree_every: time between two looks for what is new in the tree.
         prices: of requests, for `storage status`.
     """
 
@@ -495,12 +510,13 @@ class FollowConfig(Struct, frozen=True, kw_only=True):
     Attributes:
         url: ``s3://bucket/prefix`` or ``file:///directory`` with the copies of a receiver, or the
             address of that receiver; none for a receiver of its own.
-        writer: where whoever comes to write is sent; none for the receiver that is followed.
-        token: of an operator, for the receiver at the URL.
+        writer: address that senders and changes are sent to; none for the receiver that is
+            followed.
+        token: an operator's token for the receiver at the URL.
         token_file: a file that holds the token, instead.
         ca_cert: PEM file with the authorities that this receiver is checked against.
-        poll: between two looks at a store.
-        most_behind: without all that the source has, until `/readyz` says so.
+        poll: time between two looks at a store; a receiver tells of news by itself.
+        most_behind: time without all that the source has, until `/readyz` says so.
     """
 
     url: str | None = None
@@ -517,15 +533,15 @@ class NodeConfig(Struct, frozen=True, kw_only=True):
 
     Attributes:
         master: addresses of the receiver that it keeps files for, and of those that may take its
-            place; none for a receiver.
-        url: where the master calls this node; none for where it listens.
-        name: for people; none for the URL.
+            place; none for a receiver. From none to some, or back, needs a restart.
+        url: address at which the master calls this node; none for where it listens.
+        name: what people call it; none for the URL.
         host: what tells its machine from others, so that no two copies lie on one; none for what
             the machine says of itself.
-        token: of the role node, for the master.
+        token: a token of the role node, of the master.
         token_file: a file that holds the token, instead.
         ca_cert: PEM file with the authorities that the master is checked against.
-        heartbeat: between two signs of life.
+        heartbeat: time between two signs of life.
         scrub_every: between two readings of all that it holds; None for none.
         scrub_rate: bytes a second that are read for that.
     """
@@ -546,10 +562,12 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
     """The whole of ``receiver.toml``.
 
     Attributes:
-        schema_dir: holds the metadata engine.
-        data_dirs: hold the loaded files; those of a sender go to the one that its folder is in.
+        schema_dir: directory that holds the metadata engine.
+        data_dirs: directories that hold the loaded files. With several, on as many disks, a
+            sender's go to the one with most room when it first comes, and to another one when that
+            runs short.
         partition_interval: width of a time partition; senders with another are refused.
-        time_unit: of the timestamps in the data; senders with another are refused.
+        time_unit: unit of the timestamps in the data; senders with another are refused.
         listen: who can reach the server.
         auth: who is asked for a token.
         page: the web page for people.

@@ -11,6 +11,7 @@ import sys
 import types
 import typing
 from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -63,11 +64,11 @@ def written(page: str) -> str:
 def _tables() -> str:
     parts, named = list[str](), set[type]()
     for command, kind in COMMANDS.items():
-        parts.append(f"## {command}\n\n{_members(kind)}")
+        parts.append(f"## {command}\n\n{members(kind)}")
     waiting = list(COMMANDS.values())
     later: list[type] = []
     while waiting:
-        for found in _inside(waiting.pop(0)):
+        for found in inside(waiting.pop(0)):
             if found not in named and found not in COMMANDS.values():
                 named.add(found)
                 later.append(found)
@@ -75,11 +76,12 @@ def _tables() -> str:
     parts.append("## Parts\n")
     for found in sorted(later, key=lambda each: each.__name__):
         said = (found.__doc__ or "").strip().split("\n")[0]
-        parts.append(f"### {found.__name__}\n\n{said}\n\n{_members(found)}")
+        parts.append(f"### {found.__name__}\n\n{said}\n\n{members(found)}")
     return "\n".join(parts)
 
 
-def _members(kind: type) -> str:
+def members(kind: type) -> str:
+    """The table of the members of a type."""
     lines = ["| member | type | is |", "|---|---|---|"]
     meanings = _meanings(kind)
     for name, hint in _fields(kind):
@@ -122,7 +124,7 @@ def _source(kind: type) -> str:
     return inspect.getsource(kind)
 
 
-def _inside(kind: type) -> Iterator[type]:
+def inside(kind: type) -> Iterator[type]:
     """The types that have members of their own in those of a type."""
     waiting = [hint for _, hint in _fields(kind)]
     while waiting:
@@ -139,12 +141,15 @@ def _shown(hint: Any) -> str:
     if origin is typing.Annotated:
         return _shown(inner[0])
     if origin in (typing.Union, types.UnionType):
-        shown = [_shown(each) for each in inner if each is not type(None)]
-        return " or ".join([*shown, "null"] if type(None) in inner else shown)
+        shown = [_shown(each) for each in inner if each not in (type(None), msgspec.UnsetType)]
+        shown += ["null"] if type(None) in inner else []
+        return " or ".join(dict.fromkeys(shown))
     if origin in (list, tuple):
         return f"list of {_shown(inner[0])}"
     if origin is dict:
         return f"object of {_shown(inner[1])}"
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return " or ".join(f"`{each.value}`" for each in hint)
     if origin is typing.Literal:
         return " or ".join(f"`{each}`" for each in inner)
     simple = {str: "text", int: "number", float: "number", bool: "true or false"}

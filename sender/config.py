@@ -42,9 +42,10 @@ class ReceiverEntry(Struct, frozen=True, kw_only=True):
     """A ``[[receiver]]``: a data centre that the files go to.
 
     Attributes:
-        name: what logs and ``status`` call it; yours to choose.
+        name: what logs, `status` and `--receiver` call it; yours to choose.
         url: its address, https://host:port; without a port that of the scheme (443, 80).
-        token: what it knows this sender by.
+        token: what the receiver knows this sender by, as `tsferry-receiver token create` printed
+            it.
         token_file: a file that holds the token, instead.
         ca_file: PEM bundle that its certificate is checked against, instead of the system's.
         insecure: allow plain HTTP to a host that is not this machine: everyone on the way can
@@ -52,9 +53,9 @@ class ReceiverEntry(Struct, frozen=True, kw_only=True):
         use_env_proxies: go through HTTPS_PROXY and the like.
         source: where the list of files comes from: the data directories, or the catalogue of the
             receiver on this node, which is then a forwarding centre.
-        source_url: that receiver.
+        source_url: address of that receiver, with `source = "receiver"`.
         source_token: a reader token of that receiver.
-        source_token_file: a file that holds it, instead.
+        source_token_file: a file that holds the reader token, instead.
     """
 
     name: str
@@ -109,8 +110,9 @@ class StorageGroupFilter(Struct, frozen=True, kw_only=True):
     Patterns are paths; ``*`` stands for one level or part of it, ``**`` for any number of levels.
 
     Attributes:
-        include: those that match one of these,
-        exclude: and none of these. A narrower filter deletes nothing at the receiver.
+        include: patterns of storage groups that are sent.
+        exclude: patterns of those that are not, though `include` has them. A narrower filter
+            deletes nothing at the receiver.
     """
 
     include: Annotated[tuple[str, ...], Meta(min_length=1)] = ("**",)
@@ -127,13 +129,14 @@ class SchemaConfig(Struct, frozen=True, kw_only=True):
     """``[schema]``: the database that is asked for its schema; without one files are read.
 
     Attributes:
-        server: address of its REST service, such as http://127.0.0.1:18080; none to read files.
-        user: that may show all series.
-        password: of the user; root, if left out.
-        password_file: a file that holds it, instead.
+        server: address of its REST service (`enable_rest_service` there), such as
+            http://127.0.0.1:18080; none to read files.
+        user: a user of the database that may show all series.
+        password: of that user; without one it is "root".
+        password_file: a file that holds the password, instead.
         ca_file: PEM bundle that its certificate is checked against, instead of the system's.
         insecure: allow plain HTTP to a host that is not this machine.
-        every: between two readings of the whole schema.
+        every: time between two readings of the whole schema; only what changed travels.
     """
 
     server: Url | None = None
@@ -156,21 +159,24 @@ class TransferConfig(Struct, frozen=True, kw_only=True):
     """``[transfer]``: how files travel.
 
     Attributes:
-        chunk_bytes: of a file that travel in one request, each with its own checksum; fewer where
-            several files are on their way.
+        chunk_bytes: bytes of a file that travel in one request, each with its own checksum; fewer
+            where several files are on their way. At most `limits.max_chunk_bytes` of the receiver.
         parallel: files on their way at a time, for each receiver.
         batch_bytes: files up to this size travel many in one request; 0 for never.
         max_retries: tries after the first for one file, before it is left for the next round.
-        retry_first: pause before the first of them; each further one about doubles, with jitter.
-        retry_max: longest pause.
-        connect_timeout: until the receiver has taken a connection.
-        read_timeout: without a byte of an answer.
-        load_poll: how long one question for the outcome of a task waits at the receiver.
-        load_timeout: until a round gives up asking, and the next one goes on.
+        retry_first: pause before the first of these tries; each further one about doubles, with
+            jitter.
+        retry_max: longest pause between two tries.
+        connect_timeout: time until the receiver has to have taken a connection.
+        read_timeout: time without a byte of an answer, until a request has failed.
+        load_poll: how long one question for the outcome of a task waits at the receiver; less than
+            `read_timeout`.
+        load_timeout: time until a round gives up asking for the outcome; the next round goes on.
         bandwidth_limit: bytes a second of all transfers to one receiver together, or by the hour
             in local time.
-        compression: of what travels (zstd): where the line is so slow that what is saved pays for
-            the work, never, or wherever it makes a body smaller.
+        compression: of what travels, by zstd: `auto` where the line is so slow that what is saved
+            pays for the work, `off` never, `zstd` wherever it makes a body smaller. Needs Python
+            3.14 or `tsferry[zstd]`.
     """
 
     chunk_bytes: Annotated[Size, Meta(ge=4096, le=2**30)] = 8 * 2**20
@@ -205,14 +211,15 @@ class DaemonConfig(Struct, frozen=True, kw_only=True):
     """``[daemon]``: when rounds begin.
 
     Attributes:
-        period: from the begin of one round to that of the next.
-        look_period: between two looks at every file, where the file system tells of changes and
-            told of none; rounds between only ask the receiver.
+        period: time from the begin of one round to that of the next.
+        look_period: time between two looks at every file, where the file system tells of changes
+            and told of none; rounds between only ask the receiver. 0 looks in each round.
         watch: whether a new file starts a round early.
-        watch_settle: rest after the last change before it does.
-        watch_poll: between two looks where the file system tells of no changes.
-        heartbeat: between two signs of life to the receiver, also while nothing is sent.
-        pid_file: holds the process id while the daemon runs; none for no file.
+        watch_settle: rest after the last change of a file, before `watch` starts a round.
+        watch_poll: time between two looks where the file system tells of no changes, as network
+            file systems do not.
+        heartbeat: time between two signs of life to the receiver, also while nothing is sent.
+        pid_file: file that holds the process id while the daemon runs; none for no file.
     """
 
     period: Annotated[Duration, Meta(ge=1)] = 60.0
@@ -229,9 +236,10 @@ class SenderMetrics(Struct, frozen=True, kw_only=True):
 
     Attributes:
         listen: host:port on which the daemon is scraped, without TLS and token; none for no port.
-        textfile: that is written for node_exporter's textfile collector, by the daemon and at the
-            end of each `sync`; its name ends in .prom.
-        textfile_every: between two times that the daemon writes it.
+        textfile: file that is written for node_exporter's textfile collector, by the daemon and at
+            the end of each `sync`; its name ends in .prom. Better in memory: it is flushed each
+            time.
+        textfile_every: time between two times that the daemon writes that file.
     """
 
     listen: str | None = None
@@ -249,30 +257,36 @@ class SenderConfig(Struct, frozen=True, kw_only=True):
     """The whole of ``sender.toml``.
 
     Attributes:
-        schema_dir: holds the schema log, where there is one, and ``sync/`` with this sender's uuid.
-        data_dirs: those that hold ``sequence/`` and ``unsequence/`` (or, flat, the TsFiles).
-        label: what the receivers call this edge; the name of the host, if left out.
+        schema_dir: directory that holds the schema log, where there is one, and ``sync/`` with this
+            sender's uuid. Another one needs a restart.
+        data_dirs: directories that hold ``sequence/`` and ``unsequence/`` (with `layout = "flat"`:
+            the TsFiles themselves).
+        label: what the receivers call this edge in lists, metrics and alerts: a name that no other
+            edge has; the name of the host, if left out.
         receivers: the ``[[receiver]]`` tables.
         storage_groups: which of them are sent.
         closed_by: what tells that a file is closed: its ``.resource``, or a complete tail and
             `quiet_seconds` of rest.
-        quiet_seconds: rest of a file with a complete tail; a number is in seconds.
-        wait_alarm: a file that is here and cannot be sent for longer counts in the exit code of
-            a round; 0 for never.
-        layout: ``iotdb`` for <kind>/<storage group>/<virtual>/<partition>/<file>, ``flat`` for
+        quiet_seconds: rest of a file with a complete tail, until it counts as closed; a number is
+            in seconds.
+        wait_alarm: time after which a file that is here and cannot be sent (not closed, being
+            changed, unreadable) counts in the exit code of a round; 0 for never.
+        layout: ``iotdb`` for ``<kind>/<storage group>/<virtual>/<partition>/<file>``, ``flat`` for
             TsFiles side by side.
-        storage_group: that a flat directory belongs to.
-        partition_interval: width of a time partition; the same as at the receiver.
-        time_unit: of the timestamps in the data.
-        propagate_deletes: what a file that is gone here means there: kept until others are
-            proved to give all of its points, deleted, or kept for ever.
+        storage_group: the storage group that a flat directory belongs to.
+        partition_interval: width of a time partition: the same as in the database and at the
+            receiver.
+        time_unit: unit of the timestamps in the data.
+        propagate_deletes: what a file that is gone here means at the receiver: `replaced` keeps it
+            until others are proved to give all of its points, `all` deletes it, `never` keeps it
+            for ever.
         deletion_files: what becomes of points that were deleted in a closed file (`.mods`,
-            `.mods2`): told and left out by readers there, told and kept visible, or, in the old
-            way, a file that has some is not sent.
+            `.mods2`): `apply` has readers at the receiver leave them out, too; `keep` tells of
+            them, and they stay visible there; with `wait` a file that has some is not sent.
         max_delete_fraction: without effect; the receiver has it as `deletes.max_fraction`.
         guard_from_files: without effect; the receiver has it as `deletes.from_files`.
-        task_max_files: files of one task; a round has as many tasks as it needs.
-        task_max_bytes: bytes of one task, unless a single partition has more.
+        task_max_files: files of one task, at most; a round has as many tasks as it needs.
+        task_max_bytes: bytes of one task, at most, unless a single partition has more.
         schema: the database that is asked for its schema.
         transfer: how files travel.
         daemon: when rounds begin.

@@ -99,20 +99,29 @@ def _annotated(base: Any, metadata: tuple[Any, ...]) -> ValueKind:
 
 
 def _bounded(kind: ValueKind, meta: msgspec.Meta) -> ValueKind:
-    low, high, least = meta.ge, meta.le, meta.min_length
+    low, high, least, most = meta.ge, meta.le, meta.min_length, meta.max_length
     bounds = ""
     if low is not None and high is not None:
         bounds = f", from {kind.to_plain(low)} to {kind.to_plain(high)}"
     elif low is not None:
         bounds = f", at least {kind.to_plain(low)}"
+    elif meta.gt is not None:
+        above = f", more than {kind.to_plain(meta.gt)}"
+        bounds = above if high is None else f"{above}, to {kind.to_plain(high)}"
     elif least is not None:
         bounds = f", at least {least}"
+    elif most is not None:
+        bounds = f", at most {most} characters"
 
     def parse(raw: Any) -> Any:
         value = kind.parse(raw)
         if (low is not None and value < low) or (high is not None and value > high):
             raise ValueError
+        if meta.gt is not None and value <= meta.gt:
+            raise ValueError
         if least is not None and len(value) < least:
+            raise ValueError
+        if most is not None and len(value) > most:
             raise ValueError
         return value
 

@@ -8,18 +8,41 @@ import click
 
 import common
 from common.cli import Program, config_group
+from common.errors import (
+    EXIT_INTERNAL,
+    EXIT_LATE,
+    EXIT_LOCKED,
+    EXIT_NOT_LOADED,
+    EXIT_STOPPED,
+    EXIT_UNREACHABLE,
+    EXIT_USAGE,
+)
 from receiver.config import ENV_PREFIX, FILE, ReceiverConfig
 
-__all__ = ["CODES", "PROGRAM", "cli"]
+__all__ = ["PROGRAM", "cli"]
 
-PROGRAM = Program("tsferry-receiver", ReceiverConfig, ENV_PREFIX, FILE)
-
-CODES = (
-    "Exit codes: 0 done; 1 internal error, or problems were found; 2 wrong usage or configuration; "
-    "3 a file is bad; 4 the receiver does not run, or refuses; 5 another process uses the "
-    "directories; 7 an edge is late; 130 interrupted. Example: tsferry-receiver --config "
-    "/etc/tsferry/receiver.toml status"
+PROGRAM = Program(
+    "tsferry-receiver",
+    ReceiverConfig,
+    ENV_PREFIX,
+    FILE,
+    {
+        0: "done; of status and senders list: all is well",
+        EXIT_INTERNAL: "internal error, or problems were found",
+        EXIT_USAGE: "usage or configuration, an extra is not installed, or there is no such thing",
+        EXIT_NOT_LOADED: "a file is bad, or something does not stand so that it can be done; of "
+        "status: files are lost",
+        EXIT_UNREACHABLE: "the receiver does not run, takes no files, or refuses",
+        EXIT_LOCKED: "another process uses the directories",
+        EXIT_LATE: "of status and senders list: an edge is late",
+        EXIT_STOPPED: "interrupted",
+    },
+    (EXIT_UNREACHABLE, EXIT_NOT_LOADED, EXIT_LATE),
 )
+_EPILOG = f"""{PROGRAM.exit_text}
+
+Example: tsferry-receiver --config /etc/tsferry/receiver.toml status
+"""
 
 
 class _Commands(click.Group):
@@ -34,7 +57,9 @@ class _Commands(click.Group):
         return super().get_command(ctx, cmd_name)
 
 
-@click.group(cls=_Commands, epilog=CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Commands, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(common.__version__, prog_name=PROGRAM.name)
 @PROGRAM.options
 def cli() -> None:

@@ -88,7 +88,8 @@ CODED = (
         "Content-Encoding",
         "header",
         {"enum": [zstd.ZSTD]},
-        "Of this body, as `limits.encodings` has it; checksum and offsets are of what it becomes.",
+        "Of this body, as `Limits.encodings` has it in the answer to the check; checksum and "
+        "offsets are of what it becomes.",
     ),
     Parameter(
         wire.SIZE_HEADER,

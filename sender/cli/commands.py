@@ -24,13 +24,7 @@ _NAMES = (
     "check",
     "config",
 )
-_EPILOG = """\b
-Exit codes:
-  0  all that is closed is loaded      4  receiver unreachable, or it refuses
-  1  internal error                    5  another sender to this receiver runs, does not answer
-  2  usage or configuration            6  deletions held back by the guard
-  3  some files were not loaded      130  interrupted
-Where several apply, the first of 1, 2, 130, 5, 4, 3, 6 is the one.
+_EPILOG = f"""{PROGRAM.exit_text}
 
 \b
 Examples:

@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING
 import click
 
 from common.cli import Invocation, Program
-from common.errors import UsageError
+from common.errors import (
+    EXIT_HELD,
+    EXIT_INTERNAL,
+    EXIT_LOCKED,
+    EXIT_NOT_LOADED,
+    EXIT_STOPPED,
+    EXIT_UNREACHABLE,
+    EXIT_USAGE,
+    UsageError,
+)
 from common.terminal import printable
 from sender.config import ENV_PREFIX, FILE, ReceiverEntry, SenderConfig
 
@@ -33,7 +42,33 @@ __all__ = [
     "stopping",
 ]
 
-PROGRAM = Program("tsferry-sender", SenderConfig, ENV_PREFIX, FILE)
+PROGRAM = Program(
+    "tsferry-sender",
+    SenderConfig,
+    ENV_PREFIX,
+    FILE,
+    {
+        0: "all that is closed is loaded",
+        EXIT_INTERNAL: "internal error",
+        EXIT_USAGE: "usage or configuration, or an extra is not installed",
+        EXIT_NOT_LOADED: "files were not loaded (conflict, quarantined, refused, failed), or are "
+        "lost; of status: so it stands",
+        EXIT_UNREACHABLE: "the receiver is out of reach, or refuses",
+        EXIT_LOCKED: "another sender to this receiver runs, and does not answer",
+        EXIT_HELD: "deletions are held by a receiver until its operator lets them through; of "
+        "status, too",
+        EXIT_STOPPED: "interrupted; the next round goes on",
+    },
+    (
+        EXIT_INTERNAL,
+        EXIT_USAGE,
+        EXIT_STOPPED,
+        EXIT_LOCKED,
+        EXIT_UNREACHABLE,
+        EXIT_NOT_LOADED,
+        EXIT_HELD,
+    ),
+)
 
 _log = logging.getLogger(__name__)
 

@@ -7,11 +7,6 @@ import re
 from scripts import json_page
 
 
-def test_the_page_has_the_members_that_there_are() -> None:
-    page = json_page.PAGE.read_text()
-    assert json_page.written(page) == page, "python scripts/json_page.py"
-
-
 def test_each_member_says_what_it_is() -> None:
     rows = re.findall(
         r"^\| `(\w+)` \| .* \| (.*) \|$", json_page.PAGE.read_text(), flags=re.MULTILINE

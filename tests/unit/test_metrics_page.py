@@ -11,11 +11,6 @@ from scripts import metrics_page
 from tests.support.architecture import ROOT
 
 
-def test_the_page_has_the_measures_that_there_are() -> None:
-    page = metrics_page.PAGE.read_text()
-    assert metrics_page.written(page) == page, "python -m scripts.metrics_page"
-
-
 def test_a_measure_that_is_new_is_seen(monkeypatch) -> None:
     more = (*metrics_page.TABLES["sender"], gauge("tsferry_sender_new", "New."))
     monkeypatch.setitem(metrics_page.TABLES, "sender", more)

@@ -17,7 +17,7 @@ HERE = SaidNames(HOUSE, said_names.keys_of_the_configuration())
 PAGES = (
     "README.md",
     "SECURITY.md",
-    *(f"docs/{each.name}" for each in sorted(ROOT.glob("docs/*.md"))),
+    *(str(each.relative_to(ROOT)) for each in sorted(ROOT.glob("docs/**/*.md"))),
 )
 
 

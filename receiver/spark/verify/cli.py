@@ -21,15 +21,18 @@ __all__ = ["cli"]
 _MASTER = re.compile(
     r"local(\[(\*|[1-9][0-9]*)(,[1-9][0-9]*)?\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+"
 )
+_EPILOG = f"""Examples: tsferry-verify --new --report /tmp/report; tsferry-verify --path
+'/data/sequence/**/*.tsfile'.
+
+{PROGRAM.exit_text}
+
+What was found is printed in any case.
+"""
 
 
 @click.command(
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Examples: tsferry-verify --new --report /tmp/report; tsferry-verify --path "
-    "'/data/sequence/**/*.tsfile'. Exit codes: 0 all proved, nothing to look at; 1 bad files, "
-    "problems, files that could not be judged, or the run could not be completed; 2 usage; 3 no "
-    "space for the report; 4 the receiver does not take the verdicts; 5 verdicts could not be "
-    "committed: the directory is locked; 130 interrupted. What was found is printed in any case.",
+    epilog=_EPILOG,
 )
 @PROGRAM.options
 @click.option("--task", metavar="ID", help="Only the files that this task loaded.")

@@ -6,11 +6,35 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common.cli import Program
+from common.errors import (
+    EXIT_INTERNAL,
+    EXIT_LOCKED,
+    EXIT_NOT_LOADED,
+    EXIT_STOPPED,
+    EXIT_UNREACHABLE,
+    EXIT_USAGE,
+)
 from receiver.config import ENV_PREFIX, FILE, ReceiverConfig
 
 __all__ = ["MANY_BAD", "PROGRAM", "VerifyOptions"]
 
-PROGRAM = Program("tsferry-verify", ReceiverConfig, ENV_PREFIX, FILE)
+PROGRAM = Program(
+    "tsferry-verify",
+    ReceiverConfig,
+    ENV_PREFIX,
+    FILE,
+    {
+        0: "all is proved, nothing to look at",
+        EXIT_INTERNAL: "bad files, problems, files that could not be judged, or the run could not "
+        "be completed",
+        EXIT_USAGE: "usage or configuration, or an extra is not installed",
+        EXIT_NOT_LOADED: "no space for the report",
+        EXIT_UNREACHABLE: "the receiver does not take the verdicts",
+        EXIT_LOCKED: "the verdicts could not be committed: no receiver answers, and its directory "
+        "is locked",
+        EXIT_STOPPED: "interrupted",
+    },
+)
 MANY_BAD = 10
 """Bad files from which on they may not be more than half of those that were judged."""
 

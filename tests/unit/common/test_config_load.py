@@ -42,6 +42,8 @@ class Inner(Struct, frozen=True, kw_only=True):
     wait: Duration | None = 30.0
     on: bool = True
     ratio: Annotated[float, Meta(ge=0, le=1)] = 0.5
+    above: Annotated[float, Meta(gt=0, le=1)] = 0.5
+    short: Annotated[str, Meta(max_length=3)] = "abc"
     limit: Timetable = Timetable()
 
 
@@ -115,6 +117,7 @@ def test_every_key_has_an_origin(read):
     assert set(loaded.origins) == {
         *("mode", "count", "names", "dirs"),
         *("inner.size", "inner.wait", "inner.on", "inner.ratio", "inner.limit"),
+        *("inner.above", "inner.short"),
         *("entry[0].name", "entry[0].port", "entry[0].token", "entry[0].token_file"),
     }
 
@@ -207,6 +210,12 @@ def test_a_relative_configuration_file_gives_absolute_paths(tmp_path, monkeypatc
         ("[inner]\nsize = 1", 2, "inner.size = 1: expected a size such as 4096 or "),
         ('[inner]\nsize = "1GiB"', 2, "from 1KiB to 4KiB"),
         ('[inner]\nwait = "5 parsecs"', 2, "'parsecs' is no unit of time"),
+        ("[inner]\nabove = 0", 2, "inner.above = 0: expected a number, more than 0, to 1"),
+        (
+            "[inner]\nshort = 'abcd'",
+            2,
+            'short = "abcd": expected a text without control characters',
+        ),
         ("[inner]\nratio = nan", 2, "inner.ratio = NaN: expected a number, from 0 to 1"),
         ("names = 5", 1, "names = 5: expected a list, each a text"),
         ('names = ["a", ""]', 1, "expected a list, each a text"),
@@ -217,7 +226,7 @@ def test_a_relative_configuration_file_gives_absolute_paths(tmp_path, monkeypatc
         ("[inner]\nSize = 5", 2, 'inner.Size: unknown key, did you mean "inner.size"?'),
         ("[inner]\nSIZE = 5", 2, 'inner.SIZE: unknown key, did you mean "inner.size"?'),
         ("size = 5", 1, 'size: unknown key, did you mean "inner.size"?'),
-        ("[inner]\nzzz = 5", 2, "known here: limit, on, ratio, size, wait"),
+        ("[inner]\nzzz = 5", 2, "known here: above, limit, on, ratio, short, size, wait"),
         ("[[entry]]\nnmae = 'x'", 2, 'entry[0].nmae: unknown key, did you mean "entry[0].name"?'),
         ("[[entry]]\nname = 'x'\nport = 13", 3, "entry[0].port = 13: expected a lucky number"),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,6 @@ from receiver.spark.verify.cli import cli
 from receiver.spark.verify.parts import Expected
 from receiver.spark.verify.verify_options import VerifyOptions
 from receiver.spark.verify.verifying import _unknown, verdicts_of
-from tests.support.architecture import ROOT
 from tests.support.verifications import file
 from tests.support.verifications import run as verification
 
@@ -150,14 +148,3 @@ def test_what_was_found_is_printed_whatever_becomes_of_the_report(
         told = capsys.readouterr().out
         assert said in told
         assert "report in" not in told
-
-
-def test_the_readme_has_every_exit_code_that_the_help_has(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    run(cli, "tsferry-verify", ["--help"])
-    helped = capsys.readouterr().out.partition("Exit codes:")[2]
-    shown = (ROOT / "README.md").read_text(encoding="utf-8").partition("`tsferry-verify`: 0 ")
-    sentence = f"0 {shown[2]}".partition(").\n")[0]
-    code = re.compile(r"(?:^|[;,]\s+)(\d+) ")
-    assert code.findall(sentence) == code.findall(helped.strip())

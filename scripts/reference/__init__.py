@@ -1,0 +1,1 @@
+"""Pages of the manual that are made of the code: commands, configuration, errors, HTTP calls."""
