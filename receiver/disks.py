@@ -369,6 +369,11 @@ def disk_room(size: int) -> int:
 # -- bytes ---------------------------------------------------------------------------------------
 
 
+def is_whole_in(trees: Sequence[Tree], row: FileRow) -> bool:
+    """Whether a file lies in one of these directories, with the size that was committed."""
+    return any(_has(tree, row.physical, row.size) for tree in trees)
+
+
 def whole_in(trees: Sequence[Tree], row: FileRow, stored: InStore) -> bool:
     """Whether a file lies in one of these directories, with its resource if it has one.
 

@@ -144,6 +144,8 @@ def _lose(
         "merges": f"{found.merged}, whose inputs are read again",
         "in the store": f"{found.stored} files",
         "elsewhere": f"{found.elsewhere} files",
+        "at storage nodes": f"{found.copied} files, which come back first",
+        "perhaps there": f"{found.perhaps} files, for which nodes are asked first",
         "in quarantine": f"{found.kept} files whose bytes are gone",
     }
     for name, text in lines.items():

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from common.errors import ConflictError, UsageError
 from receiver.directory_finding import adopt_one
 from receiver.load.upkeep.lost_directory import find_loss, take_loss
 from receiver.metadata.model import records
-from receiver.metadata.state.placed_files import placement_of
+from receiver.metadata.state.placed_files import placed_nodes, placement_of
 from receiver.operator.node_lists import node_of, say_of_node
 from receiver.operator.node_views import LossView
 from receiver.operator.remote_nodes import must_be_silent
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from receiver.load.upkeep.lost_directory import DirectoryLoss
+    from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables.storage_nodes import StorageNodeRow
     from receiver.operator.directories import RunningReceiver
     from receiver.operator.node_views import LossRequest
@@ -43,15 +49,16 @@ def lose_node(there: RunningReceiver, text: str, request: LossRequest) -> LossVi
     _check_lost(there, row)
     target = None if request.replace is None else _replacement(there, request.replace)
     loss = _find(there, row)
-    if request.confirm and _bring_back(there, loss):
+    if not request.confirm:
+        return _preview(there, row, loss, target)
+    if _bring_back(there, loss):
         loss = _find(there, row)
-    if request.confirm:
-        if not row.lost:
-            say_of_node(there, row, records.NodeLost(row.uuid))
-        take_loss(there.engine, loss, f"lost with the data directory {row.name}")
-        if target is not None:
-            adopt_one(target, there.engine.uuid)
-    return _view(row, loss, done=request.confirm, replaced=target)
+    if not row.lost:
+        say_of_node(there, row, records.NodeLost(row.uuid))
+    take_loss(there.engine, loss, f"lost with the data directory {row.name}")
+    if target is not None:
+        adopt_one(target, there.engine.uuid)
+    return _view(row, loss, done=True, replaced=target)
 
 
 def _lose_process(there: RunningReceiver, row: StorageNodeRow, request: LossRequest) -> LossView:
@@ -82,6 +89,33 @@ def _check_lost(there: RunningReceiver, row: StorageNodeRow) -> None:
 def _find(there: RunningReceiver, row: StorageNodeRow) -> DirectoryLoss:
     trees = there.disks.standing()
     return find_loss(there.engine, trees, row.name, is_alone=_is_alone(there, row))
+
+
+def _preview(
+    there: RunningReceiver, row: StorageNodeRow, loss: DirectoryLoss, target: Path | None
+) -> LossView:
+    """What would be lost: what storage nodes have, or may have, is told apart."""
+    copied: set[str] = set()
+    perhaps: set[str] = set()
+    for each in (*loss.wanted, *loss.gone, *loss.superseded):
+        if there.copies.places(each.physical):
+            copied.add(each.physical)
+            continue
+        with there.engine.reading() as state:
+            if placed_nodes(state, each.physical):
+                perhaps.add(each.physical)
+
+    def alone(rows: Sequence[FileRow]) -> tuple[FileRow, ...]:
+        return tuple(each for each in rows if each.physical not in copied | perhaps)
+
+    nowhere = replace(
+        loss,
+        wanted=alone(loss.wanted),
+        gone=alone(loss.gone),
+        superseded=alone(loss.superseded),
+    )
+    view = _view(row, nowhere, done=False, replaced=target)
+    return msgspec.structs.replace(view, copied=len(copied), perhaps=len(perhaps))
 
 
 def _bring_back(there: RunningReceiver, loss: DirectoryLoss) -> int:

@@ -140,6 +140,9 @@ class LossView(Struct, frozen=True, kw_only=True):
         merged: merges whose inputs are read again.
         stored: files that are in the object store, and are read there.
         elsewhere: files that another directory has.
+        copied: files that storage nodes have, and that come back before anything is called lost.
+        perhaps: files that storage nodes may have, which are silent or have not told yet: they are
+            asked, and while one is silent nothing is called lost.
         kept: files in quarantine whose bytes are gone.
         first_gone: paths of the first of those that are gone.
         done: whether it was carried out.
@@ -156,6 +159,8 @@ class LossView(Struct, frozen=True, kw_only=True):
     merged: int = 0
     stored: int = 0
     elsewhere: int = 0
+    copied: int = 0
+    perhaps: int = 0
     kept: int = 0
     first_gone: tuple[str, ...] = ()
     done: bool = False

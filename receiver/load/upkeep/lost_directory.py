@@ -1,6 +1,7 @@
 """What is lost with a data directory that does not come back, and how its files come again.
 
-Lost is what no other directory and no object store has. It goes the way of what `fsck` finds
+Lost is what no other directory and no object store has; a `.resource` that is gone makes no file
+lost, for a database makes it anew. It goes the way of what `fsck` finds
 missing: a file is put in quarantine, which makes its sender send it again, and shows it as lost
 where that has it no more; a superseded one is deleted, for others give its points; what was merged
 is dissolved, and its inputs are read. Each is repeatable, so that what was cut off is simply said
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from common import crash
 from common.errors import ConflictError
-from receiver.disks import whole_in
+from receiver.disks import is_whole_in
 from receiver.load.placing import tree_of
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
@@ -76,10 +77,11 @@ def find_loss(
         if row.data_dir != data_dir:
             if not is_alone or in_store.file or tree_of(trees, row) is not None:
                 continue
-        elif whole_in(trees, row, in_store):
-            is_here = any(tree.exists(row.physical) for tree in trees)
-            elsewhere += is_here
-            stored += not is_here
+        elif is_whole_in(trees, row):
+            elsewhere += 1
+            continue
+        elif in_store.file and tree_of(trees, row) is None:
+            stored += 1
             continue
         lost[None if row.state is FileState.SUPERSEDED else row.retired].append(row)
     with engine.reading() as state:

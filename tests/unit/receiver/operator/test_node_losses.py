@@ -26,13 +26,13 @@ RETIRED = path_of(1)
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    """Two disks: A has its files on the first, one of them retired, B on the second."""
+    """Two disks: A has files on the first, one retired, one with a resource; B on the second."""
     world = World(tmp_path)
     monkeypatch.setattr(disks_module, "device_of", lambda tree: hash(tree.path.name))
     free = {"data": 9, "data2": 5}
     monkeypatch.setattr(disks_module, "free_bytes", lambda path: free[path.name])
     with world.node() as node:
-        Edge(node).round(ON_ONE)
+        Edge(node).round(ON_ONE, resources={path_of(2): b"resource"})
         free["data2"] = 50
         Edge(node, B).round(ON_OTHER)
         with node.engine.reading() as state:
@@ -209,6 +209,12 @@ def test_what_storage_nodes_have_comes_back_and_is_not_lost(
     monkeypatch.setattr(ReaderCalls, "get", get)
     with world.node() as node:
         _copied_to(node, speaking)
+        view = lose(node)
+        assert (view.wanted, view.gone, view.copied, view.perhaps) == (0, 0, 0, 3)
+        monkeypatch.setattr(node.copies.book, "nodes_with", lambda state, row: [speaking.uuid])
+        view = lose(node)
+        assert (view.wanted, view.gone, view.copied, view.perhaps) == (0, 0, 3, 0)
+        assert view.first_gone == ()
         view = lose(node, confirm=True)
         assert (view.wanted, view.gone, view.elsewhere) == (0, 0, 3)
         assert "quarantined" not in states(node).values()
@@ -227,6 +233,33 @@ def test_nothing_is_called_lost_while_a_storage_node_is_silent_that_may_have_it(
         _copied_to(node, speaking)
     speaking.close()
     with world.node() as node:
+        view = lose(node)
+        assert (view.wanted, view.gone, view.perhaps) == (0, 0, 3)
         with pytest.raises(ConflictError, match="is silent, and may have copies"):
             lose(node, confirm=True)
         assert "quarantined" not in states(node).values()
+
+
+def test_what_only_a_lost_storage_node_had_is_lost(world: World, tmp_path: Path):
+    shutil.rmtree(world.data)
+    speaking = SpeakingNode(tmp_path / "speaking")
+    with world.node() as node:
+        _copied_to(node, speaking)
+        node.engine.commit([records.NodeLost(speaking.uuid)])
+        view = lose(node)
+        assert (view.wanted, view.gone, view.perhaps) == (2, 1, 0)
+    speaking.close()
+
+
+def test_what_the_store_has_is_not_lost_though_its_resource_is(world: World):
+    with world.node() as node:
+        with node.engine.reading() as state:
+            row = state.file_table.held(A, path_of(2))
+        assert row is not None
+        assert row.resource is not None
+        node.engine.commit([records.FileUploaded(row.physical, 1, row.size, "")])
+    shutil.rmtree(world.data)
+    with world.node() as node:
+        view = lose(node, confirm=True)
+        assert (view.stored, view.wanted, view.gone) == (1, 1, 1)
+        assert states(node)[path_of(2)] == "live"
