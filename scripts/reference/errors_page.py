@@ -96,12 +96,12 @@ def _table(branch: type[TsferryError], found: dict[type[TsferryError], None]) ->
             code(slug),
             str(kind.http_status),
             str(kind.exit_code),
-            prose(inspect.cleandoc(kind.__doc__ or "-").partition("\n\n")[0]),
             code(kind.__name__),
+            prose(inspect.cleandoc(kind.__doc__ or "-").partition("\n\n")[0]),
         )
         for slug, kind in sorted(kinds.items(), key=lambda each: (_place(each[1]), each[0]))
     ]
-    return table(("code", "HTTP", "exit", "is", "class"), rows)
+    return table(("code", "HTTP", "exit", "class", "is"), rows)
 
 
 def _place(kind: type[TsferryError]) -> int:
