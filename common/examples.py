@@ -30,14 +30,25 @@ def configuration(name: str, values: Mapping[str, str]) -> str:
 
     Args:
         name: `sender` or `receiver`.
-        values: of keys, the name as it stands at the begin of its only line, as TOML.
+        values: of keys as TOML, each by its table and name: `schema_dir`, `listen.host`.
     """
-    return _filled(_shipped(f"{name}.toml"), {f"{key} = ": value for key, value in values.items()})
+    text = _shipped(f"{name}.toml")
+    for key, value in values.items():
+        table, _, last = key.rpartition(".")
+        before, found, behind = text.partition(f"[{table}]\n" if table else "\n")
+        own, next_one, rest = behind.partition("\n[")
+        assert found, f"{key}: there is no table {table}"
+        text = "".join((before, found, _filled(own, {f"{last} = ": value}), next_one, rest))
+    return text
 
 
-def toml(value: str | Sequence[str]) -> str:
-    """A text, or a list of them, as TOML: strings of JSON are basic strings."""
-    return json.dumps(value, ensure_ascii=False)
+def toml(value: str | Path | Sequence[str]) -> str:
+    """A text, or a list of them, as TOML: strings of JSON are basic strings.
+
+    A path counts from the working directory, as the shell completes it.
+    """
+    text = str(value.absolute()) if isinstance(value, Path) else value
+    return json.dumps(text, ensure_ascii=False)
 
 
 def write_unit(

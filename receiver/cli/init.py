@@ -44,6 +44,10 @@ _DEFAULT = "receiver.toml"
     multiple=True,
     help="Loaded files. May be repeated.  [default: data, beside the file]",
 )
+@click.option("--host", help="Address to listen on.  [default: loopback]")
+@click.option("--allow", multiple=True, help="Network that may connect. May be repeated.")
+@click.option("--tls-cert", type=click.Path(path_type=Path), help="PEM: its certificate.")
+@click.option("--tls-key", type=click.Path(path_type=Path), help="PEM: the key of that.")
 @click.option(
     "--units",
     type=click.Path(path_type=Path),
@@ -65,6 +69,10 @@ def init(
     file: Path | None,
     schema_dir: Path | None,
     data_dirs: tuple[Path, ...],
+    host: str | None,
+    allow: tuple[str, ...],
+    tls_cert: Path | None,
+    tls_key: Path | None,
     units: Path | None,
     adopt: bool,
     as_json: bool,
@@ -79,13 +87,15 @@ def init(
     target = (file or invocation.file or Path(_DEFAULT)).absolute()
     directories: list[Path] = []
     marked: list[Path] = []
-    only_unit = units is not None and target.exists() and not (schema_dir or data_dirs)
+    listen = _listen(host, allow, tls_cert, tls_key)
+    given = bool(schema_dir or data_dirs or listen)
+    only_unit = units is not None and target.exists() and not given
     if adopt:
-        if schema_dir or data_dirs or not target.exists():
+        if given or not target.exists():
             raise UsageError(f"--adopt takes the directories that {target} names, as it is there")
         marked = _adopt(target, invocation)
     elif not only_unit:
-        directories = _begin(target, schema_dir, data_dirs)
+        directories = _begin(target, schema_dir, data_dirs, listen)
     unit = None if units is None else _unit(units, target, invocation)
     if as_json:
         answer: dict[str, object] = {
@@ -108,7 +118,22 @@ def init(
     click.echo(f"next: tsferry-receiver --config {printable(str(target))} serve")
 
 
-def _begin(target: Path, schema_dir: Path | None, data_dirs: tuple[Path, ...]) -> list[Path]:
+def _listen(
+    host: str | None, allow: tuple[str, ...], tls_cert: Path | None, tls_key: Path | None
+) -> dict[str, str]:
+    """What was said of who reaches it: keys as TOML."""
+    said: dict[str, str | Path | list[str] | None] = {
+        "listen.host": host,
+        "listen.allow": list(allow),
+        "listen.tls_cert": tls_cert,
+        "listen.tls_key": tls_key,
+    }
+    return {key: toml(value) for key, value in said.items() if value}
+
+
+def _begin(
+    target: Path, schema_dir: Path | None, data_dirs: tuple[Path, ...], listen: dict[str, str]
+) -> list[Path]:
     """Write the configuration and make its directories.
 
     What was typed is relative to the working directory, as the shell completes it; what stands in
@@ -116,7 +141,8 @@ def _begin(target: Path, schema_dir: Path | None, data_dirs: tuple[Path, ...]) -
     """
     schema = "schema" if schema_dir is None else str(schema_dir.absolute())
     data = [str(each.absolute()) for each in data_dirs] or ["data"]
-    content = configuration("receiver", {"schema_dir": toml(schema), "data_dirs": toml(data)})
+    directories = {"schema_dir": toml(schema), "data_dirs": toml(data)}
+    content = configuration("receiver", directories | listen)
     with Tree(target.parent, create=True) as tree:
         try:
             with tree.create(target.name) as written:
@@ -125,10 +151,10 @@ def _begin(target: Path, schema_dir: Path | None, data_dirs: tuple[Path, ...]) -
         except FileExistsError as error:
             raise UsageError(f"{target} is there already; nothing was changed") from error
         tree.sync_dir()
-    directories = [target.parent / each for each in (schema, *data)]
-    for each in directories:
+    made = [target.parent / each for each in (schema, *data)]
+    for each in made:
         Tree(each, create=True).close()
-    return directories
+    return made
 
 
 def _adopt(target: Path, invocation: Invocation[ReceiverConfig]) -> list[Path]:

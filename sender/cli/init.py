@@ -31,6 +31,12 @@ __all__ = ["init"]
 @click.option("--url", help="Address of the receiver, for a new configuration.")
 @click.option("--token-file", type=click.Path(path_type=Path), help="For a new configuration.")
 @click.option(
+    "--ca-file",
+    type=click.Path(path_type=Path),
+    help="PEM that the receiver's certificate is checked against, for a new configuration.",
+)
+@click.option("--label", help="What receivers call this edge, for a new configuration.")
+@click.option(
     "--adopt", is_flag=True, help="Take data directories over that another sender has marked."
 )
 @click.option(
@@ -52,6 +58,8 @@ def init(
     data_dirs: tuple[Path, ...],
     url: str | None,
     token_file: Path | None,
+    ca_file: Path | None,
+    label: str | None,
     adopt: bool,
     new_identity: bool,
     units: Path | None,
@@ -64,10 +72,10 @@ def init(
     """
     file = invocation.file or PROGRAM.default_file
     written = not file.exists()
-    given = (schema_dir, data_dirs, url, token_file)
+    given = _given(schema_dir, data_dirs, url, token_file, ca_file, label)
     if written:
-        _write_example(file, schema_dir, data_dirs, url, token_file)
-    elif any(given):
+        _write_example(file, given)
+    elif given and not _is_as_given(file, given):
         raise UsageError(f"{file} is there already: change it there")
     found: dict[str, object] = {
         "config": str(file),
@@ -76,7 +84,7 @@ def init(
         "marked": [],
         "unit": None,
     }
-    if written and not (schema_dir and data_dirs and url):
+    if not (schema_dir and data_dirs and url) and (written or given):
         _tell(as_machine, found)
         if not as_machine:
             click.echo("now put your directories and the receiver into it, and run init again")
@@ -90,25 +98,45 @@ def init(
     return 0
 
 
-def _write_example(
-    file: Path,
+def _given(
     schema_dir: Path | None,
     data_dirs: tuple[Path, ...],
     url: str | None,
     token_file: Path | None,
-) -> None:
-    from common.durable import Tree
-    from common.examples import configuration, toml
+    ca_file: Path | None,
+    label: str | None,
+) -> dict[str, str]:
+    """What was said of the new configuration: its keys, as TOML."""
+    from common.examples import toml
 
-    values: dict[str, str] = {}
-    if schema_dir is not None:
-        values["schema_dir"] = toml(str(schema_dir.absolute()))
-    if data_dirs:
-        values["data_dirs"] = toml([str(each.absolute()) for each in data_dirs])
-    if url is not None:
-        values["url"] = toml(url)
-    if token_file is not None:
-        values["token_file"] = toml(str(token_file.absolute()))
+    said: dict[str, str | Path | list[str] | None] = {
+        "schema_dir": schema_dir,
+        "data_dirs": [str(each.absolute()) for each in data_dirs],
+        "label": label,
+        "[receiver].url": url,
+        "[receiver].token_file": token_file,
+        "[receiver].ca_file": ca_file,
+    }
+    return {key: toml(value) for key, value in said.items() if value}
+
+
+def _is_as_given(file: Path, given: dict[str, str]) -> bool:
+    """Whether a call like this one wrote it, and it was not changed: then the rest is to be done.
+
+    So what could not be done the first time needs no other words the second time.
+    """
+    from common.examples import configuration
+
+    try:
+        return file.read_text(encoding="utf-8") == configuration("sender", given)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _write_example(file: Path, values: dict[str, str]) -> None:
+    from common.durable import Tree
+    from common.examples import configuration
+
     content = configuration("sender", values)
     try:
         with Tree(file.absolute().parent, create=True) as tree:

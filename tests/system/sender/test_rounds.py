@@ -458,8 +458,10 @@ def test_init_makes_a_configuration_that_works(shared, make_edge, tmp_path):
     (tmp_path / "data" / "sequence").mkdir(parents=True)
     config = tmp_path / "sender.toml"
     new = ["--schema-dir", str(tmp_path / "schema"), "--data-dir", str(tmp_path / "data")]
+    new += ["--label", "plant 7"]
     done = call(config, "init", *new, "--url", shared.url, "--json")
     assert done.returncode == 0, done.stderr
+    assert 'label = "plant 7"' in config.read_text().splitlines()
     assert json.loads(done.stdout)["marked"] == [str(tmp_path / "data")]
     assert call(config, "check").returncode == 0
     assert call(config, "sync").returncode == 0

@@ -156,13 +156,21 @@ def test_a_value_is_filled_in_and_all_else_is_as_it_was(program):
 
 
 def test_a_commented_key_comes_into_force_with_its_value():
-    filled = configuration("sender", {"token_file": toml("/t")})
-    assert tomllib.loads(filled)["receiver"][0]["token_file"] == "/t"
+    filled = configuration(
+        "sender", {"[receiver].token_file": toml("/t"), "[receiver].ca_file": toml("/c")}
+    )
+    tree = tomllib.loads(filled)
+    assert tree["receiver"][0]["token_file"] == "/t"
+    # Another table has a key of this name.
+    assert tree["receiver"][0]["ca_file"] == "/c"
+    assert tree["schema"] == {}
 
 
 def test_a_key_that_is_not_there_is_not_passed_over():
     with pytest.raises(AssertionError, match="nonsense"):
         configuration("sender", {"nonsense": "1"})
+    with pytest.raises(AssertionError, match="nonsense"):
+        configuration("receiver", {"nonsense.host": "1"})
 
 
 @pytest.fixture

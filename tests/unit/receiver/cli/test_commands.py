@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import threading
+import tomllib
 
 import click
 import msgspec
@@ -543,6 +544,18 @@ def test_init_writes_where_it_is_told(command, tmp_path):
     )
     assert read.value.data_dirs == (tmp_path / odd, tmp_path / "two")  # what the shell means
     assert read.value.schema_dir == tmp_path / "x/y/schema"
+
+
+def test_init_writes_who_reaches_the_receiver(command, tmp_path):
+    said = ("--host", "0.0.0.0", "--tls-cert", "c.pem", "--tls-key", "c.key")
+    command("init", "my.toml", *said, "--allow", "127.0.0.0/8", "--allow", "10.20.0.0/16")
+    assert tomllib.loads((tmp_path / "my.toml").read_text())["listen"] == {
+        "host": "0.0.0.0",
+        "tls_cert": str(tmp_path / "c.pem"),
+        "tls_key": str(tmp_path / "c.key"),
+        "allow": ["127.0.0.0/8", "10.20.0.0/16"],
+    }
+    assert "already" in command("init", "my.toml", "--host", "::", code=2)
 
 
 def test_init_adopts_what_was_exchanged(command, filled, config, tmp_path):

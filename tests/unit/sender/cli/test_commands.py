@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
 import common.tsfile
+from common.cli import run
 from sender.cli import commands
 from tests.support.architecture import ROOT
 
@@ -44,3 +46,17 @@ def test_a_round_without_news_loads_nothing_to_send_with():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
     )
     assert done.stdout.split() == []
+
+
+def test_init_said_twice_alike_goes_on_where_it_ended(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "other").mkdir()
+    given = ["--schema-dir", "schema", "--url", "https://127.0.0.1:1", "--label", "plant 7"]
+    new = ["--config", "sender.toml", "init", *given, "--data-dir", "data", "--ca-file", "c.pem"]
+    assert run(commands.cli, "tsferry-sender", new) == 0
+    read = tomllib.loads((tmp_path / "sender.toml").read_text())
+    assert (read["label"], read["receiver"][0]["ca_file"]) == ("plant 7", str(tmp_path / "c.pem"))
+    assert run(commands.cli, "tsferry-sender", [*new, "--adopt"]) == 0
+    assert run(commands.cli, "tsferry-sender", [*new, "--label", "plant 8"]) == 2
+    assert "is there already: change it there" in capsys.readouterr().err
