@@ -28,6 +28,7 @@ from receiver.load.upkeep.table_upkeep import TableUpkeep
 from receiver.load.upkeep.verdicts import Verdict, record_verdicts
 from receiver.metadata.clock.machine_clock import MachineClock
 from receiver.open_engine import open_engine
+from receiver.operator.adopting.adoptions import Adoptions
 from receiver.operator.background_tasks import background_concerns, background_totals
 from receiver.operator.centre_loading import CentreLoads
 from receiver.operator.centre_writes import CentreWrites
@@ -184,6 +185,7 @@ class Node(Closing):
             checks=self.checks,
             centre=centre,
             writes=CentreWrites(config, engine, load, centre, clock=clock),
+            adoptions=Adoptions(config, engine, load, clock=clock),
             work=self.work,
             prover=self.prover,
             compactor=self.compactor,
@@ -204,6 +206,7 @@ class Node(Closing):
         self._resources.callback(self.compactor.close)
         self._resources.callback(self.transactions.close)
         self._resources.callback(self.operator.centre.close)
+        self._resources.callback(self.operator.adoptions.close)
         self._resources.callback(self.content.close)
         self._resources.callback(self.checks.heard.close)
         self._resources.callback(self.copies.close)

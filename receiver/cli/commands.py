@@ -71,6 +71,7 @@ def cli() -> None:
 
 @functools.cache
 def _add_commands() -> None:
+    from receiver.cli.adopt_old_receiver import adopt
     from receiver.cli.background_tasks import tasks
     from receiver.cli.backup import backup
     from receiver.cli.centre_load import load
@@ -112,6 +113,7 @@ def _add_commands() -> None:
         nodes,
         owners,
         load,
+        adopt,
         compact,
         copies,
         quarantine,

@@ -89,7 +89,7 @@ def files(
             each.devices,
             each.points,
             commit_time(each.created, each.created_at),
-            commit_time(each.verified, each.verified_at),
+            "adopted" if each.adopted else commit_time(each.verified, each.verified_at),
             each.physical,
         )
         for each in found

@@ -30,7 +30,7 @@ def why_withdrawn(
         tokens_required: whether each sender needs a token, even while there never was one.
     """
     if record.token is None:
-        if record.centre is not None:  # an operator of the centre said it
+        if record.centre is not None or record.adopted:  # an operator of the centre said it
             return None
         if tokens_required or records.SENDER in state.token_table.roles:
             return "it came without a token, and by now one is needed"

@@ -10,7 +10,6 @@ by then. One commit has all of it. What is cut off before its end is swept at th
 from __future__ import annotations
 
 import logging
-import os
 import secrets
 import threading
 from typing import TYPE_CHECKING
@@ -19,10 +18,8 @@ import msgspec
 
 from common import crash
 from common.config.shared_rules import PER_MILLISECOND
-from common.digests import md5 as new_md5
 from common.errors import (
     BusyError,
-    DigestError,
     ForbiddenError,
     NotFoundError,
     ReadOnlyError,
@@ -43,7 +40,8 @@ from receiver.operator.centre_entries import (
     resource_of_file,
     told,
 )
-from receiver.operator.centre_files import CentreFile, find_files, looked_at, opened
+from receiver.operator.centre_files import CentreFile, find_files, looked_at
+from receiver.operator.copied_in import copy_in
 from receiver.operator.load_judge import LoadJudge
 from receiver.operator.load_owners import LoadOwners
 from receiver.operator.wire import CentreLoadAnswer
@@ -72,7 +70,6 @@ log = logging.getLogger(__name__)
 
 ON_DUPLICATE = ("error", "keep", "replace", "skip")
 """What may become of points of a device and time that have points here already."""
-_BLOCK = 1 << 20
 _AT_ONCE = 64
 """Files that are flushed into their directories together."""
 
@@ -389,27 +386,7 @@ class CentreLoads:
     def _copy(
         self, folder: SenderFolder, file: CentreFile, path: FilePath, expected: str
     ) -> VerifiedBytes:
-        """A copy under a temporary name, flushed and verified.
-
-        Raises:
-            DigestError: it is not what was read before.
-        """
-        part = f"{folder.uploads}/{secrets.token_hex(16)}.part"
-        digest = new_md5()
-        with opened(file.source) as fd, folder.tree.create(part) as copy:
-            while block := os.read(fd, _BLOCK):
-                digest.update(block)
-                copy.write(block)
-            copy.sync()
-            found = digest.hexdigest()
-            if found != expected:
-                raise DigestError(
-                    f"{file.source}: MD5 {found} as it was copied, {expected} when it was looked "
-                    "at: somebody writes to it; load a copy that stands still"
-                )
-            return self._intake.verify(
-                copy.fileno(), path, part, found, expected=(expected,), planned=None
-            )
+        return copy_in(self._intake, folder, file, path, expected)
 
     def _sweep(self, folder: SenderFolder) -> None:
         """Remove what was copied, and the task; what cannot be now is at the next start."""

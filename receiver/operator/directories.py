@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
     from receiver.heartbeats.node_manager import NodeManager
     from receiver.load.service import LoadService
+    from receiver.operator.adopting.adoptions import Adoptions
     from receiver.operator.centre_loading import CentreLoads
     from receiver.operator.centre_writes import CentreWrites
     from receiver.placement.copy_service import CopyService
@@ -69,6 +70,7 @@ class RunningReceiver(ReceiverDirectories):
         checks: knows the heartbeats.
         centre: loads files without an edge.
         writes: of jobs, which become such loads.
+        adoptions: take over what an old receiver has.
         work: background work, and who does it.
         prover: knows what of retired files exists nowhere else.
         compactor: merges files.
@@ -86,6 +88,7 @@ class RunningReceiver(ReceiverDirectories):
     checks: Checks
     centre: CentreLoads
     writes: CentreWrites
+    adoptions: Adoptions
     work: WorkQueue
     prover: Prover
     compactor: Compactor

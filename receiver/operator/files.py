@@ -144,6 +144,7 @@ def view_of_file(row: FileRow, there: ReceiverDirectories) -> FileView:
     tree = tree_of(there.trees, row)
     with there.engine.reading() as state:
         stored = state.uploaded_table.parts(row).file
+        adopted = state.adoption_table.is_adopted(row)
     return FileView(
         sender=row.sender,
         path=row.path,
@@ -166,4 +167,5 @@ def view_of_file(row: FileRow, there: ReceiverDirectories) -> FileView:
         created_at=times.seconds(row.created),
         verified_at=times.seconds(row.verified) if row.verified else None,
         stored=stored,
+        adopted=adopted,
     )

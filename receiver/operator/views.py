@@ -61,6 +61,7 @@ class FileView(Struct, frozen=True, kw_only=True):
         verified: commit of its last verification, 0 for never.
         verified_at: when that was.
         stored: whether the object store has it; with no `data_dir`, only that.
+        adopted: whether it was taken from an old receiver, and not verified since.
     """
 
     sender: str
@@ -84,6 +85,7 @@ class FileView(Struct, frozen=True, kw_only=True):
     created_at: float | None = None
     verified_at: float | None = None
     stored: bool = False
+    adopted: bool = False
 
 
 class FilesPage(Struct, frozen=True, kw_only=True):

@@ -13,6 +13,10 @@ from receiver.operator.sender_views import SenderView, SharedLabel
 from receiver.operator.views import HeldDeletesView, QuarantineView, TokenView
 
 __all__ = [
+    "AdoptionAnswer",
+    "AdoptionFile",
+    "AdoptionOddity",
+    "AdoptionRequest",
     "BadCompaction",
     "CentreLoadAnswer",
     "CentreLoadFile",
@@ -107,6 +111,77 @@ class CentreLoadAnswer(Struct, frozen=True, kw_only=True):
     dry_run: bool = False
     trouble: str | None = None
     files: list[CentreLoadFile] = msgspec.field(default_factory=list)
+
+
+class AdoptionRequest(Struct, frozen=True, kw_only=True):
+    """`POST /v1/adoptions`: take over what an old receiver, or a copied tree, has on this machine.
+
+    Attributes:
+        task: an id of 32 hex digits, made by who asks, under which the answer is asked for.
+        paths: absolute, of its data and system directories.
+        owner: uuid or label of the sender of whatever else says nothing; empty: nobody.
+        groups: the same of storage groups.
+        storage_group: of TsFiles that do not lie as a database lays them.
+        with_deleted: take files that the old server has deleted points of, with all their points.
+        commit: do it; otherwise only say what would become of each file.
+    """
+
+    task: str
+    paths: list[str]
+    owner: str = ""
+    groups: dict[str, str] = msgspec.field(default_factory=dict)
+    storage_group: str | None = None
+    with_deleted: bool = False
+    commit: bool = False
+
+
+class AdoptionFile(Struct, frozen=True, kw_only=True):
+    """What became, or would become, of a file.
+
+    Attributes:
+        source: where it lies.
+        path: at its sender.
+        sender: uuid of it.
+        size: bytes.
+        result: `loaded`, `already`, `expired`, or why it is not taken: `conflict`, `refused`, ...
+        device: that the reason names.
+        reason: of a file that is not loaded.
+    """
+
+    source: str
+    path: str
+    sender: str
+    size: int
+    result: str
+    device: str | None = None
+    reason: str | None = None
+
+
+class AdoptionOddity(Struct, frozen=True, kw_only=True):
+    """Something that is left out, or to be known: where it is, and why."""
+
+    source: str
+    reason: str
+
+
+class AdoptionAnswer(Struct, frozen=True, kw_only=True):
+    """`GET /v1/adoptions/<task>`. Where one file is refused, nothing is taken.
+
+    Attributes:
+        task: the id of the adoption.
+        done: whether it is over.
+        committed: whether it was carried out.
+        files: what became of each.
+        odd: what is left out, and what is to be known.
+        devices: that belong to a sender by the old receiver's word, and are in no file.
+    """
+
+    task: str
+    done: bool
+    committed: bool = False
+    files: list[AdoptionFile] = msgspec.field(default_factory=list)
+    odd: list[AdoptionOddity] = msgspec.field(default_factory=list)
+    devices: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class ReleaseRequest(Struct, frozen=True, kw_only=True):

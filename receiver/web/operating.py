@@ -236,12 +236,17 @@ def fetch(call: Call) -> Response:
 def load_at_the_centre(call: Call) -> Response:
     """Load TsFiles of this machine."""
     request = call.body(wire.CentreLoadRequest)
-    if not call.who.is_local:
-        allowed = call.site.config.load.paths
-        paths = [allowed_path(each, allowed) for each in request.paths]
-        request = replace(request, paths=paths)
+    request = replace(request, paths=_paths_of(call, request.paths))
     call.operator.centre.begin(request)
     return json_answer(call.operator.centre.answer(request.task, _LOAD_WAIT))
+
+
+def _paths_of(call: Call, paths: list[str]) -> list[str]:
+    """Paths of this machine, as far as whoever calls may have them read."""
+    if not call.who.is_local:
+        allowed = call.site.config.load.paths
+        return [allowed_path(each, allowed) for each in paths]
+    return paths
 
 
 @ROUTES.call(
@@ -254,6 +259,34 @@ def load_at_the_centre(call: Call) -> Response:
 def load_outcome(call: Call) -> Response:
     """What became of a load."""
     return json_answer(call.operator.centre.answer(call.arguments["task"], _LOAD_WAIT))
+
+
+@ROUTES.call(
+    "POST",
+    "/v1/adoptions",
+    Role.OPERATOR,
+    "Take over what an old receiver, or a copied tree, has on the receiver's machine",
+    AnswerRow(200, wire.AdoptionAnswer),
+    takes=wire.AdoptionRequest,
+)
+def adopt_old_receiver(call: Call) -> Response:
+    """Look at an old receiver's files, and take them over if it is asked."""
+    request = call.body(wire.AdoptionRequest)
+    request = replace(request, paths=_paths_of(call, request.paths))
+    call.operator.adoptions.begin(request)
+    return json_answer(call.operator.adoptions.answer(request.task, _LOAD_WAIT))
+
+
+@ROUTES.call(
+    "GET",
+    "/v1/adoptions/<task>",
+    Role.OPERATOR,
+    "What became of the adoption; it is waited for, for 10 s at most",
+    AnswerRow(200, wire.AdoptionAnswer),
+)
+def adoption_outcome(call: Call) -> Response:
+    """What became of an adoption."""
+    return json_answer(call.operator.adoptions.answer(call.arguments["task"], _LOAD_WAIT))
 
 
 @ROUTES.call(

@@ -117,6 +117,7 @@ def plain(state: State) -> dict[str, Any]:
         "verified": {sender: state.file_table.verified(sender) for sender in state.senders},
         "tables": dict(state.loaded_tables.rows),
         "tablets": dict(state.tablet_table.rows),
+        "adoptions": dict(state.adoption_table.rows),
         "nodes": list(state.node_table.versions()),
         "partitions": {
             (group, each): state.file_table.by_partition.of(group, each, each + 1)[:2]

@@ -249,6 +249,8 @@ class _Decision:
         RefusedFiles(self.state, sender, self.planned, self.candidates, change).enter()
         if self.anew:
             change.ops.append(records.ListBegun(sender, self.record.look))
+        if self.record.adopted:
+            change.ops.append(records.FilesAdopted(sender, task, self.record.adopted))
         outcomes = tuple(change.outcomes.values())
         change.ops.append(records.TaskDone(sender=sender, task=task, outcomes=outcomes))
         return change
@@ -258,8 +260,8 @@ class _Decision:
 
         In the round that changes to a mirror, what is gone is only retired.
         """
-        # An upload without a task, and a load at the centre, say nothing of what is gone.
-        if self.record.single or self.record.centre is not None:
+        # An upload without a task, and what the centre loads itself, say nothing of what is gone.
+        if self.record.single or self.record.centre is not None or self.record.adopted:
             return False
         row = self.state.senders[self.record.sender]
         wanted, look = self.record.propagate, self.record.look

@@ -118,6 +118,7 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
         schema: the schema that it brings, known with the end.
         below: what ends of forwarded files mean, known with the end.
         centre: of a load at the centre, which no sender brings.
+        adopted: where the files were taken from that no sender has sent here; empty: it sent them.
     """
 
     v: int = 1
@@ -136,6 +137,7 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     token: str | None = None
     below: list[EndBelow] = []
     centre: CentreMandate | None = None
+    adopted: str = ""
 
     @property
     def looks(self) -> dict[str, int]:

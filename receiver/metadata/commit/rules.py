@@ -265,6 +265,18 @@ class Rules:
             raise refusal_of(op, f"{op.late_after} is no number of seconds")
         self._put(("sender", op.sender), True)
 
+    def _files_adopted(self, op: records.FilesAdopted) -> None:
+        self._need_sender(op.sender, op)
+        if not is_task_id(op.task) or self._is_done(op.sender, op.task):
+            raise refusal_of(op, f"{op.task[:60]!a} is no task that is still to be done")
+        if self._is_adopted(op.sender, op.task):
+            raise refusal_of(op, f"task {op.task} is told of twice")
+        self._put(("adopted", op.sender, op.task), True)
+
+    def _is_adopted(self, sender: str, task: str) -> bool:
+        rows = self._state.adoption_table.rows
+        return bool(self._get(("adopted", sender, task), lambda: (sender, task) in rows))
+
     def _token_put(self, op: records.TokenPut) -> None:
         check_token(op)
         if not op.id or self._token_hash(op.id) is not None:
@@ -891,6 +903,7 @@ _RULES: dict[type, Callable[[Rules, Any], None]] = {
     records.DeletesSettled: Rules._deletes_settled,
     records.ListBegun: Rules._list_begun,
     records.LatenessSet: Rules._lateness_set,
+    records.FilesAdopted: Rules._files_adopted,
     records.FileLost: Rules._file_lost,
     records.LossAcknowledged: Rules._loss_acknowledged,
     records.FileVerified: Rules._file_verified,

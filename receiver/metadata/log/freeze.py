@@ -37,6 +37,7 @@ from receiver.metadata.state.packed_files import PackedFiles
 from receiver.metadata.state.ranges import Devices
 from receiver.metadata.state.state import State
 from receiver.metadata.state.table_rows import (
+    AdoptionRow,
     ClockRow,
     DeleteWindowRow,
     DeletionsRow,
@@ -90,6 +91,7 @@ _ROW_TABLES: tuple[tuple[str, str, type], ...] = (
     ("tablets", "tablet_table", TabletRow),
     ("nodes", "node_table", StorageNodeRow),
     ("placements", "placement_table", PlacementRow),
+    ("adoptions", "adoption_table", AdoptionRow),
 )
 
 
@@ -235,6 +237,7 @@ def freeze(
         "tablets": list(state.tablet_table.rows.values()),
         "nodes": list(state.node_table.versions()),
         "placements": list(state.placement_table.rows.values()),
+        "adoptions": list(state.adoption_table.rows.values()),
     }
     return FrozenState(
         meta,

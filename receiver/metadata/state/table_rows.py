@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OPEN_WORK",
+    "AdoptionRow",
     "ClockRow",
     "DeleteWindowRow",
     "DeletionsRow",
@@ -119,6 +120,14 @@ class SenderRow(_Row, frozen=True, kw_only=True):
     mode_look: int = 0
     restored: int = 0
     late_after: float | None = None
+
+
+class AdoptionRow(_Row, frozen=True, kw_only=True):
+    """A task whose files were taken from another receiver; see `records.FilesAdopted`."""
+
+    sender: str
+    task: str
+    source: str
 
 
 class TokenRow(_Row, frozen=True, kw_only=True):

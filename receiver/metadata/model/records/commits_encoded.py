@@ -68,6 +68,7 @@ from receiver.metadata.model.records.sender_records import (
     ClockCorrected,
     EngineMade,
     EpochSet,
+    FilesAdopted,
     LatenessSet,
     ListBegun,
     OwnerSet,
@@ -151,6 +152,7 @@ Op = (
     | NodeLost
     | NodeForgotten
     | LatenessSet
+    | FilesAdopted
     | FileMoved
     | TabletPlaced
     | TabletRunning

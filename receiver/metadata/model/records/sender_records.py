@@ -132,6 +132,17 @@ class LatenessSet(Record, frozen=True, tag=123):
     late_after: float | None
 
 
+class FilesAdopted(Record, frozen=True, tag=119):
+    """What a task loads was not sent: the receiver has taken it from another one's directories.
+
+    It stands before `TaskDone` of that task. `source` is the directory, as the operator named it.
+    """
+
+    sender: str
+    task: str
+    source: str
+
+
 class ClockCorrected(Record, frozen=True, tag=63):
     """What was learnt of the clock: the moments that timestamps stand for from now on.
 

@@ -25,6 +25,7 @@ from receiver.web import serving
 from receiver.web.app import site_of
 from tests.support.heard_nodes import SpeakingNode, tablet, tablet_id
 from tests.support.node_world import A, B, Edge, path_of, sender, tsfile
+from tests.support.old_tool import lay
 from tests.support.web import BOUND, until
 
 EVIL = "root.sg.`\x1b[31m\u202e`"
@@ -716,6 +717,19 @@ def test_a_directory_of_this_machine_is_loaded_by_the_server(running, command, t
     place.write_bytes(tsfile(first=204))
     assert "1 loaded" in command("load", "old", "--as", A, "--on-duplicate", "skip")
     assert "no such file" in command("load", "nowhere", code=2)
+
+
+def test_what_an_old_receiver_has_is_adopted_by_the_server(running, command, tmp_path):
+    where = lay(tmp_path / "old", {path_of(8): tsfile("root.sg.old"), path_of(9): b"half"})
+    dry = command("adopt", "old", "--as", B)
+    assert "dry run: 1 loaded, 1 to be known; --commit does it" in dry
+    assert len(json.loads(command("files", "--json"))["files"]) == 3
+    command("adopt", "old", "--as", B, "--as", f"root.sg={A}", "--as", A, code=2)
+    done = json.loads(command("adopt", "old", "--as", f"root.sg={B}", "--commit", "--json"))
+    assert [each["result"] for each in done["files"]] == ["loaded"]
+    assert "adopted" in command("files", "--sender", B)
+    lay(where, {path_of(7): tsfile("root.sg.d1", first=900)})
+    assert "nothing was taken: " in command("adopt", "old", "--as", B, "--commit", code=3)
 
 
 def test_nothing_is_loaded_while_no_server_runs(filled, command, tmp_path):

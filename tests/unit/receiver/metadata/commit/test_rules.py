@@ -56,6 +56,18 @@ def test_a_sender_that_is_known_is_late_after_a_number_of_seconds_or_as_configur
         assert state.senders[A].late_after == late_after
 
 
+def test_a_task_adopts_once_and_before_it_is_done(state):
+    task = "01" * 16
+    refuse(state, "is not known", records.FilesAdopted(A, task, "/old"))
+    do(state, records.SenderSeen(A, "one", "dir-a"))
+    adopted, done = records.FilesAdopted(A, task, "/old"), records.TaskDone(A, task, [])
+    refuse(state, "no task that is still to be done", records.FilesAdopted(A, "x", "/old"))
+    refuse(state, "told of twice", adopted, adopted)
+    refuse(state, "no task that is still to be done", done, adopted)
+    do(state, adopted, done)
+    assert state.adoption_table.rows[A, task].source == "/old"
+
+
 def test_a_directory_belongs_to_one_sender_and_a_sender_has_one(state):
     do(state, records.SenderSeen(A, "one", "dir-a"))
     refuse(state, "is that of sender", records.SenderSeen(B, "two", "dir-a"))

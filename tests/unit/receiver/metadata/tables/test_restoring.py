@@ -35,6 +35,7 @@ def test_all_that_a_caller_sees_comes_back(form):
     do(state, records.QuarantinePut(A, path(), "01", 1, False, "no space"))
     do(state, records.TaskDone(A, "01" * 16, [records.FileOutcome("p", Result.LOADED)]))
     do(state, records.TaskDone(A, "02" * 16, []), records.OwnerSet("root.t.d0", B, "why"))
+    do(state, records.FilesAdopted(A, "03" * 16, "/old"), records.TaskDone(A, "03" * 16, []))
     do(state, records.SchemaSynced(A, "log", 5, 1, [("1,x", "no")], 1))
     for each in (phys[0], phys[3], phys[7]):
         do(state, records.FileUploaded(each, 1, state.files[each].size, "etag=00"))

@@ -1,0 +1,52 @@
+"""A file of this machine is copied into the folder of whoever it is loaded for, and verified."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from typing import TYPE_CHECKING
+
+from common.digests import md5 as new_md5
+from common.errors import DigestError
+from receiver.operator.centre_files import opened
+
+if TYPE_CHECKING:
+    from common.names import FilePath
+    from receiver.load.folder.sender_folder import SenderFolder
+    from receiver.operator.centre_files import CentreFile
+    from receiver.transfer.intake import Intake, VerifiedBytes
+
+__all__ = ["copy_in"]
+
+_BLOCK = 1 << 20
+
+
+def copy_in(
+    intake: Intake, folder: SenderFolder, file: CentreFile, path: FilePath, expected: str
+) -> VerifiedBytes:
+    """A copy under a temporary name, flushed and verified.
+
+    Args:
+        intake: verifies it.
+        folder: that it is copied into.
+        file: where it lies.
+        path: that it gets.
+        expected: MD5 that it had when it was looked at.
+
+    Raises:
+        DigestError: it is not what was read before.
+    """
+    part = f"{folder.uploads}/{secrets.token_hex(16)}.part"
+    digest = new_md5()
+    with opened(file.source) as fd, folder.tree.create(part) as copy:
+        while block := os.read(fd, _BLOCK):
+            digest.update(block)
+            copy.write(block)
+        copy.sync()
+        found = digest.hexdigest()
+        if found != expected:
+            raise DigestError(
+                f"{file.source}: MD5 {found} as it was copied, {expected} when it was looked "
+                "at: somebody writes to it; load a copy that stands still"
+            )
+        return intake.verify(copy.fileno(), path, part, found, expected=(expected,), planned=None)

@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+import pytest
+
+from common import wire
+from common.errors import BusyError, NotFoundError, UsageError
+from receiver.metadata.model import records
+from receiver.metadata.model.centre_source import centre_uuid
+from receiver.node import Node
+from receiver.operator.adopting import adoptions
+from receiver.operator.files import list_files
+from receiver.operator.owners import set_owner
+from receiver.operator.wire import AdoptionAnswer, AdoptionRequest
+from tests.support.node_world import OPERATOR, A, Edge, World, fsck_of, path_of, plan_entry, tsfile
+from tests.support.old_tool import OTHER, UUID, OldReceiverTree, name_of, tree_of
+from tests.support.tsfile_bytes import build
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> OldReceiverTree:
+    return OldReceiverTree(tmp_path / "iotdb")
+
+
+def adopt(node: Node, old: OldReceiverTree, **more: object) -> AdoptionAnswer:
+    request = AdoptionRequest(
+        task=secrets.token_hex(16),
+        paths=[str(old.root)],
+        commit=bool(more.pop("commit", True)),
+        **more,  # type: ignore[arg-type]
+    )
+    before = tree_of(old.home)
+    answer = node.operator.adoptions.adopt(request)
+    assert tree_of(old.home) == before
+    return answer
+
+
+def said(answer: AdoptionAnswer, old: OldReceiverTree) -> dict[str, str]:
+    top = old.root / "data"
+    return {str(Path(each.source).relative_to(top)): each.result for each in answer.files}
+
+
+def entries(files: dict[str, bytes]) -> list[wire.PlanEntry]:
+    return [plan_entry(path, content) for path, content in files.items()]
+
+
+FILES = {
+    path_of(1): tsfile(),
+    path_of(1) + ".resource": b"its resource",
+    "un" + path_of(2): tsfile(salt=1),
+    path_of(3, sg="root.other"): tsfile("root.other.x"),
+}
+OWNERS = {"root.sg.d1": name_of(), "root.other.x": name_of(OTHER, "10.0.0.9")}
+
+
+def test_files_become_those_of_the_senders_that_the_old_receiver_had_them_from(
+    world: World, node: Node, old: OldReceiverTree
+) -> None:
+    old.loaded(FILES)
+    old.owners(OWNERS | {"root.sg.idle": name_of()})
+    answer = adopt(node, old)
+    assert (answer.committed, answer.odd) == (True, [])
+    rows = list_files(node.operator).files
+    assert {(each.path, each.sender, each.adopted) for each in rows} == {
+        (path_of(1), UUID, True),
+        ("un" + path_of(2), UUID, True),
+        (path_of(3, sg="root.other"), OTHER, True),
+    }
+    assert sorted(world.loaded().values()) == sorted(FILES.values())
+    with node.engine.reading() as state:
+        owners = {device: row.sender for device, row in state.owners.items()}
+        assert state.senders[UUID].propagate is None
+    assert owners == {"root.sg.d1": UUID, "root.sg.idle": UUID, "root.other.x": OTHER}
+    assert world.folder(UUID).name.startswith("192.168.130.14_")
+    assert fsck_of(node).found == []
+
+
+def test_a_dry_run_says_what_an_adoption_does_and_changes_nothing(
+    world: World, node: Node, old: OldReceiverTree
+) -> None:
+    old.loaded(FILES)
+    old.owners(OWNERS)
+    before = node.engine.newest_commit
+    dry = adopt(node, old, commit=False)
+    assert not dry.committed
+    assert node.engine.newest_commit == before
+    assert world.loaded() == {}
+    assert said(dry, old) == said(adopt(node, old), old)
+
+
+def test_its_sender_sends_nothing_of_what_was_adopted(node: Node, old: OldReceiverTree) -> None:
+    old.loaded(FILES)
+    old.owners(OWNERS)
+    adopt(node, old)
+    edge = Edge(node, UUID)
+    edge.check()
+    edge.start(task := secrets.token_hex(16))
+    plan = edge.plan(task, entries({path_of(1): tsfile(), path_of(9): tsfile(first=100)}))
+    assert [each.action for each in plan] == [wire.Action.ALREADY, wire.Action.SEND]
+
+
+def test_what_is_verified_is_adopted_no_more(node: Node, old: OldReceiverTree) -> None:
+    old.loaded(FILES)
+    old.owners(OWNERS)
+    adopt(node, old)
+    first = list_files(node.operator).files[0]
+    node.engine.commit([records.FileVerified([first.physical])])
+    assert [each.adopted for each in list_files(node.operator).files] == [False, True, True]
+
+
+def test_said_again_it_takes_nothing_twice(node: Node, old: OldReceiverTree) -> None:
+    old.loaded(FILES)
+    old.owners(OWNERS)
+    adopt(node, old)
+    before = node.engine.newest_commit
+    assert set(said(adopt(node, old), old).values()) == {"already"}
+    assert node.engine.newest_commit == before
+
+
+def test_devices_that_belong_to_another_sender_here_keep_all_of_it_away_by_name(
+    node: Node, old: OldReceiverTree
+) -> None:
+    Edge(node).round({path_of(7): tsfile()})
+    old.loaded(FILES)
+    old.owners(OWNERS)
+    answer = adopt(node, old)
+    assert not answer.committed
+    assert {each.device for each in answer.files if each.result == "conflict"} == {"root.sg.d1"}
+    assert f"belongs to sender {UUID} there, and to {A} here" in answer.odd[-1].reason
+    assert {each.sender for each in list_files(node.operator).files} == {A}
+
+
+def test_a_device_without_files_that_is_anothers_here_keeps_all_of_it_away(
+    node: Node, old: OldReceiverTree
+) -> None:
+    Edge(node).round({path_of(7): tsfile("root.sg.idle")})
+    old.loaded(FILES)
+    old.owners(OWNERS | {"root.sg.idle": name_of()})
+    assert not adopt(node, old).committed
+    set_owner(node.engine, OPERATOR, "root.sg.idle", None)
+    assert adopt(node, old).committed
+
+
+def test_a_server_of_0_12_names_no_sender_and_whoever_asks_does(
+    node: Node, old: OldReceiverTree
+) -> None:
+    old.loaded(FILES)
+    old.owners({"root.sg.d1": "root.sg", "root.other.x": "root.other"})
+    answer = adopt(node, old)
+    assert answer.files == []
+    assert sum("nobody knows which sender" in each.reason for each in answer.odd) == 3
+    with pytest.raises(NotFoundError):
+        adopt(node, old, owner="plant-7")
+    answer = adopt(node, old, owner=UUID, groups={"root.other": OTHER})
+    assert {each.path: each.sender for each in answer.files} == {
+        path_of(1): UUID,
+        "un" + path_of(2): UUID,
+        path_of(3, sg="root.other"): OTHER,
+    }
+
+
+def test_the_only_sender_that_the_old_receiver_knew_is_whose_files_are(
+    node: Node, old: OldReceiverTree
+) -> None:
+    old.loaded({path_of(1): tsfile()})
+    old.owners({"root.sg.d1": "root.sg"})
+    old.received(UUID, "192.168.130.14", {path_of(2): tsfile(first=50)})
+    answer = adopt(node, old)
+    assert {(each.path, each.sender, each.result) for each in answer.files} == {
+        (path_of(1), UUID, "loaded"),
+        (path_of(2), UUID, "loaded"),
+    }
+
+
+def test_what_is_odd_is_left_out_and_named_and_the_rest_is_taken(
+    node: Node, old: OldReceiverTree
+) -> None:
+    two = build({"root.sg.d1": {"s": [(1, 1)]}, "root.other.x": {"s": [(1, 1)]}})
+    old.loaded(
+        FILES
+        | {
+            path_of(4): tsfile(first=9)[:-5],
+            path_of(5): tsfile(),
+            path_of(6): two,
+            path_of(7): b"",
+            path_of(8): b"TsFile000002" + bytes(40),
+            path_of(9): tsfile(first=70),
+            path_of(9) + ".mods": b"DELETION,root.sg.d1.*,9,2,3\n",
+        }
+    )
+    old.owners(OWNERS)
+    answer = adopt(node, old)
+    assert answer.committed
+    assert set(said(answer, old)) == {each for each in FILES if each.endswith(".tsfile")}
+    odd = {Path(each.source).name: each.reason for each in answer.odd}
+    names = [Path(path_of(number)).name for number in range(4, 10)]
+    assert set(odd) == set(names)
+    for name, said_of_it in zip(
+        names,
+        ("", "the same content as", "devices of several senders", "", "", "--with-deleted"),
+        strict=True,
+    ):
+        assert said_of_it in odd[name]
+    again = adopt(node, old, with_deleted=True)
+    assert said(again, old)[path_of(9)] == "loaded"
+
+
+def test_a_copied_tree_without_any_state_is_adopted_by_its_content(
+    node: Node, old: OldReceiverTree
+) -> None:
+    old.loaded({"plant/a.tsfile": tsfile(), path_of(2): tsfile(first=99)})
+    answer = adopt(node, old, owner=UUID, storage_group="root.sg")
+    assert {each.path: each.result for each in answer.files} == {
+        "sequence/root.sg/0/0/a.tsfile": "loaded",
+        path_of(2): "loaded",
+    }
+    edge = Edge(node, UUID)
+    edge.check()
+    edge.start(task := secrets.token_hex(16))
+    plan = edge.plan(task, entries({"sequence/root.sg/0/0/a.tsfile": tsfile()}))
+    assert [each.action for each in plan] == [wire.Action.ALREADY]
+
+
+def test_directories_of_this_receiver_are_not_adopted(world: World, node: Node) -> None:
+    for path in (world.data, world.root, world.data / "sequence", world.config.schema_dir):
+        path.mkdir(exist_ok=True)
+        request = AdoptionRequest(task=secrets.token_hex(16), paths=[str(path)], commit=True)
+        with pytest.raises(UsageError, match="directory of this receiver"):
+            node.operator.adoptions.adopt(request)
+
+
+def test_the_centre_itself_is_no_sender_of_adopted_files(node: Node, old: OldReceiverTree) -> None:
+    old.loaded(FILES)
+    for name in ("centre", centre_uuid(node.engine.uuid)):
+        with pytest.raises(UsageError, match="came from a sender"):
+            adopt(node, old, owner=name)
+
+
+def test_a_sender_that_is_at_work_is_not_disturbed(node: Node, old: OldReceiverTree) -> None:
+    edge = Edge(node, UUID)
+    edge.check()
+    edge.start(task := secrets.token_hex(16))
+    old.loaded(FILES)
+    old.owners(OWNERS)
+    with pytest.raises(BusyError, match="a task that is not over"):
+        adopt(node, old)
+    edge.plan(task, entries({path_of(9): tsfile(first=100)}))
+
+
+def test_many_files_go_in_several_tasks_that_tell_of_one_look(
+    node: Node, old: OldReceiverTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adoptions, "_TASK_FILES", 2)
+    old.loaded({path_of(number): tsfile(first=number * 10) for number in range(5)})
+    adopt(node, old, owner=UUID)
+    rows = list_files(node.operator).files
+    assert len({each.task for each in rows}) == 3
+    with node.engine.reading() as state:
+        assert len({row.rank.first for row in state.files.values()}) == 1
+    assert all(each.adopted for each in rows)
