@@ -220,8 +220,9 @@ def test_a_file_that_may_not_be_read_waits_and_the_rest_goes(shared, make_edge, 
         os.chown(each, 65534, 65534)
     assert as_nobody(config, "sync", "--json").returncode in (0, 3)
     assert list(loaded(shared.root, edge.uuid)) == [edge.path(1)]
-    found = json.loads(as_nobody(config, "status", "--json").stdout)["receivers"]["dc1"]
-    (waiting,) = found["waiting"]
+    told = as_nobody(config, "status", "--json")
+    assert told.stdout, told.stderr
+    (waiting,) = json.loads(told.stdout)["receivers"]["dc1"]["waiting"]
     assert waiting["file"] == secret
     assert "Permission denied" in waiting["reason"]
     (edge.data / secret).chmod(0o644)
