@@ -16,6 +16,8 @@ __all__ = ["DROP_TABLETS", "MAKE_TABLETS", "GivesOrders", "NodeOrders"]
 
 MAKE_TABLETS: Final = "/node/v1/tablets"
 DROP_TABLETS: Final = "/node/v1/tablets/drop"
+_TIMEOUT: Final = (3.0, 15.0)
+"""Seconds to connect and to answer: a pass waits for all that it asks."""
 
 
 class GivesOrders(Protocol):
@@ -55,7 +57,11 @@ class NodeOrders:
             if known is not None:
                 known[2].close()
             calls = ReaderCalls(
-                node.url, token=node.call_key, ca_cert=self._ca_cert, what="the node's URL"
+                node.url,
+                token=node.call_key,
+                ca_cert=self._ca_cert,
+                what="the node's URL",
+                timeout=_TIMEOUT,
             )
             self._calls[node.uuid] = (node.url, node.call_key, calls)
             return calls

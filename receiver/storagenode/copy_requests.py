@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["COPIES", "CopyRequests"]
 
 COPIES: Final = "/v1/copies"
+_OF_A_NODE: Final = (3.0, 20.0)
+"""Seconds to connect and to answer: the master gives what a node that hangs does not."""
 _Query: TypeAlias = "Mapping[str, str | int | None]"
 
 
@@ -104,7 +106,11 @@ class CopyRequests:
             if url not in self._nodes:
                 # No token: the ticket is all that another node is to see.
                 self._nodes[url] = ReaderCalls(
-                    url, token=None, ca_cert=self._ca_cert, what="the node's URL"
+                    url,
+                    token=None,
+                    ca_cert=self._ca_cert,
+                    what="the node's URL",
+                    timeout=_OF_A_NODE,
                 )
             return self._nodes[url]
 

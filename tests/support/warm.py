@@ -39,6 +39,8 @@ _IMPORTED = (
     "sender.cli.commands",
     "sender.daemon.daemon",
 )
+INSIDE = ("ip", "netns", "exec")
+"""With the name of a network namespace behind it: one of our commands in there."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -82,7 +84,7 @@ def fork(
     """Start one of our commands, with its output in files, as the leader of a session.
 
     Args:
-        arguments: the first is the path of the command.
+        arguments: the first is the path of the command; `INSIDE` and a name may stand before it.
         out: what it writes to stdout is added there.
         err: and to stderr; may be the same.
         env: beside the environment of this process.
@@ -200,9 +202,18 @@ def _become(
     os.environ.clear()
     os.environ.update(env)
     importlib.reload(crash)  # where to die is read with it
+    if tuple(arguments[:3]) == INSIDE:
+        _go_into(arguments[3])
+        arguments = arguments[4:]
     sys.argv = list(arguments)
     program: Callable[[], int] = importlib.import_module(COMMANDS[Path(arguments[0]).name]).main
     return program
+
+
+def _go_into(namespace: str) -> None:
+    with open(f"/run/netns/{namespace}", "rb") as there:
+        if ctypes.CDLL(None, use_errno=True).setns(there.fileno(), 0):
+            raise OSError(ctypes.get_errno(), "setns", namespace)
 
 
 def _imported() -> None:
