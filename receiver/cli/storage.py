@@ -188,7 +188,7 @@ def _log(found: StorageView) -> str:
 def fetch(invocation: Invocation[ReceiverConfig], pattern: tuple[str, ...], as_json: bool) -> int:
     """Bring files that are in the object store only back into the data directories.
 
-    PATTERN is of physical paths, as `files list` has them; * stands for any text. What is fetched
+    PATTERN is of physical paths, as `files` has them; * stands for any text. What is fetched
     may have to make room again, when all else is needed more.
     """
     from receiver.cli.progress_line import showing_progress
