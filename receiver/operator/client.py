@@ -17,7 +17,13 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from common import wire
 from common.durable import Tree
-from common.errors import ForbiddenError, ProtocolError, UnreachableError, UsageError
+from common.errors import (
+    ForbiddenError,
+    ProtocolError,
+    UnauthorizedError,
+    UnreachableError,
+    UsageError,
+)
 from receiver.operator.directories import look
 
 if TYPE_CHECKING:
@@ -121,6 +127,24 @@ class OperatorClient:
         body: bytes,
     ) -> ServerAnswer:
         """Make a call, and have its answer as it came; raises as `ask`."""
+        try:
+            return self._exchange(method, path, query, headers, body)
+        except UnauthorizedError:
+            # A server that read its configuration again has another token of the day by now.
+            token = _read(self._config, TOKEN_FILE)
+            if token == self._token:
+                raise
+            self._token = token
+            return self._exchange(method, path, query, headers, body)
+
+    def _exchange(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str | int | None],
+        headers: Mapping[str, str],
+        body: bytes,
+    ) -> ServerAnswer:
         given = {key: str(value) for key, value in query.items() if value is not None}
         target = f"{path}?{urlencode(given)}" if given else path
         sent = {**headers, "Authorization": f"Bearer {self._token}"}

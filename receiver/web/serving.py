@@ -258,13 +258,21 @@ class _Service:
             stop()
         url = _url(server, secure=self._tls is not None)
         token_file = app.give_operator_token()
-        with self._metrics_port(app), _noted(config.schema_dir, ADDRESS_FILE, url):
+        with self._metrics_port(app):
             try:
+                _note(config.schema_dir, ADDRESS_FILE, url)
                 server.run(lambda: self._announce(app, url))
             finally:
                 if self._next is None:
                     self._let_go()
-                _forget(token_file)
+                # Commands wait for the next server as other calls do, and do not take it for gone.
+                if not self._goes_on_at(config.schema_dir):
+                    for file in (config.schema_dir / ADDRESS_FILE, token_file):
+                        _forget(file)
+
+    def _goes_on_at(self, schema_dir: Path) -> bool:
+        there = self._next
+        return not self._ended and there is not None and there.schema_dir == schema_dir
 
     def _metrics_port(self, app: Served) -> AbstractContextManager[object]:
         """The port of its own for measures, if one is configured.
@@ -346,15 +354,9 @@ def _url(server: Server, *, secure: bool) -> str:
     return f"{'https' if secure else 'http'}://{url_host(host)}:{port}"
 
 
-@contextlib.contextmanager
-def _noted(directory: Path, name: str, text: str) -> Iterator[None]:
-    """Keep a small file while the context lasts."""
+def _note(directory: Path, name: str, text: str) -> None:
     with Tree(directory) as tree:
         tree.write_atomic(name, f"{text}\n".encode())
-        try:
-            yield
-        finally:
-            _remove(tree, name)
 
 
 def _forget(path: Path) -> None:

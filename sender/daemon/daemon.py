@@ -36,6 +36,8 @@ __all__ = ["Daemon"]
 _log = logging.getLogger(__name__)
 
 _LOOK_S = 2.0
+_RELOAD_S = 30.0
+"""Seconds that a round which is asked for waits for a configuration that is to be read again."""
 """How often the main thread looks after the others."""
 
 
@@ -53,6 +55,7 @@ class Daemon:
         self._stop = stop
         self._load = reload
         self._again = threading.Event()
+        self._reads_again = False
         self._ended = threading.Event()
         """Set when the threads of the present configuration are to end."""
         self._pid_file = config.daemon.pid_file
@@ -98,8 +101,10 @@ class Daemon:
         try:
             while not self._stop.wait(_LOOK_S):
                 if self._again.is_set():
+                    self._reads_again = True
                     self._again.clear()
                     self._reload(uuid)
+                    self._reads_again = False
                 self._look_after()
         finally:
             self._stop.set()
@@ -258,6 +263,11 @@ class Daemon:
     def _round(
         self, request: dict[str, Any], tell: Callable[[dict[str, Any]], None]
     ) -> dict[str, Any]:
+        # Who says reload and then sync means the round with what is read again.
+        end = time.monotonic() + _RELOAD_S
+        while self._again.is_set() or self._reads_again:
+            if time.monotonic() > end or self._stop.wait(0.05):
+                break
         loop = self._loops.get(str(request.get("receiver")))
         if loop is None:
             raise UsageError(

@@ -17,6 +17,10 @@ import pytest
 import requests
 from tusclient.client import TusClient
 
+from common.config import load
+from receiver.config import ReceiverConfig
+from receiver.operator.client import NotRunningError, OperatorClient
+from receiver.operator.views import StorageView
 from tests.support import warm
 from tests.support.centre import COMMAND
 from tests.support.node_world import A, path_of
@@ -356,6 +360,25 @@ def test_sighup_reads_the_configuration_again_and_ends_nothing(server):
         assert limit() == "5000"
     assert server.process.returncode == 0
     assert server.output == f"listening on {server.url}\n"
+
+
+def test_commands_wait_for_a_server_that_reads_its_configuration_again(server):
+    with server.serving():
+        good = server.config.read_text()
+        config = load(ReceiverConfig, file=server.config, env_prefix="T_", environ={}, flags={})
+        kept = OperatorClient(config.value)
+        for size in range(5000, 5003):
+            changed = good.replace("[limits]\n", f"[limits]\nmax_file_bytes = {size}\n")
+            server.config.write_text(changed)
+            server.process.send_signal(signal.SIGHUP)
+            seen = ""
+            while seen != str(size):
+                for client in (OperatorClient(config.value), kept):
+                    client.ask("GET", "/v1/storage", StorageView)
+                answer = requests.options(f"{server.url}/sync/v1/files", timeout=BOUND)
+                seen = answer.headers["Tus-Max-Size"]
+    with pytest.raises(NotRunningError):
+        OperatorClient(config.value)
 
 
 def test_sighup_in_the_first_moments_ends_nothing(server):
