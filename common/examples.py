@@ -14,7 +14,7 @@ from pathlib import Path
 from common.durable import Tree
 from common.errors import UsageError
 
-__all__ = ["configuration", "toml", "write_unit"]
+__all__ = ["configuration", "toml", "write_alerts", "write_unit"]
 
 _HIDDEN = {
     "ProtectHome=": (("/home", "/root", "/run/user"), "read-only"),
@@ -84,7 +84,26 @@ def write_unit(
         if any(_is_below(each, places) for each in (Path(command[0]), config, *paths)):
             values[setting] = open_
     file = f"{name}.service"
-    content = _filled(_shipped(file), values).encode()
+    return _write(into, file, _filled(_shipped(file), values))
+
+
+def write_alerts(into: Path) -> Path:
+    """Write the rules for Prometheus, `tsferry-alerts.yml`; nothing is overwritten.
+
+    Args:
+        into: the directory, as in /etc/prometheus; made if it is missing.
+
+    Returns:
+        the file.
+
+    Raises:
+        UsageError: others are there, or it cannot be written.
+    """
+    return _write(into, "tsferry-alerts.yml", _shipped("alerts.yml"))
+
+
+def _write(into: Path, file: str, text: str) -> Path:
+    content = text.encode()
     try:
         with Tree(into.absolute(), create=True) as tree:
             if tree.exists(file) and tree.read(file) != content:

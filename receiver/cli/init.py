@@ -14,7 +14,7 @@ import click
 from common.cli import Invocation, emit_json
 from common.durable import Tree
 from common.errors import NotFoundError, UsageError
-from common.examples import configuration, toml, write_unit
+from common.examples import configuration, toml, write_alerts, write_unit
 from common.terminal import printable
 from receiver.config import ReceiverConfig
 from receiver.directory_finding import adopt as adopt_directories
@@ -56,6 +56,12 @@ _DEFAULT = "receiver.toml"
     "is there already, too.",
 )
 @click.option(
+    "--alerts",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write tsferry-alerts.yml there, rules for Prometheus, as in /etc/prometheus; the same.",
+)
+@click.option(
     "--adopt",
     is_flag=True,
     help="Take the directories of a configuration that is there as they are: new ones, empty disks "
@@ -74,6 +80,7 @@ def init(
     tls_cert: Path | None,
     tls_key: Path | None,
     units: Path | None,
+    alerts: Path | None,
     adopt: bool,
     as_json: bool,
 ) -> None:
@@ -89,32 +96,36 @@ def init(
     marked: list[Path] = []
     listen = _listen(host, allow, tls_cert, tls_key)
     given = bool(schema_dir or data_dirs or listen)
-    only_unit = units is not None and target.exists() and not given
+    only_beside = bool(units or alerts) and target.exists() and not given
     if adopt:
         if given or not target.exists():
             raise UsageError(f"--adopt takes the directories that {target} names, as it is there")
         marked = _adopt(target, invocation)
-    elif not only_unit:
+    elif not only_beside:
         directories = _begin(target, schema_dir, data_dirs, listen)
     unit = None if units is None else _unit(units, target, invocation)
+    rules = None if alerts is None else write_alerts(alerts)
     if as_json:
         answer: dict[str, object] = {
             "config": str(target),
             "directories": [str(each) for each in directories],
             "unit": unit and str(unit),
         }
+        if rules is not None:
+            answer["alerts"] = str(rules)
         if adopt:
             answer["marked"] = [str(each) for each in marked]
         emit_json(answer)
         return
-    if not only_unit and not adopt:
+    if not only_beside and not adopt:
         click.echo(f"wrote {printable(str(target))}")
     for each in directories:
         click.echo(f"made  {printable(str(each))}")
     for each in marked:
         click.echo(f"marked {printable(str(each))}")
-    if unit is not None:
-        click.echo(f"wrote {printable(str(unit))}")
+    for written in (unit, rules):
+        if written is not None:
+            click.echo(f"wrote {printable(str(written))}")
     click.echo(f"next: tsferry-receiver --config {printable(str(target))} serve")
 
 

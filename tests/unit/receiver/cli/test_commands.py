@@ -580,6 +580,16 @@ def test_init_begins_anew_where_the_engine_is_lost_and_lets_nobody_in(
         assert node.problem() is None
 
 
+def test_init_writes_the_rules_for_prometheus_once(command, tmp_path):
+    command("init")
+    rules = tmp_path / "prometheus" / "tsferry-alerts.yml"
+    assert json.loads(command("init", "--alerts", "prometheus", "--json"))["alerts"] == str(rules)
+    assert "TsferryEdgeLate" in rules.read_text()
+    rules.write_text("groups: []\n")
+    assert "already" in command("init", "--alerts", "prometheus", code=2)
+    assert rules.read_text() == "groups: []\n"
+
+
 def test_init_adopts_nothing_without_a_configuration(command):
     assert "--adopt" in command("init", "other.toml", "--adopt", code=2)
 
