@@ -34,6 +34,7 @@ import msgspec
 from common.config import Flag, Loaded, as_json, load, render
 from common.errors import EXIT_INTERNAL, EXIT_USAGE, TsferryError, UsageError
 from common.logs import LogConfig, set_up
+from common.system_errors import system_error
 from common.terminal import printable
 
 __all__ = ["Invocation", "Program", "config_group", "emit_json", "run"]
@@ -210,6 +211,9 @@ def run(
     except TsferryError as error:
         return _report(name, error.message, error.exit_code)
     except Exception as error:
+        known = system_error(error) if isinstance(error, OSError) else None
+        if known is not None:
+            return _report(name, known.message, known.exit_code)
         if extra and isinstance(error, ModuleNotFoundError) and _is_foreign(error.name):
             return _report(name, _missing(error.name, extra), EXIT_USAGE)
         hint = "" if os.environ.get(TRACE) else f" ({TRACE}=1 shows where)"

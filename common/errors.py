@@ -24,6 +24,8 @@ __all__ = [
     "EXIT_STOPPED",
     "EXIT_UNREACHABLE",
     "EXIT_USAGE",
+    "AddressMissingError",
+    "AddressTakenError",
     "BusyError",
     "CloneError",
     "ConfigError",
@@ -40,10 +42,12 @@ __all__ = [
     "NoSpaceError",
     "NotATsFileError",
     "NotFoundError",
+    "NotPermittedError",
     "NotTheWriterError",
     "OffsetError",
     "Permanent",
     "ProtocolError",
+    "ReadOnlyDiskError",
     "ReadOnlyError",
     "StoppedError",
     "TooLargeError",
@@ -133,6 +137,14 @@ class NameRefusedError(Permanent):
 
     slug = "name-refused"
     exit_code = EXIT_USAGE
+
+
+class NotPermittedError(Permanent):
+    """The system lets the user of this process not do it; the message names path and way out."""
+
+    slug = "not-permitted"
+    exit_code = EXIT_USAGE
+    http_status = 500
 
 
 class UnsafePathError(Permanent):
@@ -251,6 +263,25 @@ class ReadOnlyError(Transient):
     """The process takes no writes any more after a write or sync failed; restart it."""
 
     slug = "read-only"
+
+
+class ReadOnlyDiskError(ReadOnlyError):
+    """The file system takes no writes; over HTTP it is a `ReadOnlyError` like others."""
+
+    exit_code = EXIT_INTERNAL
+
+
+class AddressTakenError(Transient):
+    """Another process listens on the address."""
+
+    slug = "address-taken"
+    exit_code = EXIT_LOCKED
+
+
+class AddressMissingError(Transient):
+    """The address to listen on is not one of this machine's, or not yet."""
+
+    slug = "address-missing"
 
 
 class LockedError(Transient):

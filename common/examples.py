@@ -5,16 +5,17 @@ from __future__ import annotations
 import grp
 import json
 import os
-import pwd
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from common.durable import Tree
-from common.errors import UsageError
+from common.errors import TsferryError, UsageError
+from common.system_errors import user_name
 
-__all__ = ["configuration", "toml", "write_alerts", "write_unit"]
+__all__ = ["configuration", "taken_back_on_failure", "toml", "write_alerts", "write_unit"]
 
 _HIDDEN = {
     "ProtectHome=": (("/home", "/root", "/run/user"), "read-only"),
@@ -76,7 +77,7 @@ def write_unit(
         "Documentation=": config.as_uri().replace("%", "%%"),
         "RequiresMountsFor=": " ".join(map(_quoted, paths)),
         "ExecStart=": " ".join(_quoted(each).replace("$", "$$") for each in command),
-        "User=": _user(there.st_uid),
+        "User=": user_name(there.st_uid),
         "Group=": _group(there.st_gid),
         "ReadWritePaths=": " ".join(map(_quoted, paths)),
     }
@@ -114,6 +115,21 @@ def _write(into: Path, file: str, text: str) -> Path:
         raise UsageError(f"{into / file} cannot be written: {error.strerror}") from error
 
 
+@contextmanager
+def taken_back_on_failure(written: Path | None) -> Iterator[None]:
+    """Remove a configuration that this `init` wrote if the rest of it fails.
+
+    The next one, which may have other options, does not stumble over it.
+    """
+    try:
+        yield
+    except BaseException:
+        if written is not None:
+            with suppress(OSError, TsferryError), Tree(written.absolute().parent) as tree:
+                tree.unlink(written.name)
+        raise
+
+
 def _shipped(name: str) -> str:
     """A file of `conf/`: beside the packages that a wheel installs it is called `tsferry_conf`.
 
@@ -147,13 +163,6 @@ def _quoted(text: str | Path) -> str:
     """As one word of a unit file."""
     escaped = str(text).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{escaped}"' if re.search(r"[\s\"'\\;]", escaped) else escaped
-
-
-def _user(number: int) -> str:
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        return str(number)
 
 
 def _group(number: int) -> str:

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from common.durable import Closing
-from common.errors import ConfigError
 from common.measures import CONTENT_TYPE
+from common.system_errors import cannot_listen
 
 __all__ = ["MetricsPort"]
 
@@ -37,16 +37,14 @@ class MetricsPort(Closing):
         text: makes what is scraped.
 
     Raises:
-        ConfigError: the address cannot be had.
+        TsferryError: the address cannot be had; see `cannot_listen`.
     """
 
     def __init__(self, host: str, port: int, text: Callable[[], bytes]) -> None:
         try:
             self._server = _PortServer(host, port, text)
         except OSError as error:
-            raise ConfigError(
-                f"metrics.listen: {host} port {port} cannot be had: {error.strerror or error}"
-            ) from error
+            raise cannot_listen(f"metrics.listen = {host}:{port}", port, error) from error
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(_POLL,), name="metrics", daemon=True
         )

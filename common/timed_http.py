@@ -16,7 +16,7 @@ import urllib3.connectionpool
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-__all__ = ["timed_session"]
+__all__ = ["NoHandshakeError", "timed_session"]
 
 _WAITS = 2
 """Times the longest wait for a byte, until an answer has to be whole."""
@@ -71,8 +71,19 @@ class _Connection(urllib3.connection.HTTPConnection):
     response_class = _TimedAnswer
 
 
+class NoHandshakeError(OSError):
+    """The other end took the connection and says nothing to the begin of TLS."""
+
+
 class _SecureConnection(urllib3.connection.HTTPSConnection):
     response_class = _TimedAnswer
+
+    def connect(self) -> None:
+        """Connect; a handshake that gets no answer is no answer that is late."""
+        try:
+            super().connect()
+        except TimeoutError as error:
+            raise NoHandshakeError(f"no TLS handshake within {self.timeout:g} s") from error
 
 
 class _Pool(urllib3.connectionpool.HTTPConnectionPool):

@@ -10,6 +10,7 @@ starts than the catalogue knows is a copy that was made before: neither counts.
 
 from __future__ import annotations
 
+import logging
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -18,6 +19,8 @@ from uuid import uuid4
 from common.durable import Tree
 from common.errors import ConfigError, ConflictError, TsferryError
 from common.names import Kind
+from common.root_mistakes import root_mistakes
+from common.terminal import printable
 from receiver.directory_markers import (
     RECEIVER_MARKER,
     DamagedMarkerError,
@@ -45,7 +48,10 @@ __all__ = [
     "find_directories",
     "marker_problem",
     "see_directory",
+    "warn_of_root",
 ]
+
+_log = logging.getLogger(__name__)
 
 _WAY_OUT: Final = (
     "is its disk mounted? If it is new, or its files are lost, `tsferry-receiver init --adopt` "
@@ -208,6 +214,14 @@ def _holds_one(tree: Tree, rows: Sequence[FileRow]) -> bool:
     return any(tree.exists(kind) for kind in Kind) and any(
         tree.exists(row.physical) for row in rows
     )
+
+
+def warn_of_root(config: ReceiverConfig) -> None:
+    """Say what root made in the directories of a receiver, or is about to make there."""
+    names = (RECEIVER_MARKER, "sync-receiver")
+    ours = [config.schema_dir, *(each / name for each in config.data_dirs for name in names)]
+    for warning in root_mistakes([config.schema_dir, *config.data_dirs], below=ours):
+        _log.warning("%s", printable(warning))
 
 
 def check_first_start(config: ReceiverConfig) -> None:

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from common.errors import UsageError
-from receiver.directory_finding import check_first_start
+from receiver.directory_finding import check_first_start, warn_of_root
 from receiver.metadata.engine import Engine
 from receiver.metadata.model.engine_options import EngineOptions
 
@@ -40,6 +40,7 @@ def open_engine(
 
         remote = open_remote(config.metadata.etcd)
     options = options_of(config)
+    warn_of_root(config)
     return Engine.open(
         config.schema_dir,
         clock=clock,

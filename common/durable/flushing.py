@@ -12,10 +12,12 @@ from common.errors import (
     DiskError,
     FailedSyncError,
     NoSpaceError,
+    ReadOnlyDiskError,
     ReadOnlyError,
     TooLargeError,
     TsferryError,
 )
+from common.system_errors import with_path
 
 __all__ = ["begin_flush", "failed_sync", "flush", "flush_names", "may_write", "meaning"]
 
@@ -113,13 +115,17 @@ class meaning:
             ours = _meant(error, self._what)
             if ours is not None:
                 raise ours from error
+            with_path(error, self._what)
 
 
 def _meant(error: OSError, what: str) -> TsferryError | None:
     if error.errno in _FULL:
         return NoSpaceError(f"no space to write {what}")
     if error.errno == errno.EROFS:
-        return ReadOnlyError(f"the file system of {what} is read-only")
+        return ReadOnlyDiskError(
+            f"the file system of {what} is read-only: mount it for writing (dmesg says whether a "
+            "fault made it so; under systemd, ReadWritePaths= of the unit)"
+        )
     if error.errno == errno.EFBIG:
         return TooLargeError(
             f"{what}: larger than its file system or this process (RLIMIT_FSIZE) may write"

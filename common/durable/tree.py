@@ -23,6 +23,7 @@ from common.errors import (
     TooLargeError,
     UnsafePathError,
 )
+from common.system_errors import with_path
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -77,11 +78,19 @@ class Tree(Closing):
 
     def open_read(self, rel: str) -> int:
         """A descriptor of a regular file, for reading; the caller closes it."""
-        return open_regular(self._fd, rel)
+        try:
+            return open_regular(self._fd, rel)
+        except OSError as error:
+            with_path(error, self._what(rel))
+            raise
 
     def open_dir(self, rel: str = "") -> int:
         """A descriptor of a directory, for listing what is in it; the caller closes it."""
-        return open_beneath(self._fd, rel, _DIRECTORY)
+        try:
+            return open_beneath(self._fd, rel, _DIRECTORY)
+        except OSError as error:
+            with_path(error, self._what(rel))
+            raise
 
     def read(self, rel: str, *, limit: int = 1 << 30) -> bytes:
         """The whole content of a regular file of at most `limit` bytes.

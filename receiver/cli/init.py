@@ -14,7 +14,13 @@ import click
 from common.cli import Invocation, emit_json
 from common.durable import Tree
 from common.errors import NotFoundError, UsageError
-from common.examples import configuration, toml, write_alerts, write_unit
+from common.examples import (
+    configuration,
+    taken_back_on_failure,
+    toml,
+    write_alerts,
+    write_unit,
+)
 from common.terminal import printable
 from receiver.config import ReceiverConfig
 from receiver.directory_finding import adopt as adopt_directories
@@ -103,8 +109,9 @@ def init(
         marked = _adopt(target, invocation)
     elif not only_beside:
         directories = _begin(target, schema_dir, data_dirs, listen)
-    unit = None if units is None else _unit(units, target, invocation)
-    rules = None if alerts is None else write_alerts(alerts)
+    with taken_back_on_failure(target if directories else None):
+        unit = None if units is None else _unit(units, target, invocation)
+        rules = None if alerts is None else write_alerts(alerts)
     if as_json:
         answer: dict[str, object] = {
             "config": str(target),
@@ -145,27 +152,23 @@ def _listen(
 def _begin(
     target: Path, schema_dir: Path | None, data_dirs: tuple[Path, ...], listen: dict[str, str]
 ) -> list[Path]:
-    """Write the configuration and make its directories.
+    """Make the directories, then write the configuration: what fails leaves none behind.
 
     What was typed is relative to the working directory, as the shell completes it; what stands in
     the file is relative to the file.
     """
     schema = "schema" if schema_dir is None else str(schema_dir.absolute())
     data = [str(each.absolute()) for each in data_dirs] or ["data"]
-    directories = {"schema_dir": toml(schema), "data_dirs": toml(data)}
-    content = configuration("receiver", directories | listen)
+    keys = {"schema_dir": toml(schema), "data_dirs": toml(data)} | listen
+    content = configuration("receiver", keys)
+    directories = [target.parent / each for each in (schema, *data)]
     with Tree(target.parent, create=True) as tree:
-        try:
-            with tree.create(target.name) as written:
-                written.write(content.encode())
-                written.sync()
-        except FileExistsError as error:
-            raise UsageError(f"{target} is there already; nothing was changed") from error
-        tree.sync_dir()
-    made = [target.parent / each for each in (schema, *data)]
-    for each in made:
-        Tree(each, create=True).close()
-    return made
+        if tree.exists(target.name):
+            raise UsageError(f"{target} is there already; nothing was changed")
+        for each in directories:
+            Tree(each, create=True).close()
+        tree.write_atomic(target.name, content.encode())
+    return directories
 
 
 def _adopt(target: Path, invocation: Invocation[ReceiverConfig]) -> list[Path]:

@@ -21,8 +21,8 @@ __all__ = ["serve"]
 
 @click.command(
     epilog="Example: tsferry-receiver --config receiver.toml serve. Exit codes: 0 stopped by "
-    "SIGTERM or SIGINT; 2 wrong configuration, or the address cannot be had; 5 another process "
-    "has the directories."
+    "SIGTERM or SIGINT; 2 wrong configuration; 4 the address is not there yet; 5 another process "
+    "has the directories, or the address."
 )
 @click.option("--host", help="Listen on this address.  [default: listen.host]")
 @click.option("--port", type=int, help="Listen on this port, 0 for any.  [default: listen.port]")

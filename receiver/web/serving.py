@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import logging
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from common import wire
+from common.certificates import CertificateFile
 from common.config.metrics_rules import listen_of
 from common.durable import Tree
 from common.errors import ConfigError, TsferryError
@@ -278,7 +281,7 @@ class _Service:
         """The port of its own for measures, if one is configured.
 
         Raises:
-            ConfigError: the address cannot be had at the start; once the server runs, it goes on
+            TsferryError: the address cannot be had at the start; once the server runs, it goes on
                 without, and its log says so.
         """
         listen = self._config.metrics.listen
@@ -288,7 +291,7 @@ class _Service:
 
         try:
             port = MetricsPort(*listen_of(listen), app.measures)
-        except ConfigError as error:
+        except TsferryError as error:
             if not self._told:
                 raise
             log.error("measures are not served: %s", error.message)
@@ -335,7 +338,9 @@ def _options(config: ReceiverConfig) -> ServerOptions:
 def _tls(listen: ListenConfig) -> ssl.SSLContext | None:
     if listen.tls_cert is None or listen.tls_key is None:
         return None
-    return server_context(listen.tls_cert, listen.tls_key)
+    context = server_context(listen.tls_cert, listen.tls_key)
+    _has_ended(listen)
+    return context
 
 
 def _reload(context: ssl.SSLContext | None, listen: ListenConfig) -> None:
@@ -346,7 +351,18 @@ def _reload(context: ssl.SSLContext | None, listen: ListenConfig) -> None:
     except ConfigError as error:
         log.error("the certificate stays as it was: %s", error.message)
     else:
-        log.info("the certificate was read again")
+        if not _has_ended(listen):
+            log.info("the certificate was read again")
+
+
+def _has_ended(listen: ListenConfig) -> bool:
+    """Whether the certificate is past its end, which the log says: no client takes it."""
+    end = CertificateFile(listen.tls_cert).until()
+    if end is None or end > time.time():
+        return False
+    at = datetime.datetime.fromtimestamp(end, datetime.UTC).isoformat(timespec="seconds")
+    log.error("listen.tls_cert = %s ended on %s: put a new one there", listen.tls_cert, at)
+    return True
 
 
 def _url(server: Server, *, secure: bool) -> str:

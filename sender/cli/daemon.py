@@ -8,12 +8,13 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import click
 
 from common.cli import Invocation, emit_json
-from sender.cli.program import json_option, opened, reloading, stopping
+from sender.cli.program import json_option, opened, reloading, stopping, warn_of_root
 from sender.config import SenderConfig
 
 __all__ = ["run_daemon", "start", "stop"]
@@ -34,6 +35,7 @@ def run_daemon(invocation: Invocation[SenderConfig]) -> int:
     _with_a_heap_that_shrinks(invocation)
     loaded = invocation.load()
     invocation.start(loaded.value.log)
+    warn_of_root(loaded.value)
     stop = threading.Event()
     daemon = Daemon(loaded.value, stop, reload=lambda: _loaded_again(invocation))
     with stopping(stop), reloading(daemon.reload):
@@ -95,7 +97,9 @@ def _with_a_heap_that_shrinks(invocation: Invocation[SenderConfig]) -> None:
         environ = os.environ | {"PYTHONMALLOC": "malloc", "MALLOC_ARENA_MAX": "2"}
         arguments = _run_arguments(invocation)
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        os.execve(arguments[0], arguments, environ)  # noqa: S606 - our own interpreter
+        with suppress(OSError):  # as where its path may not be entered: memory is all that it costs
+            os.execve(arguments[0], arguments, environ)  # noqa: S606 - our own interpreter
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def _run_arguments(invocation: Invocation[SenderConfig]) -> list[str]:

@@ -9,8 +9,9 @@ import click
 
 from common.cli import Invocation, emit_json
 from common.errors import UsageError
+from common.examples import taken_back_on_failure
 from common.terminal import printable
-from sender.cli.program import PROGRAM
+from sender.cli.program import PROGRAM, warn_of_root
 from sender.config import SenderConfig
 
 __all__ = ["init"]
@@ -67,7 +68,8 @@ def init(
 ) -> int:
     """Write a starting configuration unless there is one, make the identity and the markers.
 
-    Can be run again: what is there stays. Without --schema-dir, --data-dir and --url a new
+    Can be run again: what is there stays, and a configuration that this command wrote goes again
+    if the rest of it fails. Without --schema-dir, --data-dir and --url a new
     configuration has examples in their place; edit it and run init again.
     """
     file = invocation.file or PROGRAM.default_file
@@ -89,11 +91,13 @@ def init(
         if not as_machine:
             click.echo("now put your directories and the receiver into it, and run init again")
         return 0
-    config = replace(invocation, file=file).load(secrets=False).value
-    invocation.start(config.log)
-    found["uuid"], found["marked"] = _identify(config, adopt, new_identity)
-    if units is not None:
-        found["unit"] = str(_unit(units, file.absolute(), config))
+    with taken_back_on_failure(file if written else None):
+        config = replace(invocation, file=file).load(secrets=False).value
+        invocation.start(config.log)
+        warn_of_root(config)
+        found["uuid"], found["marked"] = _identify(config, adopt, new_identity)
+        if units is not None:
+            found["unit"] = str(_unit(units, file.absolute(), config))
     _tell(as_machine, found)
     return 0
 

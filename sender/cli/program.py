@@ -40,6 +40,7 @@ __all__ = [
     "receiver_option",
     "reloading",
     "stopping",
+    "warn_of_root",
 ]
 
 PROGRAM = Program(
@@ -134,6 +135,20 @@ def opened(
     finally:
         for remote in remotes:
             remote.close()
+
+
+def warn_of_root(config: SenderConfig) -> None:
+    """Say what root made in our directories, or is about to make there."""
+    from common.root_mistakes import root_mistakes
+
+    sync = config.schema_dir / "sync"
+    ours = [
+        sync,
+        *(each / name for each in config.data_dirs for name in (".tsferry", "sync-sender")),
+    ]
+    places = [sync if sync.exists() else config.schema_dir, *config.data_dirs]
+    for warning in root_mistakes(places, below=ours):
+        _log.warning("%s", printable(warning))
 
 
 def _chosen(config: SenderConfig, names: Sequence[str]) -> list[ReceiverEntry]:

@@ -18,6 +18,7 @@ from sender.cli.program import (
     opened,
     receiver_option,
     stopping,
+    warn_of_root,
 )
 from sender.config import SenderConfig
 from sender.round.round_report import as_text, worst
@@ -93,6 +94,7 @@ def sync(
             return _dry_run(session, accept_source, as_machine)
         from sender.round.round import RoundOptions
 
+        warn_of_root(session.config)
         options = RoundOptions(accept_source=accept_source, accept_receiver=accept_receiver)
         done: dict[str, RoundReport] = {}
         reports = run_rounds(session, options, done)

@@ -20,6 +20,7 @@ from common import wire
 from common.allocated import give_back
 from common.durable import Lock
 from common.errors import LockedError, StoppedError, TsferryError
+from common.system_errors import system_error
 from sender.metrics.round_tallies import RoundTallies
 from sender.metrics.rounds_seen import RoundsSeen
 from sender.round.rested import Rested
@@ -174,8 +175,10 @@ class ReceiverLoop:
                     _log.warning("%s: waits: %s", self.remote.name, error.message)
                 told = True
                 self.state = "waiting for another sender to end"
-            except (TsferryError, OSError) as error:
+            except TsferryError as error:
                 _log.error("%s: %s", self.remote.name, error)
+            except OSError as error:
+                _log.error("%s: %s", self.remote.name, system_error(error) or error)
             self.remote.stop.wait(_LOCK_RETRY_S)
         return None
 

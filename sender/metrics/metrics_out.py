@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from common.config.metrics_rules import listen_of
 from common.durable import Closing, Tree
-from common.errors import ConfigError, TsferryError
+from common.errors import TsferryError
 from common.metrics_port import MetricsPort
 from common.threads import join_begun
 
@@ -44,7 +44,7 @@ class MetricsOut(Closing):
         text: makes them.
 
     Raises:
-        ConfigError: the port cannot be had.
+        TsferryError: the port cannot be had.
     """
 
     def __init__(self, config: SenderMetrics, text: Callable[[], bytes]) -> None:
@@ -66,7 +66,7 @@ class MetricsOut(Closing):
         """The same; where the port cannot be had the log says so, and files are sent anyway."""
         try:
             return cls(config, text)
-        except ConfigError as error:
+        except TsferryError as error:
             _log.error("measures are not served: %s", error.message)
             return None
 

@@ -17,6 +17,7 @@ from common.durable import Tree
 from common.errors import NameRefusedError, NotFoundError, TooLargeError, TsferryError
 from common.linelog import Phase
 from common.names import FilePath
+from common.system_errors import system_error
 from common.wire import History, Propagate, TaskState
 from sender.kept.looks import EdgeLook, Looks
 from sender.kept.receiver_file import ReceiverFile
@@ -115,7 +116,9 @@ class Round:
                 self._report.error = error
             except OSError as error:
                 # A disk that fails, or was unmounted under way: nothing to see in a traceback.
-                self._report.error = TsferryError(f"the file system: {error}")
+                self._report.error = system_error(error) or TsferryError(
+                    f"the file system: {error}"
+                )
             finally:
                 self._report.seconds = self.clock() - begin
             if memory is None and not under_way(sync, self.remote.directory):

@@ -42,7 +42,7 @@ from common.errors import (
     UnreachableError,
 )
 from common.terminal import printable
-from common.timed_http import timed_session
+from common.timed_http import NoHandshakeError, timed_session
 from sender.send.paced_body import Departure, PacedBody
 
 __all__ = ["Endpoint", "HttpReply", "Transport", "media_type", "seen", "short"]
@@ -337,7 +337,9 @@ def _tls_error(endpoint: Endpoint, error: Exception) -> TsferryError:
         return ForbiddenError(f"{endpoint.url}: its certificate is not accepted: {reason}")
     if any(isinstance(each, ssl.SSLEOFError | ssl.SSLZeroReturnError) for each in chain):
         return UnreachableError(f"{endpoint.url}: the TLS connection broke: {reason}")
-    return ProtocolError(f"{endpoint.url}: does not speak TLS there: {reason}")
+    plain = any("WRONG_VERSION_NUMBER" in str(each) for each in chain)
+    hint = "; a port that speaks plain HTTP answers like that (is it http://?)" if plain else ""
+    return ProtocolError(f"{endpoint.url}: does not speak TLS there: {reason}{hint}")
 
 
 def _broken(endpoint: Endpoint, where: str, error: Exception) -> TsferryError:
@@ -346,6 +348,9 @@ def _broken(endpoint: Endpoint, where: str, error: Exception) -> TsferryError:
     foreign = any(
         isinstance(each, http.client.BadStatusLine | http.client.LineTooLong) for each in chain
     )
+    silent = next((each for each in chain if isinstance(each, NoHandshakeError)), None)
+    if silent is not None:
+        return UnreachableError(f"{endpoint.url}: {silent} (does the port speak TLS at all?)")
     hint = " (is it https://?)" if endpoint.url.startswith("http:") else ""
     if foreign and not lost:
         return ProtocolError(f"{endpoint.url}: does not speak HTTP there: {_cause(error)}{hint}")

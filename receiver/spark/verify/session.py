@@ -11,7 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from common.errors import EXIT_INTERNAL, Transient
+from common.errors import EXIT_INTERNAL, ConfigError, Transient
+from common.system_errors import user_name
 from receiver.spark.verify.java import find_java_home
 from receiver.spark.verify.worker_code import unfit
 
@@ -87,8 +88,10 @@ def start(master: str | None, *, name: str = "tsferry-verify") -> SparkSession:
         name: how the job shows on the master's page.
 
     Raises:
+        ConfigError: the user of this process has no name.
         SparkFailedError: it does not start.
     """
+    _require_a_name()
     logging.getLogger().addFilter(_is_no_interrupt)
     under_submit = "PYSPARK_GATEWAY_PORT" in os.environ
     variables = {
@@ -120,6 +123,16 @@ def start(master: str | None, *, name: str = "tsferry-verify") -> SparkSession:
             return builder.getOrCreate()
         except Exception as error:  # its text is asked of Java, which still runs
             raise SparkFailedError.of(error) from error
+
+
+def _require_a_name() -> None:
+    """Java takes name and home of a user from the system, and falls over its own feet without."""
+    number = os.geteuid()
+    if user_name(number) == str(number):
+        raise ConfigError(
+            f"the user {number} has no name here (getent passwd {number}), and Java starts for "
+            "none without: run this as a user of /etc/passwd, or add a line for it there"
+        )
 
 
 def _is_no_interrupt(record: logging.LogRecord) -> bool:

@@ -24,7 +24,7 @@ from waitress.channel import HTTPChannel
 from waitress.task import WSGITask
 
 from receiver.web.server.host import READ_BYTES
-from receiver.web.server.refusal import RefusalTask
+from receiver.web.server.refusal import RefusalTask, ServerRefusal
 from receiver.web.server.request_parser import Parser, Rest
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ __all__ = ["Channel"]
 
 LINGER_SECONDS = 5.0
 LINGER_BYTES = 1 << 27
+_HANDSHAKE = b"\x16"
+"""A record of TLS that begins a handshake (RFC 8446, 5.1); no request begins with it."""
 
 
 class Task(WSGITask):  # type: ignore[misc]  # waitress is untyped
@@ -176,6 +178,26 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
             self._discard()
         else:
             super().handle_read()
+
+    def received(self, data: bytes | memoryview) -> bool:
+        """Go on with what has come; who begins with TLS hears at once that this is no port for it.
+
+        Most handshakes have no end of a line, which the parser would wait for until the peer gives
+        up.
+        """
+        if data[:1] == _HANDSHAKE and self.request is None and not self.requests:
+            self.answer_foreign("this port speaks plain HTTP: use http://")
+            return False
+        return bool(super().received(data))
+
+    def answer_foreign(self, detail: str) -> None:
+        """Say in plain HTTP what this port speaks, to a peer that speaks something else."""
+        status, headers, body = ServerRefusal.of_status(400, detail).to_response()
+        lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers)]
+        lines += ["Connection: close", f"Content-Length: {len(body)}", "", ""]
+        with contextlib.suppress(OSError):
+            socket.socket.send(self.socket, "\r\n".join(lines).encode() + body)
+        self._linger()
 
     def recv(self, buffer_size: int) -> bytes | memoryview:
         """What has come; of a body whose length is known, where it belongs."""

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Sequence
 
 from common.errors import ConfigError
+from common.system_errors import cannot_listen
 
 __all__ = ["BACKLOG", "Address", "bind_to", "url_host"]
 
@@ -25,15 +26,17 @@ def bind_to(host: str, port: int) -> list[socket.socket]:
         port: 0 for any that is free on all of them.
 
     Raises:
-        ConfigError: the name is not known, or the address or port cannot be had.
+        AddressMissingError: this machine has no such address yet, or the name is not known.
+        AddressTakenError: another process listens there.
+        ConfigError: the address or the port cannot be had by this user.
     """
     host = host.strip("[]")
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
-        raise ConfigError(
-            f"listen.host = {host}: expected an address or a name: {error}"
-        ) from error
+        if isinstance(error, OSError):
+            raise cannot_listen(f"listen.host = {host}", port, error) from error
+        raise ConfigError(f"listen.host = {host}: no address and no name: {error}") from error
     addresses = list(dict.fromkeys((family, at) for family, _, _, _, at in found))
     attempts = _PICK_ATTEMPTS if port == 0 and len(addresses) > 1 else 1
     for attempt in range(attempts):
@@ -41,10 +44,8 @@ def bind_to(host: str, port: int) -> list[socket.socket]:
             return _bind_all(addresses)
         except OSError as error:
             if attempt == attempts - 1:
-                raise ConfigError(
-                    f"listen.host = {host}, listen.port = {port}: cannot listen there: "
-                    f"{error.strerror or error}"
-                ) from error
+                what = f"listen.host = {host}, listen.port = {port}"
+                raise cannot_listen(what, port, error) from error
     raise AssertionError("unreachable")
 
 

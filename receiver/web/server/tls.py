@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 from common.errors import ConfigError
 from receiver.web.server.channel import Channel
 from receiver.web.server.host import READ_BYTES
-from receiver.web.server.refusal import ServerRefusal
 
 if TYPE_CHECKING:
     from receiver.web.server.host import Host
@@ -139,7 +138,8 @@ class TlsChannel(Channel):
         """Whether the handshake is done."""
         try:
             if self._speaks_plainly():
-                self._answer_plainly()
+                self._shaking = False
+                self.answer_foreign("this port speaks HTTPS: use https://")
                 return False
             with self._tls:
                 self.socket.do_handshake()
@@ -163,16 +163,6 @@ class TlsChannel(Channel):
         except (BlockingIOError, InterruptedError):
             return False
         return first.isalpha()
-
-    def _answer_plainly(self) -> None:
-        detail = "this port speaks HTTPS: use https://"
-        status, headers, body = ServerRefusal.of_status(400, detail).to_response()
-        lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers)]
-        lines += ["Connection: close", f"Content-Length: {len(body)}", "", ""]
-        with contextlib.suppress(OSError):
-            socket.socket.send(self.socket, "\r\n".join(lines).encode() + body)
-        self._shaking = False
-        self._linger()
 
     def _read_once(self) -> bool:
         """Read once; whether something came."""

@@ -8,7 +8,7 @@ import pytest
 
 from common import metrics_port
 from common.config.metrics_rules import listen_of
-from common.errors import ConfigError
+from common.errors import AddressTakenError
 from common.metrics_port import MetricsPort
 from tests.support.web import until
 
@@ -80,7 +80,9 @@ def test_those_who_say_nothing_have_their_time(monkeypatch) -> None:
 def test_an_address_that_cannot_be_had_is_said_in_a_line() -> None:
     with (
         MetricsPort("127.0.0.1", 0, lambda: b"") as port,
-        pytest.raises(ConfigError, match=r"metrics\.listen: 127\.0\.0\.1 port .* cannot be had"),
+        pytest.raises(
+            AddressTakenError, match=r"metrics\.listen = 127\.0\.0\.1:\d+: cannot listen"
+        ),
     ):
         MetricsPort("127.0.0.1", port.address[1], lambda: b"")
 

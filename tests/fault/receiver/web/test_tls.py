@@ -71,6 +71,14 @@ def test_plain_http_to_the_tls_port_is_told_so_and_closed(app, tls):
         assert b"https" in answer
 
 
+def test_tls_to_a_plain_port_is_told_so_at_once(app, certificate):
+    with running(app) as server, pytest.raises(ssl.SSLError, match="WRONG_VERSION_NUMBER"):
+        secured(server, certificate)
+    with running(app) as server, connect(server) as sock:
+        sock.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"x" * 500)
+        assert b"use http://" in all_from(sock)
+
+
 def test_rubbish_to_the_tls_port_is_closed(app, tls):
     with running(app, tls=tls) as server, connect(server) as sock:
         sock.sendall(b"\x00\xff" * 100)

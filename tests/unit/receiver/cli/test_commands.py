@@ -537,6 +537,16 @@ def test_init_overwrites_nothing(command, tmp_path):
     assert (tmp_path / "data").is_dir()
 
 
+def test_an_init_that_fails_leaves_nothing_that_the_next_one_stumbles_over(command, tmp_path):
+    (tmp_path / "file").write_text("")
+    arguments = ("init", "new.toml", "--data-dir", "good", "--data-dir", "file", "--units")
+    assert "file" in command(*arguments, "units", code=1)
+    assert not (tmp_path / "new.toml").exists()
+    assert "cannot be written" in command("init", "new.toml", "--units", "file", code=2)
+    assert not (tmp_path / "new.toml").exists()
+    command("init", "new.toml", "--data-dir", "good", "--units", "units")
+
+
 def test_init_writes_where_it_is_told(command, tmp_path):
     odd = 'da"ta\\dir'
     command("init", "x/y/my.toml", "--data-dir", odd, "--data-dir", "two")

@@ -31,6 +31,31 @@ def test_each_name_of_the_tail_reader_is_where_it_says():
         assert getattr(common.tsfile, name) is not None
 
 
+def test_an_init_that_fails_leaves_nothing_that_the_next_one_stumbles_over(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    config = tmp_path / "sender.toml"
+
+    def init(url: str, data: str) -> int:
+        arguments = ["--schema-dir", "schema", "--data-dir", data, "--url", url]
+        return run(commands.cli, "x", ["--config", str(config), "init", *arguments])
+
+    (tmp_path / "data").mkdir()
+    assert init("nonsense://", "data") == 2
+    assert not config.exists()
+    assert init("http://127.0.0.1:1", "missing") == 2
+    assert not config.exists()
+    assert init("http://127.0.0.1:1", "data") == 0
+    written = config.read_bytes()
+    (tmp_path / "data" / ".tsferry").unlink()  # as of one that was cut off behind its first step
+    assert init("http://127.0.0.1:1", "data") == 0
+    assert (tmp_path / "data" / ".tsferry").exists()
+    assert init("http://127.0.0.1:2", "data") == 2
+    assert "is there already" in capsys.readouterr().err
+    assert config.read_bytes() == written
+
+
 def test_a_round_without_news_loads_nothing_to_send_with():
     needless = (
         "common.tsfile.tail", "common.tsfile.proof", "common.schemawire", "sender.cli.check",

@@ -225,8 +225,15 @@ def test_a_tls_port_that_hangs_up_without_a_word_is_explained(linger):
 
 def test_tls_to_a_plain_port_is_explained():
     listener, url = raw_server(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-    with listener, pytest.raises(ProtocolError, match="does not speak TLS"):
+    with listener, pytest.raises(ProtocolError, match=r"does not speak TLS .*is it http://"):
         ask(make_client(url.replace("http:", "https:")))
+
+
+def test_a_port_that_does_not_answer_a_handshake_is_no_late_answer():
+    listener = socket.create_server(("127.0.0.1", 0))  # the kernel takes the connection
+    url = f"https://127.0.0.1:{listener.getsockname()[1]}"
+    with listener, pytest.raises(UnreachableError, match=r"no TLS handshake within 0\.2 s"):
+        ask(make_client(url, connect_timeout=0.2))
 
 
 def test_an_answer_cut_short_is_a_transient_error():

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from common.errors import ConfigError
 from receiver.spark.verify.session import SparkFailedError, _with_retries, start, was_interrupted
 
 
@@ -82,3 +83,11 @@ def test_what_spark_is_started_with_does_not_stay_behind(monkeypatch: pytest.Mon
     with pytest.raises(SparkFailedError, match="no room"):
         start("local[1]")
     assert dict(os.environ) == before
+
+
+def test_a_user_without_a_name_is_told_so_before_java_falls_over_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 3_999_999_999)
+    with pytest.raises(ConfigError, match="the user 3999999999 has no name here"):
+        start("local[1]")

@@ -1,0 +1,149 @@
+"""What the system refused, as one line for people: which path, as which user, and the way out."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pwd
+import socket
+import stat
+from pathlib import Path
+
+from common.errors import (
+    AddressMissingError,
+    AddressTakenError,
+    ConfigError,
+    DiskError,
+    NoSpaceError,
+    NotPermittedError,
+    ReadOnlyDiskError,
+    TsferryError,
+)
+
+__all__ = ["cannot_listen", "system_error", "user_name", "with_path"]
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_OPEN = frozenset({errno.EMFILE, errno.ENFILE})
+
+
+def user_name(number: int) -> str:
+    """A user's name; the number of one that has none, as in many containers."""
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
+
+
+def with_path(error: OSError, path: str) -> OSError:
+    """The same error; it names the whole path, not what the last call of the system was given."""
+    if isinstance(error.filename, str) and not error.filename.startswith("/"):
+        error.filename = path
+    return error
+
+
+def system_error(error: OSError) -> TsferryError | None:
+    """An error of ours for what the system said; None where nothing can be added to its words."""
+    where = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else None
+    if isinstance(error, PermissionError):
+        return NotPermittedError(_not_permitted(where))
+    place = where or "a file"
+    if error.errno == errno.EROFS:
+        return ReadOnlyDiskError(
+            f"the file system of {place} is read-only: mount it for writing (findmnt -T {place}; "
+            "dmesg says whether a fault made it so; under systemd, ReadWritePaths= of the unit)"
+        )
+    if error.errno in _FULL:
+        return NoSpaceError(f"no space to write {place}")
+    if error.errno in _OPEN:
+        return DiskError(f"{place}: {error.strerror}: raise LimitNOFILE= of the unit, or ulimit -n")
+    return None
+
+
+def _not_permitted(where: str | None) -> str:
+    us = user_name(os.geteuid())
+    if where is None:
+        return f"the system does not permit it to the user {us}"
+    path = Path(os.path.abspath(where))
+    shut = next((each for each in reversed(path.parents) if _is_shut(each)), None)
+    if shut is not None:
+        owner = _owner(shut)
+        return (
+            f"{where}: the user {us} may not enter {shut} {_of(shut)}: run this as "
+            f"{owner or 'its owner'}, or let {us} in (chmod, chgrp)"
+        )
+    if not os.path.lexists(path) or _may(path, os.R_OK | os.W_OK):
+        return _not_made(where, path, us)
+    found = f"{where}: the user {us} may not use it {_of(path)}"
+    owner = _owner(path)
+    if owner == us:
+        return f"{found}: change its mode (chmod u+rw {path})"
+    if owner == "root":
+        return f"{found}: if a command was run as root by mistake, sudo chown {us} {path}"
+    return f"{found}: run this as {owner} (sudo -u {owner} ...)"
+
+
+def _not_made(where: str, path: Path, us: str) -> str:
+    """Of what is to be made, or replaced by a rename, in a directory of somebody else."""
+    there = next(each for each in path.parents if each.exists())
+    return (
+        f"{where}: the user {us} may not make anything in {there} {_of(there)}: run this as "
+        f"{_owner(there)}, or make a directory for it (sudo install -d -o {us} ...)"
+    )
+
+
+def _may(path: Path, how: int) -> bool:
+    return os.access(path, how, effective_ids=True)
+
+
+def _is_shut(directory: Path) -> bool:
+    return _stat(directory) is not None and not _may(directory, os.X_OK)
+
+
+def _of(path: Path) -> str:
+    found = _stat(path)
+    if found is None:
+        return "(of whom, is not known)"
+    return f"(of {user_name(found.st_uid)}, mode {stat.S_IMODE(found.st_mode):04o})"
+
+
+def _owner(path: Path) -> str | None:
+    found = _stat(path)
+    return None if found is None else user_name(found.st_uid)
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except OSError:
+        return None
+
+
+def cannot_listen(what: str, port: int, error: OSError) -> TsferryError:
+    """Why a port cannot be listened on, as an error that says whether waiting helps.
+
+    Args:
+        what: the keys and values of the configuration that ask for it.
+        port: as asked for.
+        error: of `bind` or `getaddrinfo`.
+    """
+    if error.errno == errno.EADDRINUSE:
+        return AddressTakenError(
+            f"{what}: cannot listen there: another process does already (ss -ltnp 'sport = :{port}'"
+            " shows it)"
+        )
+    if error.errno == errno.EADDRNOTAVAIL:
+        return AddressMissingError(
+            f"{what}: cannot listen there: this machine has no such address (yet); ip address "
+            "shows those that it has"
+        )
+    if isinstance(error, socket.gaierror):
+        return AddressMissingError(
+            f"{what}: expected an address or a name that can be resolved: {error.strerror}"
+        )
+    if isinstance(error, PermissionError):
+        return ConfigError(
+            f"{what}: cannot listen there: ports below 1024 are not the user "
+            f"{user_name(os.geteuid())}'s; take a higher one, or AmbientCapabilities="
+            "CAP_NET_BIND_SERVICE in the unit"
+        )
+    return ConfigError(f"{what}: cannot listen there: {error.strerror or error}")

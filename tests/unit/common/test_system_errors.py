@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from pathlib import Path
+
+import click
+import pytest
+
+from common import root_mistakes as mistakes
+from common import system_errors
+from common.cli import run
+from common.durable import Tree
+from common.errors import (
+    EXIT_INTERNAL,
+    EXIT_LOCKED,
+    EXIT_NOT_LOADED,
+    EXIT_UNREACHABLE,
+    EXIT_USAGE,
+)
+from common.root_mistakes import root_mistakes
+from common.system_errors import cannot_listen, system_error
+
+US = 54321
+
+
+@pytest.fixture
+def another(monkeypatch: pytest.MonkeyPatch) -> set[Path]:
+    """This process is a user without a name, who may not use the paths that the set gets."""
+    closed: set[Path] = set()
+    real = os.access
+
+    def access(path: Path, how: int, *, effective_ids: bool) -> bool:
+        assert effective_ids
+        return Path(path) not in closed and real(path, how)
+
+    monkeypatch.setattr(os, "geteuid", lambda: US)
+    monkeypatch.setattr(os, "access", access)
+    return closed
+
+
+def denied(path: Path) -> str:
+    error = system_error(PermissionError(errno.EACCES, "Permission denied", str(path)))
+    assert error is not None
+    assert error.exit_code == EXIT_USAGE
+    assert "\n" not in error.message
+    return error.message
+
+
+def test_a_file_of_another_user_is_said_with_user_owner_mode_and_way_out(
+    tmp_path: Path, another: set[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "engine.lock"
+    file.write_text("")
+    file.chmod(0o640)
+    another.add(file)
+    monkeypatch.setattr(system_errors, "user_name", {os.getuid(): "root", US: "tsferry"}.get)
+    assert denied(file) == (
+        f"{file}: the user tsferry may not use it (of root, mode 0640): if a command was run as "
+        f"root by mistake, sudo chown tsferry {file}"
+    )
+    monkeypatch.setattr(system_errors, "user_name", {os.getuid(): "ann", US: "tsferry"}.get)
+    assert denied(file).endswith("run this as ann (sudo -u ann ...)")
+
+
+def test_a_directory_that_may_not_be_entered_is_named(tmp_path: Path, another: set[Path]) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    another.add(tmp_path / "a")
+    assert f"the user {US} may not enter {tmp_path / 'a'} (of " in denied(tmp_path / "a/b/c")
+
+
+def test_nobody_is_told_to_take_over_the_directory_of_what_is_to_be_made(
+    tmp_path: Path, another: set[Path]
+) -> None:
+    told = denied(tmp_path / "new" / "file")
+    assert f"may not make anything in {tmp_path} (of " in told
+    assert "chown" not in told
+    (tmp_path / "there").write_text("")  # and is replaced by a rename
+    assert f"may not make anything in {tmp_path} (of " in denied(tmp_path / "there")
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "words"),
+    [
+        (errno.EROFS, EXIT_INTERNAL, "read-only: mount it for writing"),
+        (errno.ENOSPC, EXIT_NOT_LOADED, "no space to write /x/y"),
+        (errno.EDQUOT, EXIT_NOT_LOADED, "no space to write /x/y"),
+        (errno.EMFILE, EXIT_INTERNAL, "LimitNOFILE"),
+    ],
+)
+def test_what_the_system_refuses_ends_a_command_with_one_line(
+    number: int, code: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @click.command()
+    def command() -> None:
+        raise OSError(number, os.strerror(number), "/x/y")
+
+    assert run(command, "x", []) == code
+    told = capsys.readouterr().err
+    assert words in told
+    assert "/x/y" in told
+    assert told.count("\n") == 1
+
+
+def test_what_is_not_known_stays_as_it_was() -> None:
+    assert system_error(FileNotFoundError(errno.ENOENT, "No such file", "/x")) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (OSError(errno.EADDRINUSE, "in use"), EXIT_LOCKED, "another process does already"),
+        (OSError(errno.EADDRNOTAVAIL, "none"), EXIT_UNREACHABLE, "no such address (yet)"),
+        (socket.gaierror(socket.EAI_AGAIN, "later"), EXIT_UNREACHABLE, "can be resolved: later"),
+        (PermissionError(errno.EACCES, "denied"), EXIT_USAGE, "ports below 1024"),
+        (OSError(errno.EAFNOSUPPORT, "no family"), EXIT_USAGE, "no family"),
+    ],
+)
+def test_what_heals_by_waiting_is_tried_again_by_the_unit_and_nothing_else(
+    error: OSError, code: int, words: str
+) -> None:
+    found = cannot_listen("listen.port = 80", 80, error)
+    assert words in found.message
+    assert found.exit_code == code
+    assert found.retry is (code != EXIT_USAGE)
+    for unit in ("sender", "receiver"):
+        text = Path(f"conf/tsferry-{unit}.service").read_text()
+        assert f"RestartPreventExitStatus={EXIT_USAGE}\n" in text
+        assert "Restart=on-failure\n" in text
+
+
+def test_errors_below_a_directory_name_the_whole_path(tmp_path: Path) -> None:
+    with Tree(tmp_path) as tree:
+        with pytest.raises(FileNotFoundError) as raised:
+            tree.read("a")
+        assert raised.value.filename == f"{tmp_path}/a"
+        with pytest.raises(FileNotFoundError) as raised:
+            tree.append_file("no/b")
+        assert raised.value.filename == f"{tmp_path}/no/b"
+
+
+def test_root_is_told_before_it_makes_files_in_the_directory_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    owners = {tmp_path / "theirs": 4711, tmp_path / "roots": 0}
+    monkeypatch.setattr(mistakes, "_stat", lambda path: _Owned(owners[path]))
+    told = root_mistakes([*owners, tmp_path / "theirs"])
+    assert told == [
+        f"this runs as root, and {tmp_path / 'theirs'} belongs to 4711: a daemon of 4711 cannot "
+        "change what is made now; run it by sudo -u 4711"
+    ]
+
+
+def test_a_user_is_told_of_what_root_made_before_it_is_needed(
+    tmp_path: Path, another: set[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sync" / "a").mkdir(parents=True)
+    for name in ("sync/a/1.log", "sync/2.log"):
+        (tmp_path / name).write_text("")
+    monkeypatch.setattr(mistakes, "_stat", lambda path: _Owned(0 if path.is_file() else US))
+    assert root_mistakes([tmp_path], below=[tmp_path / "sync"]) == []
+    another.add(tmp_path / "sync/a/1.log")
+    told = root_mistakes([tmp_path], below=[tmp_path / "sync", tmp_path / "not there"])
+    assert told == [
+        f"{tmp_path}/sync/a/1.log belongs to root and cannot be changed by the user {US}; if a "
+        f"command was run as root by mistake: sudo chown -R {US} {tmp_path}/sync/a/1.log"
+    ]
+
+
+class _Owned:
+    def __init__(self, owner: int) -> None:
+        self.st_uid = owner
+        self.st_mode = 0o100600
