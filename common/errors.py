@@ -266,8 +266,9 @@ class ReadOnlyError(Transient):
 
 
 class ReadOnlyDiskError(ReadOnlyError):
-    """The file system takes no writes; over HTTP it is a `ReadOnlyError` like others."""
+    """The file system takes no writes."""
 
+    slug = "read-only-disk"
     exit_code = EXIT_INTERNAL
 
 

@@ -591,7 +591,6 @@ def test_init_begins_anew_where_the_engine_is_lost_and_lets_nobody_in(
 
 
 def test_init_writes_the_rules_for_prometheus_once(command, tmp_path):
-    command("init")
     rules = tmp_path / "prometheus" / "tsferry-alerts.yml"
     assert json.loads(command("init", "--alerts", "prometheus", "--json"))["alerts"] == str(rules)
     assert "TsferryEdgeLate" in rules.read_text()
