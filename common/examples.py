@@ -123,7 +123,7 @@ def taken_back_on_failure(written: Path | None) -> Iterator[None]:
     """
     try:
         yield
-    except BaseException:
+    except (Exception, KeyboardInterrupt):
         if written is not None:
             with suppress(OSError, TsferryError), Tree(written.absolute().parent) as tree:
                 tree.unlink(written.name)

@@ -20,9 +20,11 @@ import msgspec
 from common.errors import ConfigError
 from common.terminal import printable
 
-__all__ = ["JsonFormatter", "LogConfig", "TextFormatter", "set_up"]
+__all__ = ["AUDIT", "JsonFormatter", "LogConfig", "TextFormatter", "set_up"]
 
 _OWN_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+AUDIT = "audit"
+"""The logger of who did what; its records are written whatever `log.level` says."""
 _NOISY = ("urllib3", "watchdog", "waitress", "py4j")
 """Libraries that tell at debug level what we say ourselves, or nothing an operator can use."""
 
@@ -97,6 +99,7 @@ def set_up(config: LogConfig, *, verbose: bool = False, stream: TextIO | None = 
         old.close()
     root.addHandler(handler)
     root.setLevel(logging.DEBUG if verbose else config.level.upper())
+    logging.getLogger(AUDIT).setLevel(logging.INFO)
     for name in _NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)
 

@@ -159,6 +159,7 @@ def _judge() -> None:
     head = RequestHead.from_environ(request.environ)
     route, _ = site.match(head)
     g.call = None if route is None else route.name
+    g.is_change = route is not None and route.changes
     g.who = site.admit(head, route)
 
 
@@ -167,6 +168,20 @@ def _view(route: Route) -> Callable[..., Response]:
         return route.handler(Call(site_of(current_app), g.who, request, arguments))
 
     return view
+
+
+def _told(response: Response) -> None:
+    """Have the audit log hear of a change, and of what was refused."""
+    status, page = response.status_code, g.get("page")
+    who = g.get("who") if page is None else page.who
+    site, refused = site_of(current_app), g.get("refused")
+    if status in (401, 403) and refused is not None:
+        token = None if who is None else who.token_id
+        head = RequestHead.from_environ(request.environ)
+        site.audit.refused(head, g.get("call"), status, refused, token)
+    elif who is not None and (g.get("is_change") or g.get("asked") is not None):
+        about = g.get("made") or request.view_args or {}
+        site.audit.done(who, g.call, status, about, g.get("asked"))
 
 
 def _finish(response: Response) -> Response:
@@ -179,6 +194,7 @@ def _finish(response: Response) -> Response:
             "peer": request.remote_addr,
         },
     )
+    _told(response)
     site_of(current_app).requests.done(
         g.get("call"),
         response.status_code,

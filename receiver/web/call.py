@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
-from flask import Request, Response
+from flask import Request, Response, g
 
 from common import wire
 from common.errors import ForbiddenError, ProtocolError, TsferryError, UsageError
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from receiver.principal import Principal
     from receiver.transfer.listing import Listing
     from receiver.transfer.schemachanges import SchemaReader
+    from receiver.web.audit import AuditLog
     from receiver.web.longpoll import LongPolls
     from receiver.web.ui.page_state import PageState
 
@@ -123,6 +124,7 @@ class CallSite(Protocol):
         openapi: gives the description of the calls, as JSON.
         polls: calls that wait for the end of a task.
         cursors: answers to SQL of which there is more.
+        audit: hears who changed what, and who was refused.
     """
 
     config: ReceiverConfig
@@ -131,6 +133,7 @@ class CallSite(Protocol):
     openapi: Callable[[], bytes]
     polls: LongPolls
     cursors: Cursors
+    audit: AuditLog
 
     def measures(self) -> bytes:
         """What a monitoring system scrapes."""
@@ -252,7 +255,21 @@ class Call:
         """
         if self.request.mimetype != "application/json":
             raise MediaTypeError("expected Content-Type: application/json")
-        return wire.decode(self.request.get_data(), kind, "request")
+        taken = wire.decode(self.request.get_data(), kind, "request")
+        if g.get("is_change"):
+            self.audited(taken)
+        return taken
+
+    def audited(self, asked: object, **made: str) -> None:
+        """Have the audit log hear what was asked for, and what was made of it; no secrets.
+
+        Args:
+            asked: a text, or a struct.
+            made: names of what there is by it, in the place of the variable parts of the path.
+        """
+        g.asked = asked
+        if made:
+            g.made = made
 
     def content(self) -> memoryview:
         """The bytes of the body, without a copy where they came in one piece.

@@ -599,9 +599,10 @@ def tokens(call: Call) -> Response:
 )
 def create_token(call: Call) -> Response:
     """Make a token."""
-    return json_answer(
-        make_token(call.operator.engine, **asdict(call.body(wire.TokenRequest))), 201
-    )
+    asked = call.body(wire.TokenRequest)
+    made = make_token(call.operator.engine, **asdict(asked))
+    call.audited(asked, token=made.id)
+    return json_answer(made, 201)
 
 
 @ROUTES.call(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 
-from flask import Flask, Response
+from flask import Flask, Response, g
 from werkzeug.exceptions import HTTPException
 
 from common import wire
@@ -40,6 +40,7 @@ def register(app: Flask) -> None:
 def _ours(error: TsferryError) -> Response:
     if error.http_status >= 500:
         log.warning("answered %d: %s", error.http_status, error.message, extra={"slug": error.slug})
+    g.refused = error.message
     return problem_response(wire.to_problem(error))
 
 

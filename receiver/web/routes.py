@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 JSON = "application/json"
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 Handler = Callable[[Call], Response]
 """Makes the answer of a call."""
 _RULE_ARGUMENT = re.compile(r"<(?:[a-z]+:)?(?P<name>[a-z_]+)>")
@@ -163,6 +164,11 @@ class Route:
             object.__setattr__(self, "media", JSON)
             if self.body is Body.NONE:
                 object.__setattr__(self, "body", Body.SMALL)
+
+    @property
+    def changes(self) -> bool:
+        """Whether an operator or a writer changes something by it: the audit log has each."""
+        return self.role in (Role.OPERATOR, Role.WRITER) and self.method not in _SAFE
 
     @property
     def template(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from receiver.metadata.query.cursors import Cursors
 from receiver.metrics.request_tallies import NodeStanding, RequestTallies
 from receiver.operator.client import TOKEN_FILE
 from receiver.web.access import Access
+from receiver.web.audit import AuditLog
 from receiver.web.longpoll import LongPolls
 from receiver.web.routes import Body, Route
 from receiver.web.tus import method_of
@@ -51,6 +53,7 @@ class Site:
         polls: calls that wait for the end of a task.
         cursors: answers to SQL of which there is more.
         requests: what is counted of requests.
+        audit: hears who changed what, and who was refused.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class Site:
         self.polls = LongPolls(config.listen.threads // 2)
         self.cursors = Cursors()
         self.requests = RequestTallies()
+        self.audit = AuditLog(time.monotonic)
         self._readings: ReceiverReadings | None = None
         self._making = threading.Lock()
         self._of_endpoint = {route.name: route for route in routes}
@@ -112,6 +116,9 @@ class Site:
             self.admit(head, route)
         except TsferryError as error:  # the application never hears of it
             self.requests.refused(None if route is None else route.name, error.http_status)
+            if error.http_status in (401, 403):
+                name = None if route is None else route.name
+                self.audit.refused(head, name, error.http_status, error.message)
             raise
         limits = {
             Body.NONE: _SMALL_BODY,  # some clients send an empty object along

@@ -56,6 +56,7 @@ def run_sql(call: Call) -> Response:
             raise elsewhere
         if call.who.role != OPERATOR:
             raise ForbiddenError(f"a {call.who.role} token may only show and count")
+        call.audited(request.statement)
     if isinstance(statement, LoadFiles):
         return _loaded(call, statement, in_txn=request.txn is not None)
     deletes = call.site.config.deletes

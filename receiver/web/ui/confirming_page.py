@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 from flask import Response
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from receiver.web.ui.page_call import PageCall
 
 __all__ = ["ROUTES"]
-
-log = logging.getLogger(__name__)
 
 ROUTES = PageRoutes()
 _ACTIONS: Final = {
@@ -61,12 +58,8 @@ def do_action(page: PageCall) -> Response:
     plan = action.plan(page, given)
     if form.get("seen") != plan.mark:
         return _said(page, action, given, note=_CHANGED, code=409)
+    page.call.audited({name: text[:200] for name, text in given.items()}, action=action.name)
     done = action.act(page, given)
-    log.info(
-        "done from the page: %s",
-        action.name,
-        extra={"token": page.who.token_id, "peer": page.who.peer, **_logged(given)},
-    )
     page.session.say(done)
     return Response(status=303, headers={"Location": plan.back})
 
@@ -99,8 +92,3 @@ def _offered(page: PageCall) -> list[str]:
     with page.engine.reading() as state:
         labels = sorted({row.label for row in state.senders.values() if row.label})
     return labels[:_OFFERED]
-
-
-def _logged(given: Given) -> dict[str, str]:
-    """What it was about, under names that the log has not already."""
-    return {f"of_{name}": text[:200] for name, text in given.items() if text}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +11,7 @@ import common
 from common.errors import ForbiddenError, NotFoundError, TsferryError, UnauthorizedError
 from receiver.operator.tokens import hash_token
 from receiver.web.routes import Body, Role
+from receiver.web.server.head import RequestHead
 from receiver.web.ui.login_limits import TooManyLoginsError
 from receiver.web.ui.page_call import PageCall, moved_to
 from receiver.web.ui.page_routes import ALLOWED_ROLES, PageRoutes, check_origin, check_way
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from receiver.web.call import Call
 
 __all__ = ["ROUTES"]
-
-log = logging.getLogger(__name__)
 
 ROUTES = PageRoutes()
 _NEXT = re.compile(r"/ui/[\x21-\x7e]{0,2000}\Z")
@@ -89,13 +87,14 @@ def take_login(call: Call) -> Response:
         return response
     except (UnauthorizedError, ForbiddenError) as error:
         if keeps.limits.wrong(peer):
-            log.warning("a login was refused: %s", error.message, extra={"peer": peer})
+            head = RequestHead.from_environ(call.request.environ)
+            call.site.audit.refused(head, "login", error.http_status, error.message)
         return _asked(wanted, said=_sentence(error), status=error.http_status)
     before = call.request.cookies.get(keeps.cookie)
     if before:
         keeps.sessions.end(before)
     secret = keeps.sessions.begin(digest, who.token_id or "")
-    log.info("logged in", extra={"token": who.token_id, "role": who.role, "peer": peer})
+    call.site.audit.done(who, "login", 303, {}, None)
     response = Response(status=303, headers={"Location": wanted})
     response.set_cookie(
         keeps.cookie,

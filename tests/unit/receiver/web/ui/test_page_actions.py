@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 
 import pytest
@@ -225,9 +226,9 @@ def test_nothing_is_done_by_a_get_and_nothing_without_its_fields(operator, node,
 
 
 def test_what_is_done_is_logged_with_the_token(operator, node, edges, caplog):
-    with caplog.at_level(logging.INFO, "receiver.web.ui"):
+    with caplog.at_level(logging.INFO, "audit"):
         operator.do(link("do", "release", device="root.sg.d1"))
     (record,) = caplog.records
     assert record.token == "local-operator"
-    assert record.of_device == "root.sg.d1"
-    assert "release" in record.getMessage()
+    assert (record.event, record.target) == ("do_action", "action=release")
+    assert json.loads(record.asked)["device"] == "root.sg.d1"
