@@ -6,6 +6,7 @@ last was answered or given up, so that what is reported goes on from what was ac
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,7 @@ from receiver.heartbeats.node_wire import (
     NodeHeartbeat,
     TabletReport,
 )
+from receiver.storagenode.prompt_store import SilentStoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from receiver.storagenode.node_home import NodeHome
 
 __all__ = ["HeartbeatTalk"]
+
+log = logging.getLogger(__name__)
 
 _BREATH: Final = 0.2
 """Seconds between two heartbeats that tell of changes: what changes meanwhile goes together."""
@@ -97,7 +101,7 @@ class HeartbeatTalk:
             incarnation=0 if seen is None else seen.incarnation,
             commit=0 if seen is None else seen.commit,
             registration=self._registration() if self._registers else None,
-            report=None if self._registers else self._report(),
+            report=None if self._registers else self._report_in_time(),
             directories=() if self._registers else tuple(self._rooms()),
             load=self._load(),
             doubt=self._home.doubt,
@@ -119,7 +123,10 @@ class HeartbeatTalk:
         self._registers = False
         for each in self.listeners:
             each(answer)
-        more = self._go_on(answer)
+        try:
+            more = self._go_on(answer)
+        except SilentStoreError:  # it is looked at anew with the next heartbeat
+            more = None
         return None if answer.error else more
 
     def begin_anew(self) -> None:
@@ -145,7 +152,16 @@ class HeartbeatTalk:
 
     def _begin_full(self) -> None:
         self._number += 1
+        self._full = None  # if what is held is not told in time
         self._full = _FullReport(self._number, self._store.held())
+
+    def _report_in_time(self) -> TabletReport | None:
+        """What is reported; nothing where a disk that hangs would be waited for."""
+        try:
+            return self._report()
+        except SilentStoreError as error:
+            log.warning("a heartbeat goes without a report: %s", error.message)
+            return None
 
     def _report(self) -> TabletReport | None:
         if self._full is not None:

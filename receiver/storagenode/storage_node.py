@@ -11,7 +11,7 @@ import secrets
 import socket
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
@@ -20,22 +20,24 @@ from common.durable import Closing, failed_sync
 from common.errors import ConfigError
 from receiver.heartbeats.node_wire import NodeRegistration
 from receiver.storagenode.copy_requests import CopyRequests
+from receiver.storagenode.directory_watch import DirectoryWatch
 from receiver.storagenode.heartbeat_talk import HeartbeatTalk
 from receiver.storagenode.heartbeats_thread import HeartbeatsThread
 from receiver.storagenode.master_calls import MasterCalls, Masters
 from receiver.storagenode.node_directories import NodeDirectories
 from receiver.storagenode.node_home import NodeHome
 from receiver.storagenode.node_status import NodeStatus
+from receiver.storagenode.prompt_store import PromptStore, SilentStoreError
 from receiver.tablet_copies.copy_puller import CopyPuller
 from receiver.tablet_copies.copy_scrub import CopyScrub
 from receiver.tablet_copies.read_tickets import TicketKeys
 from receiver.tablet_copies.replica_store import ReplicaStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from receiver.config import ReceiverConfig
-    from receiver.heartbeats.node_wire import NodeHeartbeatAnswer
+    from receiver.heartbeats.node_wire import NodeHeartbeatAnswer, ReportedTablet
 
 __all__ = ["CallCounter", "StorageNode"]
 
@@ -63,6 +65,7 @@ class StorageNode(Closing):
         config: as it was opened with.
         home: who it is, and what it has seen of its master.
         directories: of its data.
+        watch: looks at them.
         copies: the replicas that it holds.
         pulls: brings what they lack.
         scrub: reads them through.
@@ -76,17 +79,22 @@ class StorageNode(Closing):
         config: ReceiverConfig,
         home: NodeHome,
         directories: NodeDirectories,
+        watch: DirectoryWatch,
         copies: ReplicaStore,
         clock: Callable[[], float],
     ) -> None:
         self.config = config
         self.home = home
         self.directories = directories
+        self.watch = watch
         self.copies = copies
         self.tickets = TicketKeys()
         self.call_key = secrets.token_hex(32)
         self.working = CallCounter()
         self._started = clock()
+        self._asking = threading.Lock()
+        self._prompt = PromptStore(copies)
+        self._told: Sequence[ReportedTablet] = ()
         self._url = ""
         self._resources = ExitStack()
         token = None if config.node.token is None else config.node.token.reveal()
@@ -95,7 +103,7 @@ class StorageNode(Closing):
         for each in calls:
             self._resources.callback(each.close)
         self._talk = HeartbeatTalk(
-            home, copies, self._registration, directories.rooms, lambda: self.working.count
+            home, PromptStore(copies), self._registration, watch.rooms, lambda: self.working.count
         )
         self._talk.listeners.append(self._take_key)
         self._heartbeats = HeartbeatsThread(self._talk, Masters(calls), every=config.node.heartbeat)
@@ -141,8 +149,11 @@ class StorageNode(Closing):
             )
             home.note_directories(directories.uuids)
             trees = [each.tree for each in directories.disks if each.tree is not None]
-            copies = ReplicaStore(trees, home, keep_free=config.limits.min_free_bytes)
-            node = cls(config, home, directories, copies, clock)
+            watch = stack.enter_context(DirectoryWatch(directories.disks))
+            copies = ReplicaStore(
+                trees, home, keep_free=config.limits.min_free_bytes, free=watch.free
+            )
+            node = cls(config, home, directories, watch, copies, clock)
             stack.push(node._resources.pop_all())
             node._resources = stack.pop_all()
         return node
@@ -154,6 +165,7 @@ class StorageNode(Closing):
             url: where the server listens.
         """
         self._url = self.config.node.url or url
+        self.watch.begin()
         self._heartbeats.begin()
         self.pulls.start()
         self.scrub.start()
@@ -167,7 +179,7 @@ class StorageNode(Closing):
         found = failed_sync() or self._heartbeats.problem()
         if found is not None:
             return found
-        away = [each for each in self.directories.rooms() if each.problem]
+        away = [each for each in self.watch.rooms() if each.problem]
         if len(away) == len(self.directories.disks):
             return f"no data directory is there: {away[0].path}: {away[0].problem}"
         return None
@@ -175,7 +187,7 @@ class StorageNode(Closing):
     def concerns(self) -> list[str]:
         """What is not as it should be, in numbers."""
         found = []
-        away = sum(bool(each.problem) for each in self.directories.rooms())
+        away = sum(bool(each.problem) for each in self.watch.rooms())
         if away:
             found.append(f"{away} of its data directories are away.")
         if self.home.doubt:
@@ -198,7 +210,7 @@ class StorageNode(Closing):
     def status(self) -> NodeStatus:
         """How it is, for its operator."""
         seen = self.home.seen
-        held = self.copies.held().tablets
+        held = self._held()
         age = self._heartbeats.age
         return NodeStatus(
             node=self.home.start.uuid,
@@ -217,12 +229,18 @@ class StorageNode(Closing):
             tablets=len(held),
             files=sum(each.files for each in held),
             bytes=sum(each.size for each in held),
-            directories=tuple(self.directories.rooms()),
+            directories=tuple(self.watch.rooms()),
             behind=len(self.pulls.behind),
             rotten=self.copies.rotten(),
             scrubbed=self.scrub.place.last,
             troubles=tuple(f"{at}: {why}" for at, why in sorted(self.copies.troubles.items())),
         )
+
+    def _held(self) -> Sequence[ReportedTablet]:
+        """What it holds; what it held when that was last told, while a disk hangs."""
+        with self._asking, suppress(SilentStoreError):
+            self._told = self._prompt.held().tablets
+        return self._told
 
     def _registration(self) -> NodeRegistration:
         return NodeRegistration(
@@ -230,7 +248,7 @@ class StorageNode(Closing):
             name=(self.config.node.name or "")[:255],
             version=common.__version__,
             host=(self.config.node.host or _host())[:255],
-            directories=tuple(self.directories.rooms()),
+            directories=tuple(self.watch.rooms()),
             call_key=self.call_key,
             before=self.home.before,
         )

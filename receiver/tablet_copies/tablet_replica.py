@@ -453,6 +453,11 @@ class TabletReplica:
             states = list(self._journals.values())
             return {name: file for each in states for name, file in each.rotten.items()}
 
+    @property
+    def rotten_count(self) -> int:
+        """How many there are of these; no lock is waited for, which a disk that hangs may have."""
+        return sum(len(each.rotten) for each in list(self._journals.values()))
+
     def tree_of(self, name: str) -> Tree | None:
         """The directory that a file lies in, None where it is not here."""
         with self._lock:
