@@ -23,6 +23,7 @@ from common.config import (
 )
 from common.config.metrics_rules import check_listen
 from common.config.shared_rules import TimeUnit, overlapping, whole_milliseconds
+from common.hooks.hooks_config import HooksConfig
 from common.logs import LogConfig
 
 __all__ = [
@@ -579,6 +580,7 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
         deletes: what one sender may delete without an operator.
         senders: what is expected of edges.
         metrics: what a monitoring system scrapes.
+        hooks: who is told of what happens.
         metadata: series, devices, tags and their history.
         storage: where loaded files and the log are copied to.
         follow: what a node that only reads follows.
@@ -601,6 +603,7 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
     deletes: DeletesConfig = DeletesConfig()
     senders: SendersConfig = SendersConfig()
     metrics: MetricsConfig = MetricsConfig()
+    hooks: HooksConfig = HooksConfig()
     metadata: MetadataConfig = MetadataConfig()
     storage: StorageConfig = StorageConfig()
     follow: FollowConfig = FollowConfig()

@@ -23,6 +23,8 @@ from receiver.compaction.merge_progress import MERGE
 from receiver.compaction.merged_upkeep import MergedUpkeep
 from receiver.compaction.remote_merges import RemoteMerges
 from receiver.heartbeats.node_manager import NodeManager
+from receiver.hooks.receiver_hooks import open_receiver_hooks
+from receiver.hooks.standing_looks import StandingLooks
 from receiver.load.service import LoadService
 from receiver.load.upkeep.table_upkeep import TableUpkeep
 from receiver.load.upkeep.verdicts import Verdict, record_verdicts
@@ -98,6 +100,7 @@ class Node(Closing):
         content: bytes of loaded files, for readers.
         schema_reader: what became of the schema, for readers.
         operator: what the calls of operators work on.
+        hooks: who is told of what happens.
     """
 
     def __init__(self, config: ReceiverConfig, engine: Engine, load: LoadService) -> None:
@@ -175,6 +178,7 @@ class Node(Closing):
         self.lost = Losses(config, engine)
         self.settled = Settlements(config, engine)
         self.schema_reader = SchemaReader(engine)
+        self.hooks = open_receiver_hooks(config, engine)
         centre = CentreLoads(config, engine, load, clock=clock)
         self.operator = RunningReceiver(
             config,
@@ -196,7 +200,9 @@ class Node(Closing):
             out_of_reach=files_out_of_reach(engine, load.disks) if self.storage is None else 0,
             clock=clock,
             started=clock(),
+            hooks=self.hooks,
         )
+        self._looks = StandingLooks(self.hooks, self.operator)
         self._closing = threading.Lock()
         self._closed = False
         self._resources = ExitStack()
@@ -212,6 +218,7 @@ class Node(Closing):
         self._resources.callback(self.copies.close)
         if self.storage is not None:
             self._resources.callback(self.storage.close)
+        self._resources.callback(self._close_hooks)
 
     def _acknowledging(self) -> Acknowledging:
         config, condition = self.config, self.copies.condition
@@ -293,6 +300,7 @@ class Node(Closing):
             load = LoadService.open(config, engine)
             stack.callback(load.close)
             node = cls(config, engine, load)
+            stack.callback(node._close_hooks)
             node.tables.take_over()
             node.uploads.recover()
             load.start()
@@ -306,8 +314,15 @@ class Node(Closing):
             if node.storage is not None:
                 stack.callback(node.storage.close)
                 node.storage.start()
+            if config.hooks.are_any:
+                node.hooks.start()
+                node._looks.start()
             stack.pop_all()  # from here on the node closes them
         return node
+
+    def _close_hooks(self) -> None:
+        self._looks.close()
+        self.hooks.close()
 
     def close(self) -> None:
         """Stop the threads, let a running load come to a safe place, close the engine."""
@@ -354,6 +369,7 @@ class Node(Closing):
             text = f"Copies into the object store are held up: {trouble.kind}"
             waits = "; no task is acknowledged before them"
             found.append(f"{text}{waits if self.config.storage.before_ack else ''}.")
+        found += self.hooks.concerns()
         if self.operator.out_of_reach:
             found.append("Files are in an object store only, and none is configured.")
         return found

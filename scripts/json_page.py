@@ -20,6 +20,7 @@ import msgspec
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from common.hooks.hook_showing import HooksView  # noqa: E402
 from receiver.operator import views, wire  # noqa: E402
 from receiver.operator.background_views import BackgroundTasksPage  # noqa: E402
 from receiver.operator.retired_views import RetiredPage  # noqa: E402
@@ -43,6 +44,7 @@ COMMANDS: dict[str, type] = {
     "tsferry-receiver tables": TablesPage,
     "tsferry-receiver tablets": TabletsPage,
     "tsferry-receiver tasks list": BackgroundTasksPage,
+    "tsferry-receiver hooks list": HooksView,
     "tsferry-sender status": ReceiverStanding,
 }
 _MARK = "<!-- made by python scripts/json_page.py -->\n"

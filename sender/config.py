@@ -15,6 +15,7 @@ from common import zstd
 from common.config import ConfigFinding, Duration, Secret, Size, Timetable, Url, is_loopback
 from common.config.metrics_rules import check_listen
 from common.config.shared_rules import TimeUnit, overlapping, whole_milliseconds
+from common.hooks.hooks_config import HooksConfig
 from common.logs import LogConfig
 from common.names import endpoint_dir
 from common.terminal import printable
@@ -291,6 +292,7 @@ class SenderConfig(Struct, frozen=True, kw_only=True):
         transfer: how files travel.
         daemon: when rounds begin.
         metrics: what a monitoring system reads.
+        hooks: who is told of what happens.
         log: where records go.
     """
 
@@ -316,6 +318,7 @@ class SenderConfig(Struct, frozen=True, kw_only=True):
     transfer: TransferConfig = TransferConfig()
     daemon: DaemonConfig = DaemonConfig()
     metrics: SenderMetrics = SenderMetrics()
+    hooks: HooksConfig = HooksConfig()
     log: LogConfig = LogConfig()
 
     @property

@@ -83,6 +83,7 @@ def _add_commands() -> None:
     from receiver.cli.export import export
     from receiver.cli.files import files
     from receiver.cli.fsck import fsck
+    from receiver.cli.hook_commands import hooks
     from receiver.cli.init import init
     from receiver.cli.lost import lost
     from receiver.cli.mlog import mlog
@@ -124,6 +125,7 @@ def _add_commands() -> None:
         lost,
         token,
         clock,
+        hooks,
         ttl,
         sql,
         mlog,

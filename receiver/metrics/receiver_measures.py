@@ -120,6 +120,22 @@ class ReceiverMeasures:
     TOKENS_ENDING = gauge(f"{_P}tokens_ending", "Of those, that end within 30 days.")
     TOKEN_EXPIRY = gauge(f"{_P}token_expiry_timestamp_seconds", "When the next of all tokens ends.")
 
+    # -- hooks -----------------------------------------------------------------------------------
+
+    HOOKS_DELIVERED = counter(f"{_P}hooks_delivered_total", "Events that a hook took.", "way")
+    HOOKS_FAILED = counter(
+        f"{_P}hooks_failed_total", "Tries to deliver an event that did not come through.", "way"
+    )
+    HOOKS_DROPPED = counter(f"{_P}hooks_dropped_total", "Events that a hook is not told.", "way")
+    HOOKS_WAITING = gauge(
+        f"{_P}hooks_waiting_events", "Events that wait; of commits those that were read.", "way"
+    )
+    HOOKS_FAILING = gauge(
+        f"{_P}hooks_failing_since_timestamp_seconds",
+        "Since when a hook takes nothing; absent while it does.",
+        "way",
+    )
+
     # -- edges, all together ---------------------------------------------------------------------
 
     EDGES = gauge(f"{_P}edges", "Edges that were here, and were not removed.")

@@ -230,6 +230,12 @@ class ReceiverReadings:
         into.put_all(of.LOADS, there.load.loader.attempts.sums())
         into.put_distribution(of.LOAD_SECONDS, there.load.loader.durations.distribution())
         self._put_background(into, there)
+        for hook in () if there.hooks is None else there.hooks.standings():
+            into.put(of.HOOKS_DELIVERED, hook.delivered, hook.way)
+            into.put(of.HOOKS_FAILED, hook.failed, hook.way)
+            into.put(of.HOOKS_DROPPED, hook.dropped, hook.way)
+            into.put(of.HOOKS_WAITING, hook.waiting, hook.way)
+            into.put(of.HOOKS_FAILING, hook.failing_since, hook.way)
         if there.storage is None:
             return
         found, times = there.storage.progress(), there.engine.times

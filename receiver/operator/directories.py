@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from common.hooks.hook_service import HookService
     from receiver.compaction.compactor import Compactor
     from receiver.compaction.final_merges import FinalMerges
     from receiver.config import ReceiverConfig
@@ -81,6 +82,7 @@ class RunningReceiver(ReceiverDirectories):
         out_of_reach: files that were in an object store only when it was opened without one.
         clock: seconds since the epoch.
         started: when the directories were opened.
+        hooks: who is told of what happens; None for nobody.
     """
 
     load: LoadService
@@ -99,6 +101,7 @@ class RunningReceiver(ReceiverDirectories):
     out_of_reach: int
     clock: Callable[[], float]
     started: float
+    hooks: HookService | None = None
 
 
 def time_of(there: ReceiverDirectories) -> float:

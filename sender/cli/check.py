@@ -8,7 +8,7 @@ import click
 
 from common.cli import Invocation, emit_json
 from common.terminal import printable
-from sender.cli.program import as_receivers, json_option, opened, receiver_option
+from sender.cli.program import PROGRAM, as_receivers, json_option, opened, receiver_option
 from sender.config import SenderConfig
 from sender.round.round_report import worst
 
@@ -22,11 +22,15 @@ __all__ = ["check"]
 def check(invocation: Invocation[SenderConfig], names: tuple[str, ...], as_machine: bool) -> int:
     """Ask each receiver who it is: tests address, certificate, token and version.
 
-    Nothing is sent but the question. Exit code 4: a receiver is out of reach, or refuses.
+    Nothing is sent but the question. Exit code 4: a receiver is out of reach, or refuses. A hook
+    that cannot be told anything (its command is not there) is a warning: `hooks test` tries them.
     """
     with opened(invocation, names) as session:
         found = {remote.name: _ask(remote) for remote in session.remotes}
+        hooks = session.config.hooks.problems()
     code = worst([int(each["exit_code"]) for each in found.values()])
+    for problem in hooks:
+        click.echo(f"{PROGRAM.name}: warning: {printable(problem)}", err=True)
     if as_machine:
         emit_json(as_receivers(found, code))
     else:

@@ -22,6 +22,7 @@ _NAMES = (
     "recover",
     "resync",
     "check",
+    "hooks",
     "config",
 )
 _EPILOG = f"""{PROGRAM.exit_text}
@@ -56,6 +57,8 @@ def _command(name: str) -> click.Command:
             from sender.cli.free import free as found
         case "quarantine":
             from sender.cli.quarantine import quarantine as found
+        case "hooks":
+            from sender.cli.hook_listing import hooks as found
         case "check":
             from sender.cli.check import check as found
         case _:

@@ -99,10 +99,22 @@ def _status(session: Session, as_machine: bool, *, as_plugin: bool) -> int:
         emit_json({"sender": uuid, "label": label, "daemon": daemon, "receivers": receivers})
         return code
     lines = [f"sender {uuid} ({label}), {_daemon_text(daemon)}"]
+    lines += _hooks(session.config)
     for each in found:
         lines += ["", *_lines(each, session.config)]
     click.echo("\n".join(map(printable, lines)))
     return code
+
+
+def _hooks(config: SenderConfig) -> list[str]:
+    """What is to be said of hooks: that nothing has come through for long."""
+    if not config.hooks.are_any:
+        return []
+    from common.hooks.hook_service import concerns_of, hook_standings
+    from sender.hooks.sender_hooks import hooks_directory
+
+    found = hook_standings(config.hooks, hooks_directory(config.schema_dir))
+    return [text for each in found for text in concerns_of(each, time.time())]
 
 
 def _code(found: ReceiverStanding) -> int:

@@ -99,6 +99,7 @@ def sync(
         done: dict[str, RoundReport] = {}
         reports = run_rounds(session, options, done)
         _write_measures(session, done)
+        _tell_hooks(session, done)
         return show_reports(reports, as_machine)
 
 
@@ -117,6 +118,16 @@ def _write_measures(session: Session, done: Mapping[str, RoundReport]) -> None:
         for name, report in done.items()
     ]
     write_textfile(path, sender_text(session.config, remote.uuid, remote.label, seen))
+
+
+def _tell_hooks(session: Session, done: Mapping[str, RoundReport]) -> None:
+    """Tell hooks of the rounds that this process did; a daemon tells of its own."""
+    if not session.config.hooks.are_any or not done:
+        return
+    from sender.hooks.sender_hooks import tell_of_rounds
+
+    remote = session.remotes[0]
+    tell_of_rounds(session.config, remote.uuid, remote.label, done.values())
 
 
 @click.command(epilog="Example: tsferry-sender recover --json")

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from stat import S_ISDIR
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,8 @@ from sender.daemon.digests_ahead import DigestsAhead
 from sender.daemon.processes import take_daemon_lock
 from sender.daemon.receiver_loop import ReceiverLoop, Request
 from sender.daemon.watch import Watch
+from sender.hooks.round_events import tell_round
+from sender.hooks.sender_hooks import open_sender_hooks
 from sender.kept import identity
 from sender.round.round import RoundOptions
 from sender.select.known_digests import KnownDigests
@@ -29,7 +32,9 @@ from sender.send.progress import RoundProgress
 from sender.send.remote import Remote
 
 if TYPE_CHECKING:
+    from common.hooks.hook_service import HookService
     from sender.metrics.metrics_out import MetricsOut
+    from sender.round.round_report import RoundReport
 
 __all__ = ["Daemon"]
 
@@ -39,6 +44,8 @@ _LOOK_S = 2.0
 _RELOAD_S = 30.0
 """Seconds that a round which is asked for waits for a configuration that is to be read again."""
 """How often the main thread looks after the others."""
+_LINGER_S = 3.0
+"""For which the end waits until hooks are told what the last rounds came to."""
 
 
 class Daemon:
@@ -66,6 +73,7 @@ class Daemon:
         self._digests = KnownDigests()
         self._ahead: DigestsAhead | None = None
         self._metrics: MetricsOut | None = None
+        self._hooks: HookService | None = None
         self._started = time.time()
 
     def run(self, ready: Callable[[], None] = lambda: None) -> None:
@@ -122,7 +130,10 @@ class Daemon:
             for entry in config.receivers
         ]
         return ended, {
-            each.name: ReceiverLoop(each, watched=self._watched_well) for each in remotes
+            each.name: ReceiverLoop(
+                each, watched=self._watched_well, told=partial(self._told, each.uuid, each.label)
+            )
+            for each in remotes
         }
 
     def _begin(self, ended: threading.Event, loops: dict[str, ReceiverLoop]) -> None:
@@ -133,6 +144,9 @@ class Daemon:
         self._ahead = DigestsAhead(config.data_dirs, smallest, self._digests)
         self._ahead.start()
         self._look_after()
+        remote = next(iter(loops.values())).remote
+        self._hooks = open_sender_hooks(config, remote.uuid, remote.label)
+        self._hooks.start()
         for loop in loops.values():
             loop.start()
         self._metrics = self._metrics_out(config, loops)
@@ -155,6 +169,7 @@ class Daemon:
                 remote.label,
                 [each.seen for each in loops.values()],
                 started=self._started,
+                hooks=[] if self._hooks is None else self._hooks.standings(),
             ),
         )
 
@@ -171,6 +186,19 @@ class Daemon:
             self._ahead.close()
         for loop in self._loops.values():
             loop.join()
+        if self._hooks is not None:
+            self._hooks.linger(_LINGER_S)
+            self._hooks.close()
+            self._hooks = None
+
+    def _told(self, uuid: str, label: str, report: RoundReport) -> None:
+        hooks = self._hooks
+        if hooks is None:
+            return
+        try:
+            tell_round(hooks, uuid, label, report)
+        except Exception:
+            _log.exception("hooks: what a round came to could not be told")
 
     def _reload(self, uuid: str) -> None:
         """Begin anew with the configuration as it is now; with a wrong one all stays as it is."""

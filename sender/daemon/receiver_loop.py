@@ -67,6 +67,7 @@ class ReceiverLoop:
         remote: Remote,
         *,
         watched: Callable[[], bool] = lambda: False,
+        told: Callable[[RoundReport], None] = lambda report: None,
         clock: Callable[[], float] = time.monotonic,
         backoff: Backoff | None = None,
     ) -> None:
@@ -75,11 +76,13 @@ class ReceiverLoop:
         Args:
             remote: to it.
             watched: whether `changed` is called for each change in the data directories.
+            told: called with the report of each round.
             clock: seconds.
             backoff: pauses after rounds that failed.
         """
         self.remote = remote
         self._watched = watched
+        self._told = told
         self._clock = clock
         daemon = remote.config.daemon
         self._backoff = backoff or Backoff(min(_FIRST_RETRY_S, daemon.period), daemon.period)
@@ -244,6 +247,7 @@ class ReceiverLoop:
             self._failures = 0
             self._due = max(begin + period, self._clock() + min(period, 1.0))
         _say(self.remote.name, report)
+        self._told(report)
 
     def _refuse_the_rest(self) -> None:
         with self._wake:

@@ -33,6 +33,20 @@ class SenderMeasures:
     STARTED = gauge(f"{_P}start_timestamp_seconds", "When the daemon was started.")
     FREE = gauge(f"{_P}directory_free_bytes", "That may be written there.", "directory")
 
+    # -- hooks -------------------------------------------------------------------------------------
+
+    HOOKS_DELIVERED = counter(f"{_P}hooks_delivered_total", "Events that a hook took.", "way")
+    HOOKS_FAILED = counter(
+        f"{_P}hooks_failed_total", "Tries to deliver an event that did not come through.", "way"
+    )
+    HOOKS_DROPPED = counter(f"{_P}hooks_dropped_total", "Events that a hook is not told.", "way")
+    HOOKS_WAITING = gauge(f"{_P}hooks_waiting_events", "Events that wait.", "way")
+    HOOKS_FAILING = gauge(
+        f"{_P}hooks_failing_since_timestamp_seconds",
+        "Since when a hook takes nothing; absent while it does.",
+        "way",
+    )
+
     # -- the last round ----------------------------------------------------------------------------
 
     ROUND_AT = gauge(f"{_P}last_round_timestamp_seconds", "When the last round ended.", _R)

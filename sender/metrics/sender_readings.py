@@ -14,6 +14,7 @@ from sender.metrics.sender_measures import SenderMeasures as of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from common.hooks.event_queue import QueueStanding
     from sender.config import SenderConfig
     from sender.metrics.round_tallies import RoundTallies
     from sender.metrics.rounds_seen import RoundsSeen
@@ -29,6 +30,7 @@ def sender_text(
     seen: Iterable[RoundsSeen],
     *,
     started: float | None = None,
+    hooks: Iterable[QueueStanding] = (),
 ) -> bytes:
     """All measures of a sender, as they are scraped.
 
@@ -38,6 +40,7 @@ def sender_text(
         label: that it goes by.
         seen: its rounds, by receiver.
         started: when the daemon was, seconds since the epoch; None without one.
+        hooks: how it stands with each.
     """
     into = Readings(SENDER_MEASURES)
     into.put(of.INFO, 1, label, uuid, common.__version__)
@@ -49,6 +52,12 @@ def sender_text(
             continue  # it is away; the round says so
     for rounds in seen:
         _put_rounds(into, rounds, config)
+    for hook in hooks:
+        into.put(of.HOOKS_DELIVERED, hook.delivered, hook.way)
+        into.put(of.HOOKS_FAILED, hook.failed, hook.way)
+        into.put(of.HOOKS_DROPPED, hook.dropped, hook.way)
+        into.put(of.HOOKS_WAITING, hook.waiting, hook.way)
+        into.put(of.HOOKS_FAILING, hook.failing_since, hook.way)
     return into.text()
 
 

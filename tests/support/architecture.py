@@ -227,6 +227,8 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
                           "receiver.shared_points", "receiver.heartbeats", "receiver.placement",
                           "receiver.principal", "receiver.scope", "receiver.open_engine",
                           "receiver.disks", "receiver.directory_finding"),
+    "receiver.hooks": ("common", "receiver.metadata", "receiver.operator", "receiver.config",
+                       "receiver.hooks"),
     "receiver.metrics": ("common", "receiver.metadata", "receiver.load", "receiver.transfer",
                          "receiver.operator", "receiver.config", "receiver.metrics"),
     # What records of deletion files hide is counted; the points stay with who reads them.
@@ -246,7 +248,7 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
                       "receiver.open_engine", "receiver.superseding", "receiver.storage",
                       "receiver.compaction", "receiver.work_queue", "receiver.remote_work",
                       "receiver.heartbeats", "receiver.placement", "receiver.txn",
-                      "receiver.node"),
+                      "receiver.hooks", "receiver.node"),
     "receiver.points": ("common", "receiver.points"),
     "receiver.writing": ("common", "receiver.points", "receiver.writing"),
     "receiver.spark": ("common", "receiver.metadata", "receiver.load", "receiver.config",

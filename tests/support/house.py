@@ -19,10 +19,11 @@ from tests.support.architecture import ROOT, Module, modules
 ROOMS: dict[str, tuple[str, ...]] = {
     "": ("receiver", "sender", "common"),
     "sender": (
-        "cli", "daemon", "metrics", "round", "schema", "send", "plan", "kept", "select", "config",
+        "cli", "daemon", "metrics", "hooks", "round", "schema", "send", "plan", "kept", "select",
+        "config",
     ),
     "receiver": (
-        "cli", "storagenode", "web", "metrics", "node", "exporting", "spark", "follower",
+        "cli", "storagenode", "web", "metrics", "node", "hooks", "exporting", "spark", "follower",
         "executor", "operator", "transfer", "compaction", "placement", "load", "shared_points",
         "superseding", "storage", "open_engine", "side_process", "disks", "directory_finding",
         "directory_markers", "principal", "remote_work", "work_queue", "lease_keeping",
@@ -246,6 +247,7 @@ def _makes_a_variable(value: ast.expr | None) -> bool:
 
 SUBJECTS = frozenset({
     "background_tasks", "batch", "clock", "compact", "daemon", "deletes", "files", "fsck", "init",
+    "hooks",
     "metrics",
     "listed", "lost", "owners", "quarantine",
     "retired", "schema", "senders", "series", "sql", "status", "storage", "sync", "tasks", "tree",

@@ -20,6 +20,7 @@ import msgspec
 from common import wire
 from common.digests import xxh3_64
 from common.durable import Tree
+from common.hooks.hooks_config import HooksConfig
 from common.tsfile import read_tail
 from common.tsfile.proving import series_proofs
 from common.tsfile.tail_digest import tail_digest
@@ -66,7 +67,7 @@ class World:
     """The directories of a receiver, over as many lives of its process as a test wants.
 
     `metadata` are members of `MetadataConfig`, `deletes` of `DeletesConfig`: no guard, as it is;
-    `storage` of `StorageConfig`, `merge` of `MergeConfig`.
+    `storage` of `StorageConfig`, `merge` of `MergeConfig`; `hooks` is the whole of that table.
     `steady` is the clock that nobody sets, which goes as `clock` does unless a test says otherwise.
     """
 
@@ -80,6 +81,7 @@ class World:
     deletes: Mapping[str, Any] = field(default_factory=lambda: {"max_fraction": 1.0})
     storage: Mapping[str, Any] = field(default_factory=dict)
     merge: Mapping[str, Any] = field(default_factory=dict)
+    hooks: HooksConfig = field(default_factory=HooksConfig)
 
     @property
     def config(self) -> ReceiverConfig:
@@ -92,6 +94,7 @@ class World:
             deletes=DeletesConfig(**self.deletes),
             storage=StorageConfig(**self.storage),
             merge=MergeConfig(**self.merge),
+            hooks=self.hooks,
         )
         auth = msgspec.structs.replace(config.auth, reveal_owner=self.reveal_owner)
         return msgspec.structs.replace(config, auth=auth)

@@ -91,6 +91,20 @@ CASES: dict[str, list[Case]] = {
     "TsferryNodeBehind": one("receiver_follow_behind_seconds", "90", "5"),
     "TsferryBackgroundTasks": one("receiver_background_tasks", "1", "0", f'{R},state="failed"')
     + one("receiver_background_oldest_waiting_timestamp_seconds", f"-{DAY}", "0"),
+    "TsferryHooksFail": one(
+        "receiver_hooks_failing_since_timestamp_seconds",
+        "0",
+        "7200",
+        f'{R},way="command"',
+        minutes=75,
+    )
+    + one(
+        "sender_hooks_failing_since_timestamp_seconds",
+        "0",
+        "7200",
+        f'{R},way="webhook"',
+        minutes=75,
+    ),
     "TsferryEdgeLate": one("edge_late", "1", "0", EDGE),
     "TsferryEdgesLate": [
         Case(
