@@ -24,7 +24,7 @@ FOREIGN = frozenset({
     "--add-modules",  # java
     "--auto-compaction-retention", "--max-txn-ops",  # etcd
     "--conf", "--py-files",  # spark-submit
-    "--fsync",  # rsync
+    "--backup-dir", "--delay-updates", "--fsync", "--max-delete", "--partial",  # rsync, rclone
 })  # fmt: skip
 """Options of programs of others, which our texts name."""
 _PROSE = ("storage groups are ",)
