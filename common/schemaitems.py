@@ -48,6 +48,7 @@ class Group(_Base, frozen=True, kw_only=True, omit_defaults=True, tag="group"):
     """A storage group that is there.
 
     Attributes:
+        path: its name.
         ttl: in milliseconds, None for ever.
     """
 
@@ -55,13 +56,18 @@ class Group(_Base, frozen=True, kw_only=True, omit_defaults=True, tag="group"):
 
 
 class GroupDropped(_Base, frozen=True, kw_only=True, omit_defaults=True, tag="no group"):
-    """A storage group that was deleted."""
+    """A storage group that was deleted.
+
+    Attributes:
+        path: its name.
+    """
 
 
 class SeriesItem(_Base, frozen=True, kw_only=True, omit_defaults=True, tag="series"):
     """A series that is there.
 
     Attributes:
+        path: of the series.
         type: TSDataType.
         encoding: TSEncoding.
         compression: CompressionType.
@@ -91,6 +97,7 @@ class Altered(_Base, frozen=True, kw_only=True, omit_defaults=True, tag="altered
     """A series that was made earlier and has another alias, or other tags, since.
 
     Attributes:
+        path: of the series.
         alias: None for none.
         tags: all of them.
         attributes: all of them; given where `tags` are.
@@ -105,6 +112,7 @@ class Dropped(_Base, frozen=True, kw_only=True, omit_defaults=True, tag="no seri
     """A series that was deleted, and not made again.
 
     Attributes:
+        path: of the series.
         old: the deletion may have been told before: it must take nothing that holds loaded data.
     """
 

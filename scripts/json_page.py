@@ -47,6 +47,51 @@ COMMANDS: dict[str, type] = {
     "tsferry-receiver hooks list": HooksView,
     "tsferry-sender status": ReceiverStanding,
 }
+COMMON = {
+    "commit": "commit timestamp.",
+    "created": "commit timestamp of when it was made.",
+    "created_at": "when that was.",
+    "data_dir": "data directory that it lies in.",
+    "device": "name of the device that this is about.",
+    "devices": "each of them.",
+    "engine": "uuid of the metadata engine.",
+    "entries": "each of them.",
+    "epoch": "of the sender, as it is committed (see Epochs in the protocol).",
+    "expires": "when it ends; null for never.",
+    "failed": "those that could not be, with the reason.",
+    "files": "each of them.",
+    "first": "first time of the data, in its unit.",
+    "first_time": "first time of the data, in its unit.",
+    "form": "of the deletion file: `mods` or `mods2`.",
+    "id": "by which other calls name it.",
+    "kind": "what it is.",
+    "label": "what the edge calls itself.",
+    "last": "last time of the data, in its unit.",
+    "last_time": "last time of the data, in its unit.",
+    "md5": "of the content, 32 hex digits.",
+    "name": "as people call it.",
+    "newest_commit": "newest commit timestamp.",
+    "next": "`after` of the next page; null or empty on the last.",
+    "note": "what was written beside it when it was made.",
+    "offset": "bytes of it that are here for good.",
+    "path": "of the file, below the data directory of its edge.",
+    "paths": "of files, below the data directory of their edge.",
+    "physical": "name of the file at the centre, below its data directory.",
+    "physicals": "names of files at the centre, below their data directory.",
+    "reason": "why, in words.",
+    "resource": "its `.resource`: size and MD5; null for none.",
+    "role": "of the token.",
+    "scope": "patterns of the devices that it is for; empty for all.",
+    "sender": "uuid of the sender.",
+    "senders": "each of them.",
+    "size": "bytes.",
+    "task": "id of the task.",
+    "version": "of the program.",
+    "wanted": "files that are to be sent again, with the reason.",
+}
+"""What members of these names are where their type says nothing of its own."""
+_COUNTS = {(name, int) for name in ("devices", "entries", "files", "senders")}
+_COUNTED = "how many."
 _MARK = "<!-- made by python scripts/json_page.py -->\n"
 _MEMBER = re.compile(r"        (\w+): (.*(?:\n {12}.*)*)")
 
@@ -87,7 +132,10 @@ def members(kind: type) -> str:
     lines = ["| member | type | is |", "|---|---|---|"]
     meanings = _meanings(kind)
     for name, hint in _fields(kind):
-        lines.append(f"| `{name}` | {_shown(hint)} | {meanings.get(name, '-')} |")
+        said = meanings.get(name) or (
+            _COUNTED if (name, hint) in _COUNTS else COMMON.get(name, "-")
+        )
+        lines.append(f"| `{name}` | {_shown(hint)} | {said} |")
     return "\n".join(lines) + "\n"
 
 
