@@ -27,14 +27,14 @@ PROGRAM = Program(
     ENV_PREFIX,
     FILE,
     {
-        0: "done; of status and senders list: all is well",
+        0: "done; of `status` and `senders list`: all is well",
         EXIT_INTERNAL: "internal error, or problems were found",
         EXIT_USAGE: "usage or configuration, an extra is not installed, or there is no such thing",
         EXIT_NOT_LOADED: "a file is bad, or something does not stand so that it can be done; of "
-        "status: files are lost",
+        "`status`: files are lost",
         EXIT_UNREACHABLE: "the receiver does not run, takes no files, or refuses",
         EXIT_LOCKED: "another process uses the directories",
-        EXIT_LATE: "of status and senders list: an edge is late",
+        EXIT_LATE: "of `status` and `senders list`: an edge is late",
         EXIT_STOPPED: "interrupted",
     },
     (EXIT_UNREACHABLE, EXIT_NOT_LOADED, EXIT_LATE),

@@ -53,11 +53,11 @@ PROGRAM = Program(
         EXIT_INTERNAL: "internal error",
         EXIT_USAGE: "usage or configuration, or an extra is not installed",
         EXIT_NOT_LOADED: "files were not loaded (conflict, quarantined, refused, failed), or are "
-        "lost; of status: so it stands",
+        "lost; of `status`: so it stands",
         EXIT_UNREACHABLE: "the receiver is out of reach, or refuses",
         EXIT_LOCKED: "another sender to this receiver runs, and does not answer",
         EXIT_HELD: "deletions are held by a receiver until its operator lets them through; of "
-        "status, too",
+        "`status`, too",
         EXIT_STOPPED: "interrupted; the next round goes on",
     },
     (

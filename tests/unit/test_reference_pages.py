@@ -73,13 +73,26 @@ def test_every_key_says_what_it_is(program) -> None:
 
 
 def test_every_key_of_the_configuration_has_a_row() -> None:
-    rows = re.findall(r"^\| `(\w+)` \|", page("configuration.md"), flags=re.MULTILINE)
+    made = page("configuration.md").partition(reference_pages.MARK)[2]
+    rows = re.findall(r"^\| `(\w+)` \|", made, flags=re.MULTILINE)
     known = [
         key.rpartition(".")[2]
         for program in configuration_page.PROGRAMS
         for key in keys.keys(program.schema)
     ]
     assert sorted(rows) == sorted(known)
+
+
+def test_every_variable_of_the_environment_is_on_the_page() -> None:
+    read = {
+        name
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        for name in re.findall(r"TSFERRY_[A-Z_]+", path.read_text(encoding="utf-8"))
+    }
+    assert len(read) > 5
+    shown = page("configuration.md")
+    assert [name for name in sorted(read) if f"`{name}" not in shown] == []
 
 
 def test_every_error_of_the_source_is_on_the_page() -> None:
