@@ -21,6 +21,7 @@ _NAMES = (
     "quarantine",
     "recover",
     "resync",
+    "adopt",
     "check",
     "hooks",
     "config",
@@ -59,6 +60,8 @@ def _command(name: str) -> click.Command:
             from sender.cli.quarantine import quarantine as found
         case "hooks":
             from sender.cli.hook_listing import hooks as found
+        case "adopt":
+            from sender.cli.adopt_old_tool import adopt as found
         case "check":
             from sender.cli.check import check as found
         case _:

@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["UUID_FILE", "create", "open_sync_dir", "patient_lock", "read", "renew", "take_lock"]
+__all__ = [
+    "UUID_FILE",
+    "create",
+    "open_sync_dir",
+    "patient_lock",
+    "read",
+    "renew",
+    "take",
+    "take_lock",
+]
 
 UUID_FILE = "uuid.txt"
 _LIMIT = 4096
@@ -47,6 +56,17 @@ def create(schema_dir: Path) -> str:
     """The uuid, made now if there is none. A damaged one raises, as `read` does."""
     found = _found(schema_dir)
     return _write(schema_dir) if found is None else found
+
+
+def take(schema_dir: Path, uuid: str) -> None:
+    """Go by an identity that this machine had before, under another program.
+
+    Args:
+        schema_dir: of the database.
+        uuid: 32 lower-case hex digits.
+    """
+    with open_sync_dir(schema_dir) as tree:
+        tree.write_atomic(UUID_FILE, f"{uuid}\n".encode())
 
 
 def renew(schema_dir: Path) -> str:
@@ -121,6 +141,5 @@ def _found(schema_dir: Path) -> str | None:
 
 def _write(schema_dir: Path) -> str:
     uuid = secrets.token_hex(16)
-    with open_sync_dir(schema_dir) as tree:
-        tree.write_atomic(UUID_FILE, f"{uuid}\n".encode())
+    take(schema_dir, uuid)
     return uuid
