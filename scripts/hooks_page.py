@@ -45,7 +45,7 @@ def written(page: str) -> str:
     head, mark, _ = page.partition(_MARK)
     if not mark:
         raise ValueError("the page does not say where its tables begin")
-    parts = [_part("The event", HookEvent), _part("`who`", HookSource)]
+    parts = [_part("The event", HookEvent), _part("HookSource", HookSource)]
     for kind in dict.fromkeys(CONTENT.values()):
         kinds = ", ".join(f"`{name}`" for name, of in CONTENT.items() if of is kind)
         parts.append(_part(f"`what` of {kinds}", kind))

@@ -21,6 +21,7 @@ from tests.support.architecture import Module
 __all__ = ["FOREIGN", "Programs", "Said", "of_markdown", "of_plain_text", "of_python"]
 
 FOREIGN = frozenset({
+    "--allow-downgrades",  # apt-get
     "--add-modules",  # java
     "--auto-compaction-retention", "--max-txn-ops",  # etcd
     "--conf", "--py-files",  # spark-submit

@@ -89,6 +89,7 @@ def test_every_variable_of_the_environment_is_on_the_page() -> None:
         for package in PACKAGES
         for path in (ROOT / package).rglob("*.py")
         for name in re.findall(r"TSFERRY_[A-Z_]+", path.read_text(encoding="utf-8"))
+        if not name.startswith("TSFERRY_EVENT")  # what a hook is given: docs/hooks.md
     }
     assert len(read) > 5
     shown = page("configuration.md")
