@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -20,7 +20,17 @@ from common.hooks.hook_event import EventKind, HookEvent, HookSource, made_event
 from common.wire import Result
 from receiver.metadata.model import records
 
-__all__ = ["KnownNames", "commit_events"]
+__all__ = ["COMMITTED_KINDS", "KnownNames", "commit_events"]
+
+COMMITTED_KINDS: Final[tuple[EventKind, ...]] = (
+    "loaded",
+    "conflict",
+    "quarantined",
+    "verification_failed",
+    "deletions_held",
+    "round",
+)
+"""What commits tell."""
 
 _Told = tuple[EventKind, msgspec.Struct]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from common.hooks.hook_delivery import LogPiece
 from common.hooks.queue_lines import LogPlace
-from receiver.hooks.commit_events import KnownNames, commit_events
+from receiver.hooks.commit_events import COMMITTED_KINDS, KnownNames, commit_events
 from receiver.metadata.model.errors import HistoryGoneError
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ class CommitLog:
             return LogPiece((), self._place(newest))
         if place.ts == newest:
             return LogPiece((), place)
+        if not any(map(wants, COMMITTED_KINDS)):  # nothing of the log is read for what stands
+            return LogPiece((), self._place(newest))
         try:
             return self._read(place, wants)
         except HistoryGoneError:

@@ -118,6 +118,14 @@ def test_deletes_that_are_held_are_told(node, log):
     assert told.what["named"][0] == {"path": "root.sg", "reason": "too many", "device": ""}
 
 
+def test_a_hook_for_what_stands_alone_reads_nothing_of_the_log(node, log, monkeypatch):
+    place = log.after(None, lambda kind: True).reached
+    Edge(node).round({path_of(1): tsfile()})
+    monkeypatch.setattr(node.engine, "log_since", lambda ts: pytest.fail("it was read"))
+    piece = log.after(place, lambda kind: kind in ("late", "disk", "lost", "read_only"))
+    assert piece.reached.ts == node.engine.newest_commit
+
+
 def test_many_files_are_counted_and_twenty_are_named(node, log):
     place = log.after(None, lambda kind: True).reached
     Edge(node).round({path_of(n): tsfile(f"root.sg.d{n}") for n in range(1, 31)})
