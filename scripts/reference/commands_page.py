@@ -132,6 +132,7 @@ def _option(context: click.Context, option: click.Option) -> tuple[str, str]:
     if option.multiple and "repeated" not in said:
         said = f"{said} May be repeated."
     shown = values.get("default") or _default(option)
+    shown = "" if shown.strip("`") in said else shown
     return names, prose(f"{said} Default: {shown}." if shown else said)
 
 
@@ -147,6 +148,7 @@ def _examples(epilog: str) -> Iterator[str]:
     said, _, codes = flat.partition("Exit codes: ")
     found = _EXAMPLE.findall(said)
     if found:
+        yield "Example:" if len(found) == 1 else "Examples:"
         yield "```\n" + "\n".join(each.strip(" .") for each in found) + "\n```"
     rest = re.sub(r"^Examples?(?:, from cron)?:[\s;,.]*", "", _EXAMPLE.sub("", said)).strip(" ;.,")
     if rest and rest != "then":
