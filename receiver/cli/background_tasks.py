@@ -108,7 +108,13 @@ def list_background(
 @click.argument("kind", type=click.Choice(ADDED_BY_HAND))
 @click.argument("group")
 @click.argument("partition", default="")
-@click.option("--priority", type=click.IntRange(-128, 127), default=0, show_default=True)
+@click.option(
+    "--priority",
+    type=click.IntRange(-128, 127),
+    default=0,
+    show_default=True,
+    help="The highest is taken first.",
+)
 @json_option
 @click.pass_obj
 def add(

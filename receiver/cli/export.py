@@ -45,7 +45,7 @@ __all__ = ["export"]
     "--file-points",
     type=click.IntRange(min=1),
     default=1 << 62,
-    help="A file ends with the device that brings it to so many points.",
+    help="A file ends with the device that brings it to so many points.  [default: no limit]",
 )
 @click.option(
     "--catalog",

@@ -44,6 +44,7 @@ def token() -> None:
     type=click.Choice(records.TOKEN_ROLES),
     default=records.SENDER,
     show_default=True,
+    help="What it may do: send, look, write from jobs, work on tasks, keep files, or all.",
 )
 @click.option(
     "--sender", help="uuid that a sender's token is for (tsferry-sender status shows it)."

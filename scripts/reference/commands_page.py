@@ -24,6 +24,7 @@ PROGRAMS: tuple[tuple[Program, click.Command], ...] = (
     (verify_options.PROGRAM, verify),
 )
 _OWN_HELP = ("--help", "--version")
+_METAVARS = {"INTEGER": "N", "INTEGER RANGE": "N", "FLOAT": "N", "FLOAT RANGE": "N"}
 _SAID = re.compile(r"  \[(default|env var): ([^\]]*(?:\[[^\]]*\][^\]]*)*)\]$")
 _EXAMPLE = re.compile(r"(tsferry-[a-z]+.*?)(?=\. [A-Z]|; |, with |\.?$)")
 
@@ -124,7 +125,8 @@ def _option(context: click.Context, option: click.Option) -> tuple[str, str]:
         choices = ", ".join(code(str(each)) for each in option.type.choices)
         said = f"{said} One of {choices}."
     elif not option.is_flag:
-        names += f" {code(option.make_metavar(context))}"
+        metavar = option.make_metavar(context)
+        names += f" {code(_METAVARS.get(metavar, metavar))}"
     if isinstance(option.envvar, str):
         said = f"{said} From the environment: `{option.envvar}`."
     if option.required:

@@ -57,6 +57,19 @@ def test_every_command_has_an_example_that_begins_with_its_program(program, root
     assert silent == []
 
 
+@pytest.mark.parametrize(("program", "root"), commands_page.PROGRAMS, ids=lambda each: each.name)
+def test_every_command_and_option_says_what_it_is(program, root) -> None:
+    silent = []
+    for context, command in commands_page.commands(program, root):
+        silent += [] if command.help else [context.command_path]
+        silent += [
+            f"{context.command_path} {option.opts[0]}"
+            for option in command.params
+            if isinstance(option, click.Option) and not option.help
+        ]
+    assert silent == []
+
+
 @pytest.mark.parametrize("program", configuration_page.PROGRAMS, ids=lambda each: each.name)
 def test_every_key_says_what_it_is(program) -> None:
     def silent(schema: type[msgspec.Struct]) -> list[str]:
