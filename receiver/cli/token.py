@@ -44,7 +44,8 @@ def token() -> None:
     type=click.Choice(records.TOKEN_ROLES),
     default=records.SENDER,
     show_default=True,
-    help="What it may do: send, look, write from jobs, work on tasks, keep files, or all.",
+    help="A sender sends, a reader looks, an operator may do all, a worker works on background "
+    "tasks, a writer writes from jobs, a node keeps files.",
 )
 @click.option(
     "--sender", help="uuid that a sender's token is for (tsferry-sender status shows it)."

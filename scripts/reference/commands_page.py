@@ -121,6 +121,9 @@ def _option(context: click.Context, option: click.Option) -> tuple[str, str]:
     while found := _SAID.search(said):
         values[found[1]] = found[2]
         said = said[: found.start()].rstrip()
+    shown = values.get("default") or _default(option)
+    if re.search(rf"\((?:default )?{re.escape(shown.strip('`'))}\)", said):
+        shown = ""  # the text has it already
     if isinstance(option.type, click.Choice):
         choices = ", ".join(code(str(each)) for each in option.type.choices)
         said = f"{said} One of {choices}."
@@ -133,13 +136,13 @@ def _option(context: click.Context, option: click.Option) -> tuple[str, str]:
         said = f"{said} Must be given."
     if option.multiple and "repeated" not in said:
         said = f"{said} May be repeated."
-    shown = values.get("default") or _default(option)
-    shown = "" if shown.strip("`") in said else shown
     return names, prose(f"{said} Default: {shown}." if shown else said)
 
 
 def _default(option: click.Option) -> str:
-    if option.is_flag or option.multiple or not isinstance(option.default, str | int | float):
+    if option.is_flag or option.multiple or option.default == "":
+        return ""
+    if not isinstance(option.default, str | int | float):
         return ""
     return code(str(option.default))
 
