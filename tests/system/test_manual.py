@@ -1,0 +1,234 @@
+"""The manual's pages, done as they stand there: each command is run, or says why not."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.support.architecture import ROOT
+from tests.support.manual_machines import Machine, Machines
+from tests.support.manual_text import steps_of
+from tests.support.procs import children, wait_until
+from tests.support.prometheus import needs_prometheus, needs_promtool
+from tests.support.tsfile_bytes import build
+
+pytestmark = pytest.mark.slow
+MANUAL = ROOT / "docs" / "manual"
+SERVICES = {"centre": "tsferry-receiver", "edge": "tsferry-sender"}
+DATA = "/var/lib/iotdb/data/data"
+
+
+def close_file(machine: Machine, number: int) -> None:
+    """The database of an edge closes a file."""
+    name = f"{1581324718762 + number}-{number}-0-0.tsfile"
+    path = machine.path(DATA) / "sequence/root.plant7/0/0" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.with_name(path.name + ".resource").write_bytes(b"resource")
+    made = path.with_name("made")
+    points = [(number * 1000 + each, each) for each in range(10)]
+    made.write_bytes(build({"root.plant7.pump1": {"s1": points}}))
+    # It has rested: where that decides (closed_by = "tail") no round waits for it.
+    os.utime(made, (time.time() - 60,) * 2)
+    made.rename(path)
+
+
+def contents(machine: Machine) -> Counter[str]:
+    """MD5 of each TsFile of an edge."""
+    return Counter(
+        hashlib.md5(each.read_bytes()).hexdigest()
+        for each in machine.path(DATA).glob("*/**/*.tsfile")
+    )
+
+
+def seen(machine: Machine) -> Counter[str]:
+    """MD5 of each file that readers of a centre get, of the bytes that lie there."""
+    time.sleep(0.2)  # each look is a command, and what it waits for wants the processor
+    code, said = machine.run("tsferry-receiver files --json")
+    assert code == 0, said
+    data = machine.path("/var/lib/tsferry/data")
+    return Counter(
+        hashlib.md5((data / each["physical"]).read_bytes()).hexdigest()
+        for each in json.loads(said)["files"]
+        if each["state"] in ("live", "retired")
+    )
+
+
+def sent(machine: Machine) -> tuple[int, int]:
+    """Files and bytes of all tasks that the daemon of an edge had since it was started."""
+    found = re.findall(
+        r"a task of (\d+) files \((\d+) bytes\)", machine.services["tsferry-sender"].text()
+    )
+    return sum(int(files) for files, _ in found), sum(int(size) for _, size in found)
+
+
+def code_is_0(code: int, said: str) -> None:
+    assert code == 0, said
+
+
+class Plant:
+    """What `first_steps` makes, to be put back for each page."""
+
+    def __init__(self, machines: Machines, kept: Path) -> None:
+        self.machines, self._kept = machines, kept
+        edge = machines["edge"]
+        for number in (1, 2, 3):
+            close_file(edge, number)
+        machines.happens["the database closes a file"] = lambda: close_file(edge, 4)
+        machines.follow(steps_of(MANUAL / "first_steps.md"))
+        machines.stop()
+        self._names = dict(machines.names)
+        shutil.copytree(machines.root, kept, symlinks=True)
+
+    def again(self) -> Machines:
+        """As it was behind the first steps, with all services up."""
+        self.machines.stop()
+        shutil.rmtree(self.machines.root)
+        shutil.copytree(self._kept, self.machines.root, symlinks=True)
+        self.machines.happens.clear()
+        self.machines.names = dict(self._names)
+        for name, service in SERVICES.items():
+            self.machines[name].run(f"systemctl start {service}")
+        return self.machines
+
+
+@pytest.fixture(scope="module")
+def plant(tmp_path_factory):
+    root = tmp_path_factory.mktemp("manual")
+    with children(root) as started:
+        yield Plant(Machines(root / "machines", started), root / "kept")
+
+
+@pytest.fixture
+def machines(plant):
+    return plant.again()
+
+
+def test_the_first_steps_lead_to_what_is_at_the_edge(machines):
+    assert seen(machines["centre"]) == contents(machines["edge"])
+    assert len(seen(machines["centre"])) == 5
+
+
+def test_a_lost_centre_comes_back_by_the_page_alone(machines):
+    centre, edge = machines["centre"], machines["edge"]
+
+    def another() -> None:
+        close_file(edge, 6)
+        wait_until(lambda: seen(centre) == contents(edge), "the sixth file")
+        edge.services["tsferry-sender"].output.write_bytes(b"")
+
+    machines.happens |= {
+        "cron backs up": lambda: [code_is_0(*each) for each in centre.cron("tsferry-backup")],
+        "another file is loaded": another,
+        "the machine of the centre is lost": lambda: (centre.lose(), shutil.rmtree(centre.root)),
+    }
+    machines.follow(steps_of(MANUAL / "backup.md"))
+    new = machines["new"]
+    assert seen(new) == contents(edge)
+    assert sent(edge)[0] == 1, "what the backup had did not travel again"
+    close_file(edge, 7)
+    wait_until(lambda: seen(new) == contents(edge), "the edge goes on by itself")
+
+
+def test_a_box_is_replaced_by_the_page_alone(machines):
+    centre, edge = machines["centre"], machines["edge"]
+    box2, box3, box4 = (machines[each] for each in ("box2", "box3", "box4"))
+    before = contents(edge)
+
+    def lose_the_first() -> None:
+        edge.lose()
+        shutil.copytree(edge.path(DATA), box2.path(DATA))
+        shutil.rmtree(edge.root)
+        for each in box2.path(DATA).rglob("*-2-0-0.tsfile*"):
+            each.unlink()
+
+    def lose_the_second() -> None:
+        assert seen(centre) == before, "what the box lacks is there, and nothing twice"
+        close_file(box2, 6)
+        wait_until(lambda: contents(box2) <= seen(centre), "the new box goes on by itself")
+        assert sent(box2)[0] == 1
+        before.update(contents(box2) - before)
+        box2.lose()
+        shutil.copytree(box2.path(DATA), box3.path(DATA))
+        shutil.rmtree(box2.root)
+
+    def clone() -> None:
+        wait_until(lambda: seen(centre) == before, "each content is seen once")
+        shutil.copytree(box3.root, box4.root, dirs_exist_ok=True)
+        box4.make_at_home([box3])
+
+    machines.happens |= {
+        "the box of plant-7 is lost, and box2 has some of its files": lose_the_first,
+        "box2 is lost, and box3 has its files": lose_the_second,
+        "box3 is cloned, and the clone is box4": clone,
+    }
+    machines.follow(steps_of(MANUAL / "edges.md"))
+    assert seen(centre) == before, "what a removed sender brought stays"
+
+
+def test_a_centre_has_another_name_and_goes_to_another_machine(machines):
+    centre, edge = machines["centre"], machines["edge"]
+
+    def load_another() -> None:
+        close_file(edge, 6)
+        wait_until(lambda: seen(centre) == contents(edge), "the sixth file")
+
+    machines.happens["a file is loaded meanwhile"] = load_another
+    machines.follow(steps_of(MANUAL / "moving.md"))
+    new = machines["new"]
+    assert seen(new) == contents(edge)
+    close_file(edge, 7)
+    wait_until(lambda: seen(new) == contents(edge), "the edge goes on by itself")
+    assert sent(edge)[0] == 2, "nothing travels twice"
+
+
+def test_tokens_and_certificates_are_exchanged_while_files_are_sent(machines):
+    machines.follow(steps_of(MANUAL / "tokens_and_certificates.md"))
+    centre, edge = machines["centre"], machines["edge"]
+    close_file(edge, 6)
+    wait_until(lambda: seen(centre) == contents(edge), "the edge goes on by itself")
+
+
+def test_cron_sends_in_place_of_the_daemon(machines):
+    edge = machines["edge"]
+
+    def call() -> None:
+        close_file(edge, 6)
+        assert [code for code, _ in edge.cron("tsferry")] == [0, 0]
+
+    machines.happens["a file is closed, and cron calls"] = call
+    machines.follow(steps_of(MANUAL / "cron.md"))
+    assert seen(machines["centre"]) == contents(edge)
+
+
+@needs_promtool
+@needs_prometheus
+def test_an_edge_that_falls_silent_is_seen(machines):
+    centre = machines["centre"]
+
+    def check() -> None:
+        assert centre.cron("tsferry-check") == [(0, "")]
+
+    machines.happens["cron checks, and mails nothing"] = check
+    machines.follow(steps_of(MANUAL / "alerts.md"))
+
+
+def test_the_version_before_comes_back_by_the_page_alone(machines):
+    centre, edge = machines["centre"], machines["edge"]
+
+    def load_another() -> None:
+        close_file(edge, 6)
+        wait_until(lambda: seen(centre) == contents(edge), "the sixth file")
+
+    machines.happens["a file is loaded by the new version"] = load_another
+    machines.follow(steps_of(MANUAL / "upgrade.md"))
+    assert seen(centre) == contents(edge)
+    close_file(edge, 7)
+    wait_until(lambda: seen(centre) == contents(edge), "the edge goes on by itself")
