@@ -90,7 +90,9 @@ class _Search:
     def walk(self, top: Path) -> None:
         maps: list[Path] = []
         for path in _files(top, self.odd):
-            if path.name in _OWNERS:
+            if path.parent.name == _RECEIVED:
+                self._sender_of(path.name)
+            elif path.name in _OWNERS:
                 maps.append(path)
             elif path.name.endswith(SUFFIX):
                 self._found(path)
@@ -187,11 +189,15 @@ def read_old_receiver(paths: Iterable[Path], storage_group: str | None) -> OldRe
 
 
 def _files(top: Path, odd: list[OutOfOrder]) -> Iterator[Path]:
+    """The files that may matter, and the directories of senders."""
+
     def unreadable(error: OSError) -> None:
         odd.append(OutOfOrder(str(error.filename), f"cannot be read: {error.strerror}"))
 
     for directory, below, names in os.walk(top, onerror=unreadable):
         below.sort()
+        if directory.endswith(f"/{_RECEIVED}"):  # a sender's stays when all of it is loaded
+            yield from (Path(directory) / name for name in below)
         for name in sorted(names):
             path = Path(directory) / name
             if name.endswith(SUFFIX) or name in _OWNERS or name == "sync.log":

@@ -174,6 +174,19 @@ def test_the_only_sender_that_the_old_receiver_knew_is_whose_files_are(
     }
 
 
+def test_a_senders_folder_says_whose_files_are_when_all_of_them_are_loaded(
+    node: Node, old: OldReceiverTree
+) -> None:
+    old.loaded({path_of(1): tsfile()})
+    old.owners({"root.sg.d1": "root.sg"})
+    folders = old.root / "data" / "sync-receiver"
+    (folders / name_of()).mkdir(parents=True)
+    assert [each.sender for each in adopt(node, old).files] == [UUID]
+    old.loaded({path_of(2): tsfile(first=50)})
+    (folders / name_of(OTHER)).mkdir()
+    assert [each.path for each in adopt(node, old).files] == []
+
+
 def test_what_is_odd_is_left_out_and_named_and_the_rest_is_taken(
     node: Node, old: OldReceiverTree
 ) -> None:
