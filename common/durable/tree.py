@@ -306,14 +306,26 @@ class Tree(Closing):
                     flush_names(source_dir, self._what(source))
                 crash.point("durable.rename.after")
 
-    def link(self, source: str, target: str, *, sync: bool = True) -> os.stat_result:
+    def link(
+        self, source: str, target: str, *, sync: bool = True, of: Tree | None = None
+    ) -> os.stat_result:
         """A second name for a file, and what is under it; `FileExistsError` if the name is taken.
+
+        Args:
+            source: the file.
+            target: its second name.
+            sync: make that last.
+            of: the tree that the file is in, if that is another one of this file system.
 
         Raises:
             UnsafePathError: the source is no regular file.
         """
         may_write()
-        with self._parent(source) as (source_dir, old), self._parent(target) as (target_dir, new):
+        from_tree = self if of is None else of
+        with (
+            from_tree._parent(source) as (source_dir, old),
+            self._parent(target) as (target_dir, new),
+        ):
             with meaning(self._what(target)):
                 os.link(
                     old, new, src_dir_fd=source_dir, dst_dir_fd=target_dir, follow_symlinks=False
@@ -321,7 +333,7 @@ class Tree(Closing):
                 made = os.stat(new, dir_fd=target_dir, follow_symlinks=False)
                 if not stat.S_ISREG(made.st_mode):
                     os.unlink(new, dir_fd=target_dir)
-                    raise UnsafePathError(f"{self._what(source)} is no regular file")
+                    raise UnsafePathError(f"{from_tree._what(source)} is no regular file")
             crash.point("durable.link.linked")
             if sync:
                 flush_names(target_dir, self._what(target))

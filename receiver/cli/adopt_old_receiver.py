@@ -42,6 +42,12 @@ _TAKEN = ("loaded", "already", "expired")
     is_flag=True,
     help="Take files that the old server has deleted points of, with all their points.",
 )
+@click.option(
+    "--move",
+    is_flag=True,
+    help="Take the files themselves, without a copy: the old receiver has them no more. They have "
+    "to be on the file system of the data directory.",
+)
 @click.option("--commit", is_flag=True, help="Do it; otherwise only say what would be done.")
 @json_option
 @click.pass_context
@@ -51,13 +57,15 @@ def adopt(
     names: tuple[str, ...],
     sg: str | None,
     with_deleted: bool,
+    move: bool,
     commit: bool,
     as_json: bool,
 ) -> None:
     """Take over the files of an old receiver's directories, or of a copied tree.
 
     Each becomes a file of the sender that it came from, which sends it no more. They are copied,
-    and nothing of the old receiver is changed. Where one file is refused, nothing is taken.
+    and nothing of the old receiver is changed, unless --move says so. Where one file is refused,
+    nothing is taken.
     """
     invocation: Invocation[ReceiverConfig] = context.obj
     server = OperatorClient(invocation.load().value, keep=True)
@@ -69,6 +77,7 @@ def adopt(
         groups=groups,
         storage_group=sg,
         with_deleted=with_deleted,
+        move=move,
         commit=commit,
     )
     answer = server.ask("POST", "/v1/adoptions", AdoptionAnswer, body=request)

@@ -1,4 +1,4 @@
-"""A file of this machine is copied into the folder of whoever it is loaded for, and verified."""
+"""A file of this machine comes into the folder of whoever it is loaded for, and is verified."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import secrets
 from typing import TYPE_CHECKING
 
 from common.digests import md5 as new_md5
+from common.digests import md5_of_fd
+from common.durable import Tree
 from common.errors import DigestError
 from receiver.operator.centre_files import opened
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from receiver.operator.centre_files import CentreFile
     from receiver.transfer.intake import Intake, VerifiedBytes
 
-__all__ = ["copy_in"]
+__all__ = ["copy_in", "link_in"]
 
 _BLOCK = 1 << 20
 
@@ -50,3 +52,30 @@ def copy_in(
                 "at: somebody writes to it; load a copy that stands still"
             )
         return intake.verify(copy.fileno(), path, part, found, expected=(expected,), planned=None)
+
+
+def link_in(
+    intake: Intake, folder: SenderFolder, file: CentreFile, path: FilePath, expected: str
+) -> VerifiedBytes:
+    """The file itself under a temporary name, flushed and verified; whoever asks ends its old name.
+
+    Args:
+        intake: verifies it.
+        folder: that it comes into, on its file system.
+        file: where it lies.
+        path: that it gets.
+        expected: MD5 that it had when it was looked at.
+
+    Raises:
+        DigestError: it is not what was read before.
+    """
+    part = f"{folder.uploads}/{secrets.token_hex(16)}.part"
+    with Tree(file.source.parent) as there:
+        folder.tree.link(file.source.name, part, of=there)
+    folder.tree.sync_file(part)  # who wrote it may not have
+    fd = folder.tree.open_read(part)
+    try:
+        found = md5_of_fd(fd)
+        return intake.verify(fd, path, part, found, expected=(expected,), planned=None)
+    finally:
+        os.close(fd)

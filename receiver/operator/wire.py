@@ -123,6 +123,7 @@ class AdoptionRequest(Struct, frozen=True, kw_only=True):
         groups: the same of storage groups.
         storage_group: of TsFiles that do not lie as a database lays them.
         with_deleted: take files that the old server has deleted points of, with all their points.
+        move: take the files themselves, so that the old receiver has them no more.
         commit: do it; otherwise only say what would become of each file.
     """
 
@@ -132,6 +133,7 @@ class AdoptionRequest(Struct, frozen=True, kw_only=True):
     groups: dict[str, str] = msgspec.field(default_factory=dict)
     storage_group: str | None = None
     with_deleted: bool = False
+    move: bool = False
     commit: bool = False
 
 

@@ -4,7 +4,8 @@ First all is read where it lies, and what would become of each file is decided a
 sent it; a dry run ends there, and so does the rest if one file is refused. Then the files are
 copied into their senders' folders, some at a time, and loaded by tasks of their own, which say that
 they were adopted. Their owner comes with them. What a death cuts off is done again by the same
-command: what is loaded is here already, and what was copied is not copied again.
+command: what is loaded is here already, and what was copied is not copied again. Files that are
+moved are linked, and lose their old names when all is loaded: at each moment they have one.
 
 A sender that comes afterwards finds its files loaded, under its paths and with its contents: it
 compares, and sends what is missing.
@@ -17,11 +18,8 @@ import logging
 import threading
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-import msgspec
-
-from common import crash
 from common.config.shared_rules import PER_MILLISECOND
 from common.errors import (
     BusyError,
@@ -33,8 +31,7 @@ from common.errors import (
 )
 from common.names import is_sender_uuid, is_task_id
 from common.wire import Propagate
-from receiver.disks import disk_room
-from receiver.load.folder.current_task import TaskRecord, start_task
+from receiver.load.folder.current_task import TaskRecord
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.centre_source import centre_uuid, is_centre
@@ -45,39 +42,26 @@ from receiver.operator.adopting.adoption_judge import (
     devices_of_two,
     untaken_devices,
 )
+from receiver.operator.adopting.bringing_in import BringingIn
 from receiver.operator.adopting.old_receiver import read_old_receiver
-from receiver.operator.centre_entries import entry_of, planned_as, resource_of_file
-from receiver.operator.centre_files import CentreFile
-from receiver.operator.copied_in import copy_in
 from receiver.operator.load_owners import uuid_of
 from receiver.operator.wire import AdoptionAnswer, AdoptionFile, AdoptionOddity
 from receiver.transfer.intake import Intake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from common.wire import ResourceEntry
     from receiver.config import ReceiverConfig
-    from receiver.load.folder.current_task import CurrentTask
-    from receiver.load.folder.sender_folder import SenderFolder
-    from receiver.load.loader import LoadJob
     from receiver.load.service import LoadService
     from receiver.metadata.engine import Engine
     from receiver.metadata.model.records import FileOutcome
     from receiver.operator.adopting.adopted_files import AdoptableFile
     from receiver.operator.adopting.old_receiver import OldReceiver
     from receiver.operator.wire import AdoptionRequest
-    from receiver.transfer.intake import VerifiedBytes
 
 __all__ = ["Adoptions"]
 
 log = logging.getLogger(__name__)
-
-_TASK_FILES: Final = 1000
-_TASK_BYTES: Final = 4 << 30
-"""Of a task: what has to be free while it goes on, and how long its sender is kept waiting."""
-_AT_ONCE: Final = 64
-"""Files that are flushed into their directories together."""
 
 
 class Adoptions:
@@ -94,7 +78,9 @@ class Adoptions:
         self._config = config
         self._engine = engine
         self._load = load
-        self._intake = Intake(config, engine, load, clock=clock)
+        self._bringing = BringingIn(
+            engine, load, Intake(config, engine, load, clock=clock), self._go_on
+        )
         self._clock = clock
         self._stopping = threading.Event()
         self._changed = threading.Condition()
@@ -193,8 +179,10 @@ class Adoptions:
         if request.commit and not refused:
             for record, files in tasks:
                 fresh = [each for each in files if _is_fresh(outcomes, each)]
-                outcomes |= self._taken(record, fresh, old.addresses)
+                outcomes |= self._bringing.taken(record, fresh, old.addresses, move=request.move)
             self._own(free)
+            if request.move:
+                self._bringing.let_go([each for each in good if _is_taken(outcomes, each)])
         notes = [
             AdoptionOddity(source=each.source, reason=each.reason) for each in (*old.odd, *odd)
         ]
@@ -271,75 +259,6 @@ class Adoptions:
             guards = [Guard("owner", device, 0)]
             self._engine.commit([records.OwnerSet(device, uuid, "adopted")], guards)
 
-    # -- copied in, and loaded ---------------------------------------------------------------
-
-    def _taken(
-        self, record: TaskRecord, files: Sequence[AdoptableFile], addresses: Mapping[str, str]
-    ) -> dict[str, FileOutcome]:
-        """Take the files of a sender, in tasks that all tell of one look."""
-        folder = self._load.folder_of(record.sender, addresses.get(record.sender, ""))
-        found: dict[str, FileOutcome] = {}
-        for number, part in enumerate(_parts(files)):
-            ident = hashlib.sha256(f"{record.task}\n{number}".encode()).hexdigest()[:32]
-            part_record = msgspec.structs.replace(record, task=ident)
-            job = self._handed_in(folder, part_record, part)
-            done = self._loaded(job)
-            found |= {str(each.file.source): done[each.candidate.path.text] for each in part}
-        return found
-
-    def _handed_in(
-        self, folder: SenderFolder, record: TaskRecord, files: Sequence[AdoptableFile]
-    ) -> LoadJob:
-        """Copy files in and end their task: durable when this returns."""
-        with folder.lock:
-            _make_way(folder)
-            sizes = [each.candidate.staged.size for each in files]
-            room = sum(map(disk_room, sizes))
-            self._intake.check_room(folder, sum(sizes), 0, room=room)
-            current = start_task(folder, record)
-            crash.point("adoption.begun")
-            resources = {each.candidate.path.text: resource_of_file(each.file) for each in files}
-            current.add_plan(
-                planned_as(each.candidate, resources[each.candidate.path.text]) for each in files
-            )
-            self._copy_all(folder, files, resources)
-            crash.point("adoption.staged")
-            current.end([entry_of(each.candidate, record.look, record.look) for each in files], [])
-        return self._load.loader.submit(folder, current)
-
-    def _copy_all(
-        self,
-        folder: SenderFolder,
-        files: Sequence[AdoptableFile],
-        resources: Mapping[str, ResourceEntry | None],
-    ) -> None:
-        staged: list[VerifiedBytes] = []
-        for each in files:
-            self._go_on()
-            path = each.candidate.path
-            resource = resources[path.text]
-            if resource is not None and each.file.resource is not None:
-                beside = CentreFile(each.file.resource, path.resource)
-                staged.append(copy_in(self._intake, folder, beside, path.resource, resource.md5))
-            if not _is_staged(folder, each):
-                md5 = each.candidate.staged.md5
-                staged.append(copy_in(self._intake, folder, each.file, path, md5))
-            crash.point("adoption.copied")
-            if len(staged) >= _AT_ONCE:
-                self._intake.stage(folder, staged)
-                staged = []
-        self._intake.stage(folder, staged)
-
-    def _loaded(self, job: LoadJob) -> dict[str, FileOutcome]:
-        """What became of a task, once it is committed and cleared away, if that can be now."""
-        while True:
-            self._load.loader.wait(lambda: job.done, 1.0)
-            with self._engine.reading() as state:
-                row = state.task_table.get(job.folder.uuid, job.task.id)
-            if row is not None and (job.done or job.error is not None):
-                return {each.path: each for each in row.outcomes}
-            self._go_on()
-
 
 def _by_sender(files: Sequence[AdoptableFile]) -> dict[str, list[AdoptableFile]]:
     found: dict[str, list[AdoptableFile]] = defaultdict(list)
@@ -352,47 +271,8 @@ def _is_fresh(outcomes: Mapping[str, FileOutcome], file: AdoptableFile) -> bool:
     return outcomes[str(file.file.source)].result == "loaded"
 
 
-def _parts(files: Sequence[AdoptableFile]) -> Iterator[list[AdoptableFile]]:
-    """Files in the numbers and sizes that a task may have."""
-    part: list[AdoptableFile] = []
-    size = 0
-    for each in files:
-        if part and (len(part) >= _TASK_FILES or size + each.candidate.staged.size > _TASK_BYTES):
-            yield part
-            part, size = [], 0
-        part.append(each)
-        size += each.candidate.staged.size
-    if part:
-        yield part
-
-
-def _make_way(folder: SenderFolder) -> None:
-    """See that nothing is under way in a folder; what an adoption left there goes, not its files.
-
-    Raises:
-        BusyError: something is.
-    """
-    current: CurrentTask | None = folder.task
-    if current is None:
-        return
-    if current.loading or not current.record.adopted:
-        raise BusyError(
-            f"sender {folder.uuid} has a task that is not over: adopt when it is, and nothing of "
-            "that sender runs",
-            retry_after=5,
-        )
-    folder.forget_task()
-
-
-def _is_staged(folder: SenderFolder, file: AdoptableFile) -> bool:
-    """Whether a file was copied by a try before this one, and lies there as it was verified."""
-    path, wanted = file.candidate.path, file.candidate.staged
-    known = folder.staged.get(path.text)
-    return (
-        known is not None
-        and (known.size, known.md5) == (wanted.size, wanted.md5)
-        and known.is_still(folder.tree.stat(folder.staged_at(path)))
-    )
+def _is_taken(outcomes: Mapping[str, FileOutcome], file: AdoptableFile) -> bool:
+    return outcomes[str(file.file.source)].result in ("loaded", "already")
 
 
 def _told(file: AdoptableFile, outcome: FileOutcome) -> AdoptionFile:

@@ -1,6 +1,6 @@
 """The receiver dies at every crash point of an adoption: said again it is whole, nothing is twice.
 
-The old receiver's directories stay as they are, whatever happens.
+The old receiver's directories stay as they are, or what is moved has no name there in the end.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 from common import crash
 from receiver.load.upkeep.fsck import fsck
-from receiver.operator.adopting import adoptions
+from receiver.operator.adopting import bringing_in
 from receiver.operator.files import list_files
 from receiver.operator.wire import AdoptionAnswer, AdoptionRequest
 from tests.support import tiers
@@ -29,7 +29,7 @@ FILES = {
     path_of(3): tsfile(first=300),
     path_of(3, sg="root.other"): tsfile("root.other.x"),
 }
-SHARES = 4
+SHARES = 2
 
 
 def fresh(root: Path) -> tuple[World, OldReceiverTree]:
@@ -47,9 +47,9 @@ def fresh(root: Path) -> tuple[World, OldReceiverTree]:
     return world, old
 
 
-def adopt(world: World, old: OldReceiverTree, task: str) -> AdoptionAnswer:
+def adopt(world: World, old: OldReceiverTree, task: str, *, move: bool) -> AdoptionAnswer:
     with world.node() as node:
-        request = AdoptionRequest(task=task, paths=[str(old.root)], commit=True)
+        request = AdoptionRequest(task=task, paths=[str(old.root)], move=move, commit=True)
         return node.operator.adoptions.adopt(request)
 
 
@@ -65,17 +65,17 @@ def die_at(wanted: int | None, seen: list[str] | None = None) -> Iterator[None]:
         if count == wanted:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    adoptions._TASK_FILES = 2
+    bringing_in._TASK_FILES = 2
     with crash.arm(hook):
         yield
 
 
-def in_child(world: World, old: OldReceiverTree, wanted: int) -> None:
+def in_child(world: World, old: OldReceiverTree, wanted: int, *, move: bool) -> None:
     pid = os.fork()
     if pid == 0:
         try:
             with die_at(wanted):
-                adopt(world, old, "7" * 32)
+                adopt(world, old, "7" * 32, move=move)
         except BaseException:
             import traceback
 
@@ -86,43 +86,54 @@ def in_child(world: World, old: OldReceiverTree, wanted: int) -> None:
     assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
 
 
-@pytest.fixture(scope="module")
-def points(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+@pytest.fixture(scope="module", params=[False, True], ids=["copied", "moved"])
+def points(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[bool, list[str]]]:
+    move: bool = request.param
     world, old = fresh(tmp_path_factory.mktemp("dry"))
-    before, seen = adoptions._TASK_FILES, []
+    before, seen = bringing_in._TASK_FILES, []
     with die_at(None, seen):
-        assert adopt(world, old, "7" * 32).committed
-    needed = {"adoption.begun", "adoption.copied", "adoption.staged", "intake.moved"}
+        assert adopt(world, old, "7" * 32, move=move).committed
+    needed = {"adoption.begun", "adoption.brought", "adoption.staged", "intake.moved"}
+    if move:
+        needed |= {"adoption.let_go", "durable.link.linked"}
     assert needed | {"placing.moved", "load.committed", "finish.done"} <= set(seen)
-    yield seen
-    adoptions._TASK_FILES = before
+    yield move, seen
+    bringing_in._TASK_FILES = before
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("share", range(SHARES))
 def test_a_death_at_any_point_is_mended_by_saying_it_again(
-    tmp_path: Path, points: list[str], share: int
+    tmp_path: Path, points: tuple[bool, list[str]], share: int
 ) -> None:
-    for at in tiers.passages(points)[share::SHARES]:
+    move, passed = points
+    for at in tiers.passages(passed)[share::SHARES]:
         world, old = fresh(tmp_path / str(at))
         before = tree_of(old.home)
-        in_child(world, old, at)
-        assert adopt(world, old, "8" * 32).committed, points[at - 1]
-        assert tree_of(old.home) == before
-        with world.node() as node:
-            rows = [each for each in list_files(node.operator).files if each.sender != A]
-            assert {(each.path, each.sender) for each in rows} == {
-                *((path_of(number), UUID) for number in (1, 2, 3)),
-                (path_of(3, sg="root.other"), OTHER),
-            }, points[at - 1]
-            assert len(rows) == 4
-            assert all(each.adopted for each in rows)
-            with node.engine.reading() as state:
-                assert state.owners["root.sg.idle"].sender == UUID
-            for uuid in (UUID, OTHER):
-                folder = node.load.folder_of(uuid, "")
-                assert (folder.task, folder.staged.all()) == (None, [])
-        assert fsck(world.config).found == [], points[at - 1]
-        assert sorted(world.loaded().values()) == sorted(
-            [*FILES.values(), tsfile("root.sg.mine")]
-        ), points[at - 1]
+        in_child(world, old, at, move=move)
+        assert adopt(world, old, "8" * 32, move=move).committed, passed[at - 1]
+        left = {name: before[name] for name in before if "/sync/" in name}
+        assert tree_of(old.home) == (left if move else before), passed[at - 1]
+        _see_whole(world, passed[at - 1])
+
+
+def _see_whole(world: World, died: str) -> None:
+    with world.node() as node:
+        rows = [each for each in list_files(node.operator).files if each.sender != A]
+        assert {(each.path, each.sender) for each in rows} == {
+            *((path_of(number), UUID) for number in (1, 2, 3)),
+            (path_of(3, sg="root.other"), OTHER),
+        }, died
+        assert len(rows) == 4
+        assert all(each.adopted for each in rows)
+        with node.engine.reading() as state:
+            assert state.owners["root.sg.idle"].sender == UUID
+        for uuid in (UUID, OTHER):
+            folder = node.load.folder_of(uuid, "")
+            assert (folder.task, folder.staged.all()) == (None, [])
+    assert fsck(world.config).found == [], died
+    expected = sorted([*FILES.values(), tsfile("root.sg.mine")])
+    assert sorted(world.loaded().values()) == expected, died
+    assert {each.stat().st_nlink for each in world.data.rglob("*.tsfile")} == {1}

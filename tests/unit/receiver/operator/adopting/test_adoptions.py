@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from common import wire
+from common import crash, wire
+from common.durable import Tree
 from common.errors import BusyError, NotFoundError, UsageError
 from receiver.metadata.model import records
 from receiver.metadata.model.centre_source import centre_uuid
 from receiver.node import Node
-from receiver.operator.adopting import adoptions
+from receiver.operator.adopting import bringing_in
 from receiver.operator.files import list_files
 from receiver.operator.owners import set_owner
 from receiver.operator.wire import AdoptionAnswer, AdoptionRequest
@@ -33,7 +34,8 @@ def adopt(node: Node, old: OldReceiverTree, **more: object) -> AdoptionAnswer:
     )
     before = tree_of(old.home)
     answer = node.operator.adoptions.adopt(request)
-    assert tree_of(old.home) == before
+    if not request.move:
+        assert tree_of(old.home) == before
     return answer
 
 
@@ -265,7 +267,7 @@ def test_a_sender_that_is_at_work_is_not_disturbed(node: Node, old: OldReceiverT
 def test_many_files_go_in_several_tasks_that_tell_of_one_look(
     node: Node, old: OldReceiverTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adoptions, "_TASK_FILES", 2)
+    monkeypatch.setattr(bringing_in, "_TASK_FILES", 2)
     old.loaded({path_of(number): tsfile(first=number * 10) for number in range(5)})
     adopt(node, old, owner=UUID)
     rows = list_files(node.operator).files
@@ -273,3 +275,64 @@ def test_many_files_go_in_several_tasks_that_tell_of_one_look(
     with node.engine.reading() as state:
         assert len({row.rank.first for row in state.files.values()}) == 1
     assert all(each.adopted for each in rows)
+
+
+def test_files_that_are_moved_are_the_old_ones_and_have_one_name_in_the_end(
+    world: World, node: Node, old: OldReceiverTree
+) -> None:
+    half = {path_of(4): b"half"}
+    old.loaded(FILES | half)
+    owners = old.owners(OWNERS)
+    inodes = {each.stat().st_ino for each in old.root.rglob("*.tsfile") if each.name != "x"}
+    before = tree_of(old.home)
+    assert not adopt(node, old, commit=False, move=True).committed
+    assert tree_of(old.home) == before
+    assert adopt(node, old, move=True).committed
+    kept = {f"data/data/{path}": content for path, content in half.items()}
+    assert tree_of(old.home) == {
+        **kept,
+        owners.relative_to(old.home).as_posix(): owners.read_bytes(),
+    }
+    assert sorted(world.loaded().values()) == sorted(FILES.values())
+    placed = [each.stat() for each in world.data.rglob("*.tsfile")]
+    assert {each.st_nlink for each in placed} == {1}
+    assert {each.st_ino for each in placed} < inodes
+    assert fsck_of(node).found == []
+
+
+def test_a_file_that_has_another_name_is_not_moved(node: Node, old: OldReceiverTree) -> None:
+    old.loaded({path_of(1): tsfile()})
+    source = old.root / "data" / path_of(1)
+    (old.root / "backup").hardlink_to(source)
+    with pytest.raises(UsageError, match="another name"):
+        adopt(node, old, owner=UUID, move=True)
+    assert source.exists()
+    assert adopt(node, old, owner=UUID).committed
+
+
+def test_a_copy_that_was_made_before_leaves_the_old_file_when_the_rest_is_moved(
+    node: Node, old: OldReceiverTree
+) -> None:
+    old.loaded({path_of(1): tsfile()})
+    adopt(node, old, owner=UUID)
+    old.loaded({path_of(2): tsfile(first=50)})
+    adopt(node, old, owner=UUID, move=True)
+    assert set(tree_of(old.home)) == {f"data/data/{path_of(1)}"}
+
+
+def test_a_file_that_is_moved_is_flushed_before_it_is_in_its_place(
+    node: Node, old: OldReceiverTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old.loaded({path_of(1): tsfile()})
+    passed: list[str] = []
+    flush = Tree.sync_file
+
+    def sync_file(tree: Tree, rel: str) -> None:
+        flush(tree, rel)
+        passed.append("flushed" if rel.endswith(".part") else "other")
+
+    monkeypatch.setattr(Tree, "sync_file", sync_file)
+    with crash.arm(passed.append):
+        adopt(node, old, owner=UUID, move=True)
+    linked, moved = passed.index("durable.link.after"), passed.index("intake.moved")
+    assert "flushed" in passed[linked:moved]
