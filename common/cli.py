@@ -245,8 +245,13 @@ def _report(name: str, message: str, code: int) -> int:
 
 
 def emit_json(value: object) -> None:
-    """Write a value to stdout as JSON, pure ASCII: no name in it can reach a terminal raw."""
-    json.dump(msgspec.to_builtins(value), sys.stdout, indent=2, ensure_ascii=True)
+    """Write a value to stdout as JSON of our form (`common.json_form`).
+
+    It is pure ASCII: no name in it can reach a terminal raw.
+    """
+    from common.json_form import json_form  # brings all wire types along
+
+    json.dump(json_form(value), sys.stdout, indent=2, ensure_ascii=True)
     sys.stdout.write("\n")
 
 

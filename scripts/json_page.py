@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from common.hooks.hook_showing import HooksView  # noqa: E402
+from common.json_form import ISO, is_moment, is_wide  # noqa: E402
 from receiver.operator import views, wire  # noqa: E402
 from receiver.operator.background_views import BackgroundTasksPage  # noqa: E402
 from receiver.operator.retired_views import RetiredPage  # noqa: E402
@@ -127,20 +128,23 @@ def _tables() -> str:
     return "\n".join(parts)
 
 
-def members(kind: type) -> str:
-    """The table of the members of a type."""
+def members(kind: type, *, raw: bool = False) -> str:
+    """The table of the members of a type, as commands write them; `raw`, as calls and hooks do."""
     lines = ["| member | type | is |", "|---|---|---|"]
     meanings = _meanings(kind)
     for name, hint in _fields(kind):
         said = meanings.get(name) or (
             _COUNTED if (name, hint) in _COUNTS else COMMON.get(name, "-")
         )
-        lines.append(f"| `{name}` | {_shown(hint)} | {said} |")
+        shown = _shown(hint, raw)
+        if not raw and is_moment(name) and "number" in shown.split(" or "):
+            shown += f"; `{name}{ISO}`: text" + (" or null" if "null" in shown else "")
+        lines.append(f"| `{name}` | {shown} | {said} |")
     return "\n".join(lines) + "\n"
 
 
 def _fields(kind: type) -> Iterator[tuple[str, Any]]:
-    hints = typing.get_type_hints(kind)
+    hints = typing.get_type_hints(kind, include_extras=True)
     if dataclasses.is_dataclass(kind):
         names = [each.name for each in dataclasses.fields(kind)]
     else:
@@ -186,18 +190,20 @@ def inside(kind: type) -> Iterator[type]:
         waiting += typing.get_args(hint)
 
 
-def _shown(hint: Any) -> str:
+def _shown(hint: Any, raw: bool) -> str:
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if not raw and is_wide(hint):
+        return "whole number as text" + (" or null" if type(None) in inner else "")
     if origin is typing.Annotated:
-        return _shown(inner[0])
+        return _shown(inner[0], raw)
     if origin in (typing.Union, types.UnionType):
-        shown = [_shown(each) for each in inner if each not in (type(None), msgspec.UnsetType)]
+        shown = [_shown(each, raw) for each in inner if each not in (type(None), msgspec.UnsetType)]
         shown += ["null"] if type(None) in inner else []
         return " or ".join(dict.fromkeys(shown))
     if origin in (list, tuple):
-        return f"list of {_shown(inner[0])}"
+        return f"list of {_shown(inner[0], raw)}"
     if origin is dict:
-        return f"object of {_shown(inner[1])}"
+        return f"object of {_shown(inner[1], raw)}"
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return " or ".join(f"`{each.value}`" for each in hint)
     if origin is typing.Literal:

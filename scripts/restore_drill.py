@@ -116,7 +116,7 @@ def settle(centre: CopyingCentre, files: int) -> None:
     """Until the copies are there."""
     while (found := centre.call("storage", "status"))["waiting_files"]:
         time.sleep(1)
-    while centre.call("storage", "status")["behind"]:
+    while int(centre.call("storage", "status")["behind"]):
         time.sleep(1)
     say(f"{found['uploaded_files']} of {files} files are in the store")
 

@@ -488,7 +488,7 @@ class Life:
         waits = found["waiting_files"]
         if self.is_turned:  # what a restore gave up is known again, and its resource is nowhere
             waits -= found["unreadable_files"]
-        return not (waits or found["behind"] or found["problem"] or over)
+        return not (waits or int(found["behind"]) or found["problem"] or over)
 
     def ledger(self) -> StoredLedger:
         found = load(

@@ -26,8 +26,16 @@ CHECKSUM_MISMATCH = 460
 Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 """A size, offset, number or commit ts. JSON has numbers of any length; what is counted here has to
 fit into a file system, a log record and a column of 64 bits, and is refused at the door if not."""
-Time = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+WIDE = "wide"
+"""Says in `msgspec.Meta.extra` that a number may take all of 64 bits: commands write it as text."""
+_INT64 = {"format": "int64"}
+Time = Annotated[
+    int,
+    msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1, extra={WIDE: True}, extra_json_schema=_INT64),
+]
 """A raw time of a TsFile, in its own precision."""
+CommitTs = Annotated[int, msgspec.Meta(extra={WIDE: True}, extra_json_schema=_INT64)]
+"""A commit timestamp, milliseconds << 18 | counter; 0 for none."""
 
 
 class Struct(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

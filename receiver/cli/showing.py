@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
-import msgspec
 
 from common import wire
 from common.cli import emit_json
@@ -46,17 +45,7 @@ def show(
 
 def write_json(value: wire.Struct) -> None:
     """Write a struct as JSON with every member: a script need not know what is left out."""
-    emit_json(_plain(value))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, msgspec.Struct):
-        return {key: _plain(each) for key, each in msgspec.structs.asdict(value).items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
-    return value
+    emit_json(value)
 
 
 def moment(seconds: float | None) -> str:

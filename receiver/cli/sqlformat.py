@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
 
 from common.errors import TsferryError
+from common.json_form import json_form
 from common.terminal import display_width, padded, printable
 from receiver.cli.showing import commit_time
 
@@ -139,7 +140,7 @@ class _Lines:
         self._write({"message": message, "commit": commit})
 
     def _write(self, value: object) -> None:
-        self._stream.write(json.dumps(value, ensure_ascii=True) + "\n")
+        self._stream.write(json.dumps(json_form(value), ensure_ascii=True) + "\n")
 
 
 class _Csv:

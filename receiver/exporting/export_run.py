@@ -16,7 +16,8 @@ import msgspec
 from common.decoders import from_json
 from common.durable import Closing, Lock, Tree, is_temporary
 from common.errors import NotFoundError, UsageError
-from common.wire import Struct
+from common.wire import Struct, Time
+from common.wire.base import CommitTs
 from receiver.exporting.merged_inputs import SliceInputs
 from receiver.exporting.output_file import OutputFile, WrittenFile
 from receiver.exporting.schema_statements import table_statements, tree_statements
@@ -55,10 +56,10 @@ class ExportRequest(Struct, frozen=True, kw_only=True):
     """
 
     engine: str
-    commit: int
+    commit: CommitTs
     pattern: str
-    start: int
-    end: int
+    start: Time
+    end: Time
     version: int
     file_bytes: int
     file_points: int

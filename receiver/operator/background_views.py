@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from common.wire import Struct
+from common.wire.base import CommitTs
 
 __all__ = [
     "BackgroundTaskView",
@@ -49,9 +50,9 @@ class BackgroundTaskView(Struct, frozen=True, kw_only=True):
     priority: int
     attempt: int
     executor: str
-    created: int
+    created: CommitTs
     created_at: float
-    changed: int
+    changed: CommitTs
     changed_at: float
     reason: str = ""
     overdue: bool = False

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from common.wire.base import CommitTs
 from receiver.metadata.model.errors import HistoryGoneError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class CommitLine:
         operations: how many there are.
     """
 
-    ts: int
+    ts: CommitTs
     at: float
     did: tuple[tuple[str, int], ...]
     named: tuple[str, ...]
@@ -55,7 +56,7 @@ class CommitsPage:
     """
 
     commits: list[CommitLine]
-    next: int | None
+    next: CommitTs | None
     oldest: int
     oldest_at: float
 

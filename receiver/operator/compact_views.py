@@ -7,6 +7,7 @@ timestamps (milliseconds << 18 | counter).
 from __future__ import annotations
 
 from common.wire import Struct
+from common.wire.base import CommitTs
 
 __all__ = [
     "CompactView",
@@ -40,7 +41,7 @@ class MergeTotals(Struct, frozen=True, kw_only=True):
     inputs: int = 0
     outputs: int = 0
     output_bytes: int = 0
-    last: int = 0
+    last: CommitTs = 0
     last_at: float | None = None
     did: str = ""
     waiting: int = 0

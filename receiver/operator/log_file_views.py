@@ -7,6 +7,7 @@ timestamps (milliseconds << 18 | counter).
 from __future__ import annotations
 
 from common.wire import Struct
+from common.wire.base import CommitTs
 
 __all__ = [
     "CheckpointFile",
@@ -98,9 +99,9 @@ class FollowView(Struct, frozen=True, kw_only=True):
 
     url: str
     incarnation: int
-    commit: int
+    commit: CommitTs
     commit_at: float | None = None
-    source_commit: int = 0
+    source_commit: CommitTs = 0
     level_at: float | None = None
     behind: float | None = None
     problem: str | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from common.wire import Struct
+from common.wire.base import CommitTs
 
 __all__ = [
     "CheckView",
@@ -103,7 +104,7 @@ class NodeView(Struct, frozen=True, kw_only=True):
     instance: int
     state: NodeState
     why: str | None = None
-    since: int
+    since: CommitTs
     since_at: float | None = None
     free_bytes: int | None = None
     files: int = 0
@@ -175,5 +176,5 @@ class NodesPage(Struct, frozen=True, kw_only=True):
         nodes: each of them.
     """
 
-    commit: int
+    commit: CommitTs
     nodes: list[NodeView]

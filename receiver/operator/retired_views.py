@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from common.wire import Struct
+from common.wire.base import CommitTs, Time
 
 __all__ = [
     "KeptView",
@@ -34,8 +35,8 @@ class RemainderView(Struct, frozen=True):
 
     device: str
     measurement: str
-    first: int
-    last: int
+    first: Time
+    last: Time
     points: int
 
 
@@ -67,7 +68,7 @@ class RetiredView(Struct, frozen=True, kw_only=True):
     size: int
     points: int
     state: str
-    since: int = 0
+    since: CommitTs = 0
     since_at: float | None = None
     judged: bool = False
     unreadable: str | None = None
@@ -130,11 +131,11 @@ class LostView(Struct, frozen=True, kw_only=True):
     path: str
     md5: str
     size: int
-    first: int | None = None
-    last: int | None = None
+    first: Time | None = None
+    last: Time | None = None
     reason: str = ""
     physical: str | None = None
-    since: int = 0
+    since: CommitTs = 0
     since_at: float | None = None
 
 

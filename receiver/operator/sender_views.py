@@ -7,6 +7,7 @@ timestamps (milliseconds << 18 | counter).
 from __future__ import annotations
 
 from common.wire import Heartbeat, SchemaPosition, Struct
+from common.wire.base import CommitTs
 
 __all__ = [
     "LateView",
@@ -53,9 +54,9 @@ class SenderView(Struct, frozen=True, kw_only=True):
     label: str = ""
     directory: str = ""
     epoch: int = 0
-    first_seen: int = 0
+    first_seen: CommitTs = 0
     last_task: str | None = None
-    last_commit: int = 0
+    last_commit: CommitTs = 0
     last_commit_at: float | None = None
     open_task: str | None = None
     loading: str | None = None

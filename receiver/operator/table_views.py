@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from common.wire import Struct
+from common.wire.base import CommitTs, Time
 
 __all__ = ["PartitionGap", "TableView", "TablesPage", "TabletView", "TabletsPage"]
 
@@ -25,14 +26,14 @@ class TableView(Struct, frozen=True, kw_only=True):
 
     id: str
     name: str
-    created: int
+    created: CommitTs
     created_at: float | None = None
-    dropped: int = 0
+    dropped: CommitTs = 0
     tablets: int
     files: int
     size: int
-    first_time: int | None = None
-    last_time: int | None = None
+    first_time: Time | None = None
+    last_time: Time | None = None
 
 
 class TablesPage(Struct, frozen=True, kw_only=True):
@@ -45,7 +46,7 @@ class TablesPage(Struct, frozen=True, kw_only=True):
         next: the cursor of the page after.
     """
 
-    commit: int
+    commit: CommitTs
     commit_at: float | None = None
     tables: list[TableView]
     next: str | None = None
@@ -72,11 +73,11 @@ class TabletView(Struct, frozen=True, kw_only=True):
     id: str
     begin: int
     end: int
-    created: int
+    created: CommitTs
     files: int
     size: int
-    first_time: int | None = None
-    last_time: int | None = None
+    first_time: Time | None = None
+    last_time: Time | None = None
     nodes: tuple[str, ...] = ()
     placed: str = ""
     generation: int = 0
@@ -108,7 +109,7 @@ class TabletsPage(Struct, frozen=True, kw_only=True):
         next: the cursor of the page after.
     """
 
-    commit: int
+    commit: CommitTs
     table: str
     name: str
     tablets: list[TabletView]

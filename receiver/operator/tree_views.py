@@ -7,6 +7,7 @@ timestamps (milliseconds << 18 | counter).
 from __future__ import annotations
 
 from common.wire import Struct
+from common.wire.base import CommitTs, Time
 
 __all__ = [
     "ChunkView",
@@ -38,14 +39,14 @@ class TreeNodeView(Struct, frozen=True, kw_only=True):
     kind: str
     path: str
     parent: str = ""
-    created: int = 0
+    created: CommitTs = 0
     created_at: float | None = None
-    deleted: int = 0
+    deleted: CommitTs = 0
     deleted_at: float | None = None
     files: int = 0
     size: int = 0
-    first_time: int | None = None
-    last_time: int | None = None
+    first_time: Time | None = None
+    last_time: Time | None = None
     series: int | None = None
     points: int | None = None
 
@@ -75,8 +76,8 @@ class ChunkView(Struct, frozen=True, kw_only=True):
     offset: int
     length: int
     count: int
-    start_time: int | None = None
-    end_time: int | None = None
+    start_time: Time | None = None
+    end_time: Time | None = None
     minimum: int | float | str | None = None
     maximum: int | float | str | None = None
     sum: float | None = None
@@ -95,7 +96,7 @@ class TreePage(Struct, frozen=True, kw_only=True):
         no_chunks: why there are none of this file.
     """
 
-    commit: int
+    commit: CommitTs
     commit_at: float | None = None
     nodes: list[TreeNodeView]
     next: str | None = None
@@ -113,7 +114,7 @@ class ChunksPage(Struct, frozen=True, kw_only=True):
         next: the cursor of the page after.
     """
 
-    commit: int
+    commit: CommitTs
     path: str
     chunks: list[ChunkView]
     next: str | None = None

@@ -9,6 +9,7 @@ import msgspec
 from common.decoders import from_json
 from common.durable import Tree
 from common.errors import TsferryError
+from common.wire.base import CommitTs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +55,7 @@ class VerificationReport(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     engine: str
-    commit: int
+    commit: CommitTs
     scope: str
     begun: str
     seconds: float

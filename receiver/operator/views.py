@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from common.wire import Struct
+from common.wire.base import CommitTs, Time
 from receiver.operator.background_views import BackgroundTotals
 from receiver.operator.compact_views import MergeTotals
 from receiver.operator.log_file_views import FollowView
@@ -73,15 +74,15 @@ class FileView(Struct, frozen=True, kw_only=True):
     state: str
     reason: str | None = None
     task: str | None = None
-    created: int = 0
-    deleted: int = 0
-    first_time: int | None = None
-    last_time: int | None = None
+    created: CommitTs = 0
+    deleted: CommitTs = 0
+    first_time: Time | None = None
+    last_time: Time | None = None
     devices: int = 0
     series: int = 0
     points: int = 0
     resource: bool = False
-    verified: int = 0
+    verified: CommitTs = 0
     created_at: float | None = None
     verified_at: float | None = None
     stored: bool = False
@@ -101,7 +102,7 @@ class OwnerView(Struct, frozen=True, kw_only=True):
     device: str
     sender: str
     label: str = ""
-    since: int = 0
+    since: CommitTs = 0
     since_at: float | None = None
 
 
@@ -138,7 +139,7 @@ class QuarantineView(Struct, frozen=True, kw_only=True):
     device: str | None = None
     kept: bool
     loaded: bool = False
-    since: int = 0
+    since: CommitTs = 0
     since_at: float | None = None
 
 
@@ -167,7 +168,7 @@ class HeldDeletesView(Struct, frozen=True, kw_only=True):
     files: list[str]
     bytes: int
     points: int
-    since: int
+    since: CommitTs
     since_at: float | None = None
 
 
@@ -215,7 +216,7 @@ class StorageView(Struct, frozen=True, kw_only=True):
     url: str | None
     encryption: str | None = None
     running: bool = False
-    newest: int = 0
+    newest: CommitTs = 0
     incarnation: int = 0
     uploaded_files: int = 0
     uploaded_bytes: int = 0
@@ -225,11 +226,11 @@ class StorageView(Struct, frozen=True, kw_only=True):
     kept_bytes: int = 0
     unreadable_files: int = 0
     upload: dict[str, int] = msgspec.field(default_factory=dict)
-    oldest_waiting: int = 0
+    oldest_waiting: CommitTs = 0
     oldest_waiting_at: float | None = None
-    shipped: int = 0
+    shipped: CommitTs = 0
     shipped_at: float | None = None
-    behind: int = 0
+    behind: CommitTs = 0
     behind_at: float | None = None
     requests: dict[str, int] = msgspec.field(default_factory=dict)
     costs: dict[str, float] = msgspec.field(default_factory=dict)
@@ -242,7 +243,7 @@ class StorageView(Struct, frozen=True, kw_only=True):
     cached_files: int = 0
     cached_bytes: int = 0
     capacity: int | None = None
-    tree: int = 0
+    tree: CommitTs = 0
     tree_at: float | None = None
     asked_files: int = 0
     fetched_files: int = 0
@@ -259,7 +260,7 @@ class TokenView(Struct, frozen=True, kw_only=True):
     expires: float | None = None
     allow_deletes: bool = True
     owners: list[str] = msgspec.field(default_factory=list)
-    created: int = 0
+    created: CommitTs = 0
     created_at: float | None = None
 
 
@@ -313,7 +314,7 @@ class SchemaView(Struct, frozen=True, kw_only=True):
     tag_entries: int = 0
     memory: int = 0
     max_memory: int | None = None
-    oldest_answerable: int = 0
+    oldest_answerable: CommitTs = 0
     checkpoint_at: float | None = None
     checkpoint_bytes: int = 0
     log_entries: int = 0
@@ -339,7 +340,7 @@ class ClockView(Struct, frozen=True, kw_only=True):
     since: float | None = None
     ahead: float = 0.0
     time: float | None = None
-    corrected: int = 0
+    corrected: CommitTs = 0
     why: str = ""
 
 
@@ -423,7 +424,7 @@ class StatusView(Struct, frozen=True, kw_only=True):
 
     engine: str
     version: str
-    newest_commit: int
+    newest_commit: CommitTs
     ready: bool
     problem: str | None = None
     concerns: tuple[str, ...] = ()
@@ -438,7 +439,7 @@ class StatusView(Struct, frozen=True, kw_only=True):
     lost: int = 0
     verified: int = 0
     unverified: int = 0
-    oldest_verification: int = 0
+    oldest_verification: CommitTs = 0
     oldest_verification_at: float | None = None
     newest_commit_at: float | None = None
     uploads: int = 0

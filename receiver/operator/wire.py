@@ -8,6 +8,7 @@ import msgspec
 
 from common.schemaitems import Item
 from common.wire import SchemaFailure, Struct
+from common.wire.base import CommitTs
 from receiver.operator.retired_views import LostView
 from receiver.operator.sender_views import SenderView, SharedLabel
 from receiver.operator.views import HeldDeletesView, QuarantineView, TokenView
@@ -208,7 +209,7 @@ class AdoptRequest(Struct, frozen=True, kw_only=True):
 class OwnersMoved(Struct, frozen=True, kw_only=True):
     """The last commit of a change of owners, how many devices, and files that ended by it."""
 
-    commit: int
+    commit: CommitTs
     devices: int
     retired: int
 
@@ -357,7 +358,7 @@ class HeldDeletesAnswer(Struct, frozen=True, kw_only=True):
 class DeletesDecided(Struct, frozen=True, kw_only=True):
     """`POST /v1/deletes/<digest>/allow`, or `/drop`: the commit that holds the verdict."""
 
-    commit: int
+    commit: CommitTs
 
 
 class LostFilesAnswer(Struct, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from common.wire import Struct
+from common.wire.base import CommitTs
 from receiver.heartbeats.node_wire import DirectoryRoom
 
 __all__ = ["NODE_STATUS", "NodeStatus"]
@@ -45,7 +46,7 @@ class NodeStatus(Struct, frozen=True, kw_only=True):
     masters: tuple[str, ...] = ()
     engine: str = ""
     incarnation: int = 0
-    commit: int = 0
+    commit: CommitTs = 0
     heard: float | None = None
     problem: str | None = None
     concerns: tuple[str, ...] = ()

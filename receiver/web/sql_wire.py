@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from common.wire import Struct
+from common.wire.base import CommitTs
 from receiver.metadata.model.records import TimePiece
 
 __all__ = ["SqlAnswer", "SqlRequest"]
@@ -43,7 +44,7 @@ class SqlAnswer(Struct, frozen=True, kw_only=True):
     columns: list[str]
     rows: list[list[Any]]
     message: str | None
-    commit: int
+    commit: CommitTs
     next: str | None
     clock: tuple[TimePiece, ...] = ()
     txn: str | None = None

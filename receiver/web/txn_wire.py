@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from common.wire import Struct
+from common.wire.base import CommitTs
 
 __all__ = ["TxnBegun", "TxnOutcome", "TxnRunning", "TxnsRunning"]
 
@@ -17,7 +18,7 @@ class TxnBegun(Struct, frozen=True, kw_only=True):
     """
 
     txn: str
-    read_ts: int
+    read_ts: CommitTs
     lease: float
 
 
@@ -33,7 +34,7 @@ class TxnOutcome(Struct, frozen=True, kw_only=True):
 
     txn: str
     state: str
-    commit: int | None = None
+    commit: CommitTs | None = None
 
 
 class TxnRunning(Struct, frozen=True, kw_only=True):
@@ -50,7 +51,7 @@ class TxnRunning(Struct, frozen=True, kw_only=True):
 
     txn: str
     who: str
-    read_ts: int
+    read_ts: CommitTs
     age: float
     idle: float
     operations: int

@@ -103,7 +103,7 @@ def bodies_text() -> str:
                 kinds[found] = None
                 waiting.append(found)
     parts = (
-        headed("##", each.__name__, _headline(each), json_page.members(each))
+        headed("##", each.__name__, _headline(each), json_page.members(each, raw=True))
         for each in sorted(kinds, key=lambda each: each.__name__)
     )
     return "\n\n".join(parts) + "\n"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from common.cli import Invocation, emit_json
+from common.errors import UsageError
 from common.terminal import printable, size_text
+from sender.cli.event_lines import EventLines
 from sender.cli.program import (
     PROGRAM,
     Session,
@@ -24,11 +26,11 @@ from sender.config import SenderConfig
 from sender.round.round_report import as_text, worst
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from sender.round.round import RoundOptions
     from sender.round.round_report import RoundReport
-    from sender.send.progress import TerminalLine
+    from sender.send.progress import Told
     from sender.send.remote import Remote
 
 __all__ = ["recover", "resync", "run_rounds", "show_reports", "sync"]
@@ -66,6 +68,12 @@ _MOVED = (
     help="Not here any more: tsferry-receiver deletes allow.",
 )
 @json_option
+@click.option(
+    "--jsonl",
+    "as_lines",
+    is_flag=True,
+    help="Write a JSON object a line as things happen, for logs: see docs/json.md.",
+)
 @click.pass_obj
 def sync(
     invocation: Invocation[SenderConfig],
@@ -75,6 +83,7 @@ def sync(
     accept_receiver: bool,
     allow_mass_delete: bool,
     as_machine: bool,
+    as_lines: bool,
 ) -> int:
     """Do one round now with each receiver: what cron calls.
 
@@ -87,6 +96,8 @@ def sync(
     `seconds`, `error`, `exit_code`; of several receivers `receivers` (name: object) and
     `exit_code`.
     """
+    if as_lines and (as_machine or dry_run):
+        raise UsageError("--jsonl: not together with --json or --dry-run")
     if allow_mass_delete:
         click.echo(f"{PROGRAM.name}: warning: {_MOVED}", err=True)
     with opened(invocation, names) as session:
@@ -97,10 +108,16 @@ def sync(
         warn_of_root(session.config)
         options = RoundOptions(accept_source=accept_source, accept_receiver=accept_receiver)
         done: dict[str, RoundReport] = {}
-        reports = run_rounds(session, options, done)
+        if as_lines:
+            lines = EventLines()
+            reports = run_rounds(session, options, done, lines.show)
+            code = lines.ended(reports)
+        else:
+            reports = run_rounds(session, options, done)
+            code = show_reports(reports, as_machine)
         _write_measures(session, done)
         _tell_hooks(session, done)
-        return show_reports(reports, as_machine)
+        return code
 
 
 def _write_measures(session: Session, done: Mapping[str, RoundReport]) -> None:
@@ -168,7 +185,10 @@ def resync(
 
 
 def run_rounds(
-    session: Session, options: RoundOptions, done: dict[str, RoundReport] | None = None
+    session: Session,
+    options: RoundOptions,
+    done: dict[str, RoundReport] | None = None,
+    show: Callable[[Told], None] | None = None,
 ) -> dict[str, dict[str, Any]]:
     """A round with each receiver, all at the same time; receiver -> its report.
 
@@ -176,15 +196,17 @@ def run_rounds(
         session: with the receivers.
         options: of the rounds.
         done: is given the reports of the rounds that this process did itself.
+        show: hears of each file, in the place of a line on the terminal.
     """
     from sender.send.progress import TerminalLine
 
     line = TerminalLine()
+    heard = _Heard(show or line.show, show is not None)
     with stopping(session.stop):
         try:
             with ThreadPoolExecutor(len(session.remotes), "receiver") as pool:
                 running = {
-                    remote.name: pool.submit(_round, remote, options, line)
+                    remote.name: pool.submit(_round, remote, options, heard)
                     for remote in session.remotes
                 }
                 while wait(running.values(), timeout=_HEARD_S).not_done:
@@ -207,9 +229,14 @@ def _noted(
     return found.as_json()
 
 
-def _round(
-    remote: Remote, options: RoundOptions, line: TerminalLine
-) -> RoundReport | dict[str, Any]:
+class _Heard(NamedTuple):
+    """Who hears of a round, and whether of each file."""
+
+    show: Callable[[Told], None]
+    events: bool
+
+
+def _round(remote: Remote, options: RoundOptions, heard: _Heard) -> RoundReport | dict[str, Any]:
     from common.errors import LockedError, TsferryError
     from sender.round.round import Round
     from sender.round.round_report import RoundReport
@@ -219,11 +246,11 @@ def _round(
         lock = remote.lock()
     except LockedError as locked:
         try:
-            return _by_daemon(remote, options, line, locked)
+            return _by_daemon(remote, options, heard, locked)
         except TsferryError as error:
             return RoundReport(remote.name, error=error).as_json()
     try:
-        report = Round(remote, options, Meter(remote.name, line.show)).run()
+        report = Round(remote, options, Meter(remote.name, heard.show, events=heard.events)).run()
         _tell_of(remote, report)
         return report
     finally:
@@ -245,20 +272,21 @@ def _tell_of(remote: Remote, report: RoundReport) -> None:
 
 
 def _by_daemon(
-    remote: Remote, options: RoundOptions, line: TerminalLine, locked: Exception
+    remote: Remote, options: RoundOptions, heard: _Heard, locked: Exception
 ) -> dict[str, Any]:
     """Ask the process that holds the lock."""
     from msgspec.structs import asdict
 
     from common.errors import LockedError
     from sender.daemon.control import ask
-    from sender.send.progress import RoundProgress
+    from sender.send.progress import RoundEvent, RoundProgress
 
     def tell(event: dict[str, Any]) -> None:
-        known = {name: event[name] for name in RoundProgress.__struct_fields__ if name in event}
-        line.show(RoundProgress(**known))
+        kind = RoundEvent if "happened" in event else RoundProgress
+        known = {name: event[name] for name in kind.__struct_fields__ if name in event}
+        heard.show(kind(**known))
 
-    request = {"do": "round", "receiver": remote.name} | asdict(options)
+    request = {"do": "round", "receiver": remote.name, "events": heard.events} | asdict(options)
     try:
         answer = ask(remote.config.schema_dir, request, tell=tell, stop=remote.stop.is_set)
     except LockedError as error:

@@ -28,7 +28,7 @@ from sender.hooks.sender_hooks import open_sender_hooks
 from sender.kept import identity
 from sender.round.round import RoundOptions
 from sender.select.known_digests import KnownDigests
-from sender.send.progress import RoundProgress
+from sender.send.progress import RoundProgress, Told
 from sender.send.remote import Remote
 
 if TYPE_CHECKING:
@@ -304,7 +304,7 @@ class Daemon:
             )
         heard = threading.Event()
 
-        def told(progress: RoundProgress) -> None:
+        def told(progress: Told) -> None:
             if not heard.is_set():
                 try:
                     tell(progress.as_event())
@@ -313,7 +313,7 @@ class Daemon:
 
         names = ("accept_source", "forget", "schema", "only_recover", "accept_receiver")
         options = RoundOptions(**{name: bool(request.get(name, False)) for name in names})
-        asked = Request(options, told)
+        asked = Request(options, told, events=bool(request.get("events", False)))
         told(RoundProgress(loop.remote.name, step="waiting"))
         loop.ask(asked)
         while not asked.done.wait(1.0):

@@ -28,7 +28,7 @@ from sender.round.round import Round, RoundOptions
 from sender.round.round_report import RoundReport
 from sender.round.said_of_itself import heartbeat_of
 from sender.send.backoff import Backoff, retry_helps
-from sender.send.progress import Meter, RoundProgress
+from sender.send.progress import Meter, Told
 from sender.send.remote import Remote
 
 __all__ = ["ReceiverLoop", "Request"]
@@ -49,12 +49,14 @@ class Request:
     Attributes:
         options: of the round.
         tell: hears of progress.
+        events: whether it hears of each file as well.
         report: what came of it, once `done`.
         done: set at the end.
     """
 
     options: RoundOptions
-    tell: Callable[[RoundProgress], None]
+    tell: Callable[[Told], None]
+    events: bool = False
     report: RoundReport | None = None
     done: threading.Event = field(default_factory=threading.Event)
 
@@ -209,7 +211,7 @@ class ReceiverLoop:
         self._rested = None
         self.state = _IN_A_ROUND
         tell = request.tell if request else (lambda progress: None)
-        self._meter = Meter(self.remote.name, tell)
+        self._meter = Meter(self.remote.name, tell, events=request is not None and request.events)
         options = request.options if request else RoundOptions()
         try:
             one = Round(self.remote, options, self._meter, rested)

@@ -13,7 +13,7 @@ from typing import Any
 from common import wire
 from common.durable import Tree
 from common.errors import NotFoundError, TsferryError
-from common.wire import TaskState
+from common.wire import TaskState, Time
 from sender.kept.receiver_file import ReceiverFile
 from sender.kept.receiver_state import ReceiverState
 from sender.kept.seen_incarnations import refuse_replaced
@@ -217,7 +217,7 @@ class ReceiverStanding:
     listed: int = 0
     pending_files: int = 0
     pending_bytes: int = 0
-    complete_until: int | None = None
+    complete_until: Time | None = None
     troubles: tuple[dict[str, Any], ...] = ()
     waiting: tuple[dict[str, Any], ...] = ()
     clashes: tuple[FileReason, ...] = ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from common import wire
 from common.errors import ConflictError, ForbiddenError, NotATsFileError, TsferryError
 from common.names import FilePath
@@ -29,8 +31,12 @@ _RESULTS = {
 class Verdicts:
     """Collects what became of the files of a task."""
 
-    def __init__(self, report: RoundReport) -> None:
+    def __init__(
+        self, report: RoundReport, tell: Callable[..., None] = lambda what, **members: None
+    ) -> None:
+        """Begin with none; `tell` hears of each file in trouble (`Meter.happened`)."""
         self._report = report
+        self._tell = tell
         self.troubles: list[tuple[LocalFile, Trouble]] = []
         self.lost: set[FilePath] = set()
         """Additions that are not in the task any more."""
@@ -104,6 +110,7 @@ class Verdicts:
         )
         self.troubles.append((file, trouble))
         report_trouble(self._report, trouble)
+        self._tell("refused", file=path.text, kind=str(kind.value), reason=reason, device=device)
 
 
 def report_trouble(report: RoundReport, trouble: Trouble) -> None:

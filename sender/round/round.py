@@ -200,6 +200,13 @@ class Round:
         compared = self._compared(kept, known)
         self._meter.step("plan")
         ahead = next_round(compared.known, self._plan_options(kept), kept.facts, compared.inventory)
+        self._meter.happened(
+            "planned",
+            tasks=len(ahead.work.tasks),
+            files=sum(len(task.additions) for task in ahead.work.tasks),
+            bytes=sum(task.bytes for task in ahead.work.tasks),
+            gone=sum(len(task.deletions) for task in ahead.work.tasks),
+        )
         if compared.changed or ahead.ending:
             kept.ledger.refresh((*compared.changed, *ahead.ending))
         look = ahead.look
@@ -391,6 +398,8 @@ class Round:
             if committed:
                 self._report.tasks.append(task)
         self._report.sent += len(recovered.added)
+        for each in recovered.added:
+            self._meter.happened("loaded", file=each.text, already=False)
         self._report.deleted += len(recovered.removed)
         with kept.changing_troubles() as troubles:
             troubles.clear(recovered.added)

@@ -96,7 +96,7 @@ class TaskRun:
         self._told: dict[tuple[str, str], tuple[int, int]] = {}
         self._tells_mode = False
         self._proofs = Proofs(kept.snapshot, check.limits)
-        self._verdicts = Verdicts(report)
+        self._verdicts = Verdicts(report, meter.happened)
 
     def run(self) -> None:
         """Do it all; what was achieved is in the report, whatever is raised.
@@ -541,7 +541,9 @@ class TaskRun:
         match outcome.result:
             case Result.LOADED:
                 report.sent += 1
+                self._meter.happened("loaded", file=outcome.path, already=False)
             case Result.ALREADY:
+                self._meter.happened("loaded", file=outcome.path, already=True)
                 if addition is not None and addition.resource_only:
                     report.resources += 1
                 else:

@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 
 from common.terminal import LiveLine, printable, size_text
 
-__all__ = ["Meter", "RoundProgress", "TerminalLine"]
+__all__ = ["Meter", "RoundEvent", "RoundProgress", "TerminalLine", "Told"]
 
 
 class RoundProgress(msgspec.Struct, frozen=True):
@@ -39,19 +39,46 @@ class RoundProgress(msgspec.Struct, frozen=True):
         return asdict(self)
 
 
+class RoundEvent(msgspec.Struct, frozen=True):
+    """Something that happened in a round, for logs.
+
+    Attributes:
+        receiver: its name.
+        happened: `planned`, `sent`, `loaded`, `refused`.
+        members: what there is to say of it.
+    """
+
+    receiver: str
+    happened: str
+    members: dict[str, Any]
+
+    def as_event(self) -> dict[str, Any]:
+        """For the control socket."""
+        return asdict(self)
+
+
+Told = RoundProgress | RoundEvent
+"""What a listener hears."""
+
+
 class Meter:
-    """Counts, and tells a listener at most every `every` seconds."""
+    """Counts, and tells a listener at most every `every` seconds.
+
+    With `events` the listener hears of each file as well.
+    """
 
     def __init__(
         self,
         receiver: str,
-        tell: Callable[[RoundProgress], None] = lambda progress: None,
+        tell: Callable[[Told], None] = lambda progress: None,
         *,
+        events: bool = False,
         every: float = 0.2,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._receiver = receiver
         self._tell = tell
+        self._events = events
         self._every = every
         self._clock = clock
         self._lock = threading.Lock()
@@ -70,6 +97,11 @@ class Meter:
             self._now["step"] = name
             progress = RoundProgress(self._receiver, **self._now)
         self._tell(progress)
+
+    def happened(self, what: str, **members: Any) -> None:
+        """Something happened that a log has a line for."""
+        if self._events:
+            self._tell(RoundEvent(self._receiver, what, members))
 
     def expect(self, files: int, size: int) -> None:
         """So much is to be done."""
@@ -103,9 +135,9 @@ class TerminalLine:
         self._lock = threading.Lock()
         self._latest: dict[str, RoundProgress] = {}
 
-    def show(self, progress: RoundProgress) -> None:
+    def show(self, progress: Told) -> None:
         """Show how far it is; with several receivers, all of them."""
-        if not self._line.is_seen:
+        if not self._line.is_seen or isinstance(progress, RoundEvent):
             return
         with self._lock:
             self._latest[progress.receiver] = progress

@@ -228,6 +228,10 @@ class Sending:
             return fates, error
         finally:
             self.meter.done(len(fates))
+            for job, fate in fates:
+                if isinstance(fate, ReceivedFile):
+                    entry = job.prepared.entry
+                    self.meter.happened("sent", file=str(entry.path), bytes=entry.size)
         return fates, None
 
     def _together(self, jobs: list[SendJob]) -> Iterator[tuple[SendJob, Fate]]:

@@ -107,7 +107,7 @@ def test_what_a_restored_centre_lacks_and_the_edge_has_no_more_is_lost(
     assert report.complete_until == 2000  # the hole begins there
     assert report.exit_code == 3
     view = there.call("lost", "list")["files"]
-    assert [(each["path"], each["first"]) for each in view] == [(gone, 2000)]
+    assert [(each["path"], each["first"]) for each in view] == [(gone, "2000")]
     assert there.call("lost", "acknowledge", "--sender", edge.uuid, gone)["files"]
     report = edge.round()
     assert (report.lost, report.exit_code) == ([], 0)

@@ -65,7 +65,7 @@ def test_real_programs_apply_what_was_kept_and_an_earlier_commit_has_it_still(ce
     assert call(edge.write_config(deletion_files="keep"), *keeps)[0] == 0
     every = [*range(1000, 1010), 2000, 2001, 2002]
     assert times() == every
-    kept = centre.call("status")["newest_commit"]
+    kept = int(centre.call("status")["newest_commit"])
     centre.kill()
     centre.start()
     assert call(edge.write_config(), *keeps)[0] == 0

@@ -96,6 +96,11 @@ def made_final(centre: Centre, life: Life) -> None:
     wait_until(lambda: merged(centre)["final"] == 1, "final", bound=PATIENCE)
 
 
+def until_shipped(centre: Centre) -> None:
+    newest = int(centre.call("storage", "status")["newest"])
+    wait_until(lambda: int(centre.call("storage", "status")["shipped"]) >= newest, "shipped")
+
+
 def read(centre: Centre, *arguments: str) -> Rows:
     """What readers get: an export is what they are given."""
     out = centre.root / "out"
@@ -171,7 +176,7 @@ def test_what_was_merged_for_good_is_verified_evicted_lost_and_restored(
         edge.edge.round()
         before = dict(edge.oracle)
         wait_until(lambda: merged(centre)["inputs"] == 13, "merged", bound=PATIENCE)
-        as_of = centre.call("status")["newest_commit"]
+        as_of = int(centre.call("status")["newest_commit"])
         assert read(centre) == edge.oracle
         made_final(centre, edge)
         assert read(centre) == edge.oracle
@@ -200,8 +205,7 @@ def test_what_was_merged_for_good_is_verified_evicted_lost_and_restored(
         assert centre.call("fsck", "--storage", "--deep")["found"] == []
 
         for arguments in ((), ("--on-demand",)):
-            newest = centre.call("storage", "status")["newest"]
-            wait_until(lambda: centre.call("storage", "status")["shipped"] >= newest, "shipped")  # noqa: B023
+            until_shipped(centre)
             centre.lose_all()
             assert centre.restore(*arguments) == set()
             centre.start()

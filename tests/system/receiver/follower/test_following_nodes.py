@@ -104,7 +104,7 @@ def test_nodes_follow_through_kills_and_a_restored_receiver(
             # Copies go on meanwhile, and are commits.
             return node.commit() == writer.commit() and catalogue(node) == catalogue(writer)
 
-        wait_until(lambda: centre.call("storage", "status")["shipped"], "a copy of the log")
+        wait_until(lambda: int(centre.call("storage", "status")["shipped"]), "a copy of the log")
         for node in nodes:
             node.start(env=env)
         chance = random.Random(12)
@@ -147,7 +147,9 @@ def test_nodes_follow_through_kills_and_a_restored_receiver(
         assert time.monotonic() - began < 60
 
         # The machine of the receiver is lost; nodes come after the one that is made of the bucket.
-        wait_until(lambda: not centre.call("storage", "status")["behind"], "all of the log copied")
+        wait_until(
+            lambda: not int(centre.call("storage", "status")["behind"]), "all of the log copied"
+        )
         centre.kill()
         (tmp_path / "centre" / "schema").rename(tmp_path / "old schema")
         done = CliRunner().invoke(cli, ["--config", str(centre.config), "restore"])
@@ -168,7 +170,7 @@ def test_a_directory_is_served_as_what_it_is(tmp_path: Path, processes: Children
         tmp_path / "centre", processes, f'[storage]\nurl = "{bucket.as_uri()}"\nlag = 0.2\n'
     )
     centre.start()
-    wait_until(lambda: centre.call("storage", "status")["shipped"], "a copy of the log")
+    wait_until(lambda: int(centre.call("storage", "status")["shipped"]), "a copy of the log")
     centre.stop()
     node = Centre(tmp_path / "node", processes, f'[follow]\nurl = "{bucket.as_uri()}"\n')
     node.start()

@@ -53,8 +53,8 @@ def test_a_paused_centre_that_another_took_over_from_is_refused_under_its_addres
         edge = Edge(tmp_path / "edge", proxy.url)
         edge.write(1)
         rest(edge)
-        newest = old.call("storage", "status")["newest"]
-        wait_until(lambda: old.call("storage", "status")["shipped"] >= newest, "shipped")
+        newest = int(old.call("storage", "status")["newest"])
+        wait_until(lambda: int(old.call("storage", "status")["shipped"]) >= newest, "shipped")
         assert old.server is not None
         os.kill(old.server.pid, signal.SIGSTOP)
 
@@ -108,11 +108,11 @@ def test_a_paused_centre_that_another_took_over_from_is_refused_under_its_addres
         # Its copies are the other's until it takes over; from then on they are its own, whole.
         old.call("storage", "takeover")
         old.start()
-        newest = old.call("storage", "status")["newest"]
-        wait_until(lambda: old.call("storage", "status")["shipped"] >= newest, "shipped")
+        newest = int(old.call("storage", "status")["newest"])
+        wait_until(lambda: int(old.call("storage", "status")["shipped"]) >= newest, "shipped")
         wait_until(lambda: not old.call("storage", "status")["waiting_files"], "uploaded")
-        newest = old.call("storage", "status")["newest"]
-        wait_until(lambda: old.call("storage", "status")["shipped"] >= newest, "shipped")
+        newest = int(old.call("storage", "status")["newest"])
+        wait_until(lambda: int(old.call("storage", "status")["shipped"]) >= newest, "shipped")
         old.lose_all()
         assert old.restore() == set()
         in_sync(edge, old.root)

@@ -88,8 +88,8 @@ def test_what_is_nowhere_is_named_as_lost_and_the_rest_comes_again(tmp_path: Pat
         edge = Edge(tmp_path / "edge", centre.start())
         paths = [edge.write(number) for number in range(4)]
         edge.round()
-        newest = centre.call("storage", "status")["newest"]
-        wait_until(lambda: centre.call("storage", "status")["shipped"] >= newest, "shipped")
+        newest = int(centre.call("storage", "status")["newest"])
+        wait_until(lambda: int(centre.call("storage", "status")["shipped"]) >= newest, "shipped")
         centre.lose_all()
         assert centre.restore() == set(paths)
         edge.remove(paths[0])

@@ -12,7 +12,9 @@ def test_every_member_is_written_however_deep_it_stands(capsys) -> None:
     late = (LateView(sender="a" * 32),)
     write_json(StatusView(engine="e", version="0", newest_commit=1, ready=True, late_senders=late))
     found = json.loads(capsys.readouterr().out)
-    assert found["late_senders"] == [{"sender": "a" * 32, "label": "", "heard_at": None}]
+    assert found["late_senders"] == [
+        {"sender": "a" * 32, "label": "", "heard_at": None, "heard_at_iso": None}
+    ]
     assert found["retired"]["problem"] is None
     write_json(StorageView(url=None, upload={"root.a": 0}))
     assert json.loads(capsys.readouterr().out)["upload"] == {"root.a": 0}

@@ -228,7 +228,7 @@ def test_what_changes_something_is_done_by_the_server(running, ask):
     assert ask("set storage group to root.x").startswith("1 storage group set (")
     done = json.loads(ask("--json", "delete timeseries root.sg.d2.*"))
     assert done["message"] == "timeseries deleted"
-    before = done["commit"] - 1
+    before = int(done["commit"]) - 1
     assert json.loads(ask("--json", "count timeseries")) == {"count(timeseries)": 2}
     assert json.loads(ask("--json", "count timeseries", "--at", str(before))) == {
         "count(timeseries)": 5

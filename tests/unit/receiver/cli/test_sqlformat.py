@@ -85,7 +85,7 @@ def test_what_was_done_is_said(form):
     if form == "json":
         assert json.loads(stream.getvalue()) == {
             "message": "2 timeseries created",
-            "commit": 5 << 18,
+            "commit": str(5 << 18),
         }
     elif form == "csv":
         assert stream.getvalue() == ""

@@ -1,0 +1,52 @@
+"""`sync --jsonl`: an object a line as things happen, for logs; `docs/json.md` has the members."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TextIO
+
+from common.json_form import json_form
+from sender.round.round_report import worst
+
+if TYPE_CHECKING:
+    from sender.send.progress import Told
+
+__all__ = ["EventLines"]
+
+
+class EventLines:
+    """Writes the lines, each whole and at once; any thread may call.
+
+    Args:
+        stream: standard output, unless told otherwise.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self, stream: TextIO | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._stream = sys.stdout if stream is None else stream
+        self._clock = clock
+        self._lock = threading.Lock()
+
+    def show(self, told: Told) -> None:
+        """Write what happened; how far a round is, is nothing for a log."""
+        happened = getattr(told, "happened", None)
+        if happened is not None:
+            self._write(happened, told.receiver, getattr(told, "members", {}))
+
+    def ended(self, reports: Mapping[str, dict[str, Any]]) -> int:
+        """Write the end of each round; the exit code of the command."""
+        for name, report in reports.items():
+            self._write("ended", name, report)
+        return worst([int(report["exit_code"]) for report in reports.values()])
+
+    def _write(self, event: str, receiver: str, members: Mapping[str, Any]) -> None:
+        line = {"event": event, "at": self._clock(), "receiver": receiver, **members}
+        with self._lock:
+            self._stream.write(json.dumps(json_form(line), ensure_ascii=True) + "\n")
+            self._stream.flush()
