@@ -18,6 +18,7 @@ from typing import Any, Literal, TextIO
 import msgspec
 
 from common.errors import ConfigError
+from common.progress_bar import beside_bars
 from common.terminal import printable
 
 __all__ = ["AUDIT", "JsonFormatter", "LogConfig", "TextFormatter", "set_up"]
@@ -106,7 +107,7 @@ def set_up(config: LogConfig, *, verbose: bool = False, stream: TextIO | None = 
 
 def _handler(config: LogConfig, stream: TextIO | None) -> logging.Handler:
     if config.file is None:
-        return logging.StreamHandler(stream or sys.stderr)
+        return _StreamHandler(stream or sys.stderr)
     try:
         return logging.handlers.WatchedFileHandler(
             config.file, encoding="utf-8", errors="backslashreplace"
@@ -116,6 +117,13 @@ def _handler(config: LogConfig, stream: TextIO | None) -> logging.Handler:
             f"log.file = {printable(str(config.file))}: expected a file that can be written: "
             f"{error.strerror}"
         ) from error
+
+
+class _StreamHandler(logging.StreamHandler[TextIO]):
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record; above the bars, where there are some."""
+        with beside_bars(self.stream):
+            super().emit(record)
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 import unicodedata
 from collections.abc import Sequence
-from typing import TextIO
 
-__all__ = ["LiveLine", "display_width", "padded", "printable", "size_text", "table"]
+__all__ = ["display_width", "padded", "printable", "size_text", "table"]
 
 # Controls, invisible formats (bidirectional overrides), lone surrogates (names that are no UTF-8),
 # and the two line breaks that are no controls.
@@ -73,29 +70,3 @@ def size_text(size: int) -> str:
             return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
         amount /= 1024
     return f"{amount:.1f} PiB"
-
-
-class LiveLine:
-    """One line on a terminal that is written over; nothing at all where there is none.
-
-    Args:
-        stream: standard error, unless told otherwise.
-    """
-
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = sys.stderr if stream is None else stream
-        self.is_seen = self._stream.isatty()
-
-    def say(self, text: str) -> None:
-        """Show a text, which is `printable`, in the place of what was there."""
-        if not self.is_seen:
-            return
-        width = shutil.get_terminal_size().columns - 1
-        while display_width(text) > width:
-            text = text[:-1]
-        self._stream.write(f"\r\x1b[K{text}")
-        self._stream.flush()
-
-    def clear(self) -> None:
-        """Leave an empty line."""
-        self.say("")

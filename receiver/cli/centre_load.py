@@ -9,6 +9,7 @@ import click
 
 from common.cli import Invocation
 from common.errors import EXIT_NOT_LOADED
+from common.progress_bar import WorkProgress
 from common.terminal import printable, size_text
 from receiver.cli.showing import json_option, show, write_json
 from receiver.config import ReceiverConfig
@@ -74,16 +75,30 @@ def load(
         dry_run=dry_run,
         on_duplicate=on_duplicate,
     )
-    answer = server.ask("POST", "/v1/loads", CentreLoadAnswer, body=request)
-    said = None
-    while not answer.done:
-        if answer.trouble != said:
-            said = answer.trouble
-            click.echo(printable(f"it has to wait: {said}" if said else "it goes on"), err=True)
-        answer = server.ask("GET", f"/v1/loads/{segment(request.task)}", CentreLoadAnswer)
+    answer = _loaded(server, request, WorkProgress(quiet=as_json))
     _show(answer, as_json)
     if any(each.result == "refused" for each in answer.files):
         ctx.exit(EXIT_NOT_LOADED)
+
+
+def _loaded(
+    server: OperatorClient, request: CentreLoadRequest, progress: WorkProgress
+) -> CentreLoadAnswer:
+    """Have it loaded, and wait for that."""
+    try:
+        progress.say("the receiver loads")
+        answer = server.ask("POST", "/v1/loads", CentreLoadAnswer, body=request)
+        said = None
+        while not answer.done:
+            if answer.trouble != said:
+                said = answer.trouble
+                progress.clear()
+                click.echo(printable(f"it has to wait: {said}" if said else "it goes on"), err=True)
+            progress.say("the receiver loads")
+            answer = server.ask("GET", f"/v1/loads/{segment(request.task)}", CentreLoadAnswer)
+        return answer
+    finally:
+        progress.clear()
 
 
 def _show(answer: CentreLoadAnswer, as_json: bool) -> None:

@@ -10,7 +10,9 @@ import click
 from common.cli import Invocation
 from common.config.units import parse_size
 from common.errors import UsageError
+from common.step_progress import StepProgress
 from common.terminal import printable, size_text
+from receiver.cli.progress_line import showing_progress
 from receiver.cli.showing import json_option, write_json
 from receiver.config import ReceiverConfig
 
@@ -120,7 +122,14 @@ def export(
         if dry_run:
             _, manifest = export_run.planned(catalogue, wanted, request)
         else:
-            manifest = export_run.export_to(directory, catalogue, wanted, request)
+            with showing_progress(as_json) as told:
+                manifest = export_run.export_to(
+                    directory,
+                    catalogue,
+                    wanted,
+                    request,
+                    lambda done, of: told(StepProgress("merging", done, of, 0, 0)),
+                )
     if as_json:
         write_json(manifest)
     else:

@@ -10,6 +10,7 @@ import msgspec
 from common.cli import Invocation
 from common.errors import LockedError, UsageError
 from common.terminal import printable, size_text, table
+from receiver.cli.progress_line import showing_progress
 from receiver.cli.showing import json_option, write_json
 from receiver.cli.storage import check_copies
 from receiver.config import ReceiverConfig
@@ -97,13 +98,16 @@ def fsck(
             invocation.load().value, repair=repair, adopt=adopt, deep=deep, as_json=as_json
         )
     config = invocation.load().value
-    try:
-        report = checking.fsck(config, repair=repair, cut_log=cut_log, without_nodes=without_nodes)
-    except LockedError:
-        report = checking.fsck(config)
-        if cut_log or without_nodes or not (bad := _at_nodes(report)):
-            raise
-        report = _with_server(OperatorClient(config), report, bad)
+    with showing_progress(as_json) as told:
+        try:
+            report = checking.fsck(
+                config, repair=repair, cut_log=cut_log, without_nodes=without_nodes, told=told
+            )
+        except LockedError:
+            report = checking.fsck(config, told=told)
+            if cut_log or without_nodes or not (bad := _at_nodes(report)):
+                raise
+            report = _with_server(OperatorClient(config), report, bad)
     if as_json:
         write_json(report)
         return 0 if report.good else 1

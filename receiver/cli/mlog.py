@@ -14,6 +14,7 @@ from common.durable import Tree
 from common.errors import EXIT_INTERNAL, NotFoundError
 from common.schemaitems import Item
 from common.terminal import printable
+from receiver.cli.progress_line import showing_progress
 from receiver.cli.showing import json_option, write_json
 from receiver.config import ReceiverConfig
 from receiver.metadata.text.schema_dump import Slots, log_lines, log_records
@@ -139,7 +140,8 @@ def make_of_log(
 ) -> int:
     """Make what a text log ends with, and tell it; the exit code."""
     items, failed, untagged = _reduced(data, tlog)
-    answer = import_items(config, items, dry_run=dry_run)
+    with showing_progress(as_json) as told:
+        answer = import_items(config, items, dry_run=dry_run, told=told)
     answer = msgspec.structs.replace(answer, failed=[*_failures(failed), *answer.failed])
     if as_json:
         write_json(answer)

@@ -191,8 +191,8 @@ def fetch(invocation: Invocation[ReceiverConfig], pattern: tuple[str, ...], as_j
     PATTERN is of physical paths, as `files` has them; * stands for any text. What is fetched
     may have to make room again, when all else is needed more.
     """
+    from common.step_progress import StepProgress
     from receiver.cli.progress_line import showing_progress
-    from receiver.storage.step_progress import StepProgress
 
     server = OperatorClient(invocation.load().value)
     rows = collect(

@@ -10,11 +10,11 @@ import msgspec
 
 from common.durable import ScratchDirectory, free_bytes
 from common.errors import ConflictError, NoSpaceError, ProtocolError, Transient
+from common.step_progress import StepCounter
 from receiver.compaction.merge_asked import MergeQuestion
 from receiver.compaction.merge_process import MergeProcess, MergeRefused, MergeReply
 from receiver.executor.executor_files import FetchFailed
 from receiver.side_process import ProcessDied
-from receiver.storage.step_progress import StepCounter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

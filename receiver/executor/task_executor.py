@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from common.errors import ConflictError, NoSpaceError, Transient, TsferryError
+from common.step_progress import ToldProgress, untold
 from receiver.executor.executor_files import ExecutorFiles
 from receiver.executor.task_asked import TaskAsked
 from receiver.executor.work_kinds import WORK_KINDS
@@ -23,7 +24,6 @@ from receiver.remote_work import AskedAnewError
 from receiver.storage.reading.reader_calls import ReaderCalls
 from receiver.storage.reading.receiver_reads import ReceiverReads
 from receiver.storage.reading.stored_place import ReceiverAddress
-from receiver.storage.step_progress import ToldProgress, untold
 
 if TYPE_CHECKING:
     import threading

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from common.schemaitems import Group, Item, SchemaChanges, encode_items
+from common.step_progress import StepCounter, ToldProgress, untold
 from common.wire import BASE, SchemaFailure
 from receiver.load.schema.task_schema import import_items as make_missing
 from receiver.metadata.engine import Engine
@@ -50,20 +51,25 @@ def import_into(engine: Engine, items: Iterable[Item], *, dry_run: bool) -> Impo
     return ImportAnswer(applied=done.applied, changes=len(done.ops), failed=failed)
 
 
-def import_items(config: ReceiverConfig, items: Sequence[Item], *, dry_run: bool) -> ImportAnswer:
+def import_items(
+    config: ReceiverConfig, items: Sequence[Item], *, dry_run: bool, told: ToldProgress = untold
+) -> ImportAnswer:
     """Make what is missing, in the running server or in the directories of none."""
     try:
-        return _by_server(OperatorClient(config), items, dry_run)
+        return _by_server(OperatorClient(config), items, dry_run, told)
     except NotRunningError:
         with open_engine(config) as engine:
             return import_into(engine, items, dry_run=dry_run)
 
 
-def _by_server(server: OperatorClient, items: Sequence[Item], dry_run: bool) -> ImportAnswer:
+def _by_server(
+    server: OperatorClient, items: Sequence[Item], dry_run: bool, told: ToldProgress
+) -> ImportAnswer:
     applied = changes = 0
     failed: list[SchemaFailure] = []
     # What was not really made is not there for the next page: there the groups are told again.
     groups = [each for each in items if isinstance(each, Group)] if dry_run else []
+    counter = StepCounter("importing", len(items), 0, told)
     for number, page in enumerate(_pages(items)):
         again = groups if number else []
         answer = server.ask(
@@ -72,6 +78,7 @@ def _by_server(server: OperatorClient, items: Sequence[Item], dry_run: bool) -> 
             ImportAnswer,
             body=ImportRequest(items=[*again, *page], dry_run=dry_run),
         )
+        counter.done(0, len(page))
         known = {each.path for each in again}
         applied += answer.applied - len(again)
         changes += answer.changes - len(again)

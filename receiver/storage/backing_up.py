@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from common import crash
 from common.errors import BusyError, TsferryError
 from common.names import FilePath
+from common.step_progress import StepCounter, untold
 from receiver.storage.confirming import put_confirmed
 from receiver.storage.incarnation import own_incarnation
 from receiver.storage.log_shipping import LogShipper
 from receiver.storage.object_content import ContentChangedError, FileContent
 from receiver.storage.object_places import file_of, is_beside, list_objects
 from receiver.storage.owned_prefix import own_prefix
-from receiver.storage.step_progress import StepCounter, untold
 from receiver.storage.stored_files import StoredContent
 from receiver.storage.uploader import data_key, resource_key, stored_key
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from common.durable import Tree
+    from common.step_progress import ToldProgress
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow, UploadedRow
     from receiver.storage.incarnation import Incarnation
     from receiver.storage.object_store import ObjectStore
-    from receiver.storage.step_progress import ToldProgress
 
 __all__ = ["BackedUp", "back_up"]
 

@@ -19,6 +19,7 @@ from common.digests import md5_of_fd
 from common.durable import free_bytes
 from common.errors import NoSpaceError, TsferryError
 from common.names import FilePath
+from common.step_progress import StepCounter, untold
 from receiver.metadata.model import records
 from receiver.metadata.model.merged_names import is_merged
 from receiver.metadata.state.table_rows import FileState
@@ -26,16 +27,15 @@ from receiver.storage.incarnation import incarnations
 from receiver.storage.object_content import ContentChangedError
 from receiver.storage.object_fetching import fetch_beside, settle_fetched
 from receiver.storage.object_store import ObjectMissingError
-from receiver.storage.step_progress import StepCounter, untold
 from receiver.storage.uploader import data_key, resource_key, stored_key
 
 if TYPE_CHECKING:
     from common.durable import Tree
+    from common.step_progress import ToldProgress
     from receiver.metadata.engine import Engine
     from receiver.metadata.model.records import Commit
     from receiver.metadata.state.table_rows import FileRow, UploadedRow
     from receiver.storage.object_store import ObjectStore
-    from receiver.storage.step_progress import ToldProgress
 
 __all__ = ["RestoredFiles", "is_of_restore", "restore_files", "stands"]
 

@@ -14,6 +14,7 @@ from common import crash
 from common.digests import md5
 from common.durable import Tree
 from common.errors import ConflictError, DamagedError, NotFoundError
+from common.step_progress import StepCounter, untold
 from receiver.metadata.log.checkpoints import checkpoint_name
 from receiver.metadata.log.frames import LogReader, encode_frame, encode_payload
 from receiver.metadata.log.segments import segment_name
@@ -21,16 +22,15 @@ from receiver.metadata.log.tlog import TLOG_NAME
 from receiver.metadata.model.records import encode_ops
 from receiver.storage.incarnation import next_incarnation
 from receiver.storage.object_content import ContentChangedError
-from receiver.storage.step_progress import StepCounter, untold
 from receiver.storage.store_manifests import newest_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from common.step_progress import ToldProgress
     from receiver.metadata.model.records import Commit
     from receiver.storage.object_store import ObjectStore
-    from receiver.storage.step_progress import ToldProgress
     from receiver.storage.store_manifests import FilePiece, StoreManifest
 
 __all__ = ["RestoredMetadata", "restore_metadata"]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from common import crash
+from common.step_progress import StepCounter
 from receiver.metadata.model import records
 from receiver.storage.confirming import read_through
 from receiver.storage.digest_uploads import digest_object
@@ -23,19 +24,18 @@ from receiver.storage.object_check import ObjectFinding
 from receiver.storage.object_content import ContentChangedError
 from receiver.storage.object_places import is_beside, list_objects, place_objects
 from receiver.storage.object_store import ObjectMissingError
-from receiver.storage.step_progress import StepCounter
 from receiver.storage.uploader import digests_text, resource_key, stored_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from common.durable import Tree
+    from common.step_progress import ToldProgress
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow, UploadedRow
     from receiver.storage.incarnation import Incarnation
     from receiver.storage.object_check import CopiesReport
     from receiver.storage.object_store import ObjectStore
-    from receiver.storage.step_progress import ToldProgress
 
 __all__ = ["adopt_objects", "untold_objects"]
 

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from common.digests import md5
+from common.step_progress import StepCounter, untold
 from common.wire import Struct
 from receiver.storage.digest_uploads import BLOCKS
 from receiver.storage.object_store import Fingerprint, ObjectArchivedError, ObjectMissingError
 from receiver.storage.reading.block_digests import blocks_key, packed_size
-from receiver.storage.step_progress import StepCounter, untold
 from receiver.storage.uploader import data_key, resource_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from common.step_progress import ToldProgress
     from receiver.metadata.state.table_rows import FileRow, UploadedRow
     from receiver.storage.object_store import ObjectStore
-    from receiver.storage.step_progress import ToldProgress
 
 __all__ = ["ARCHIVED", "CopiesReport", "ObjectFinding", "check_objects", "md5_of_object"]
 

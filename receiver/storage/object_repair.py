@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from common import crash
 from common.names import FilePath
+from common.step_progress import StepCounter, untold
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileState
 from receiver.storage.confirming import put_confirmed
@@ -27,7 +28,6 @@ from receiver.storage.object_content import ContentChangedError, FileContent
 from receiver.storage.object_places import file_of
 from receiver.storage.object_removal import objects_of
 from receiver.storage.object_store import ObjectMissingError
-from receiver.storage.step_progress import StepCounter, untold
 from receiver.storage.store_manifests import newest_manifest
 from receiver.storage.tree.tree_manifests import forget_tree, newest_tree
 from receiver.storage.uploader import data_key, digests_text, resource_key
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from common.durable import Tree
+    from common.step_progress import ToldProgress
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow, UploadedRow
     from receiver.storage.incarnation import Incarnation
     from receiver.storage.object_store import ObjectStore, StoredObject
-    from receiver.storage.step_progress import ToldProgress
 
 __all__ = ["examine_store", "may_be_needed", "repair_from_here", "repair_store"]
 

@@ -198,10 +198,11 @@ def run_rounds(
         done: is given the reports of the rounds that this process did itself.
         show: hears of each file, in the place of a line on the terminal.
     """
-    from sender.send.progress import TerminalLine
+    from common.progress_bar import WorkProgress
+    from sender.send.progress import ShownRounds
 
-    line = TerminalLine()
-    heard = _Heard(show or line.show, show is not None)
+    progress = WorkProgress()
+    heard = _Heard(show or ShownRounds(progress).show, show is not None)
     with stopping(session.stop):
         try:
             with ThreadPoolExecutor(len(session.remotes), "receiver") as pool:
@@ -216,7 +217,7 @@ def run_rounds(
             session.stop.set()
             raise
         finally:
-            line.clear()
+            progress.clear()
 
 
 def _noted(

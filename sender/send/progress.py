@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, TextIO
+from typing import Any
 
 import msgspec
 from msgspec.structs import asdict
 
-from common.terminal import LiveLine, printable, size_text
+from common.progress_bar import WorkProgress
 
-__all__ = ["Meter", "RoundEvent", "RoundProgress", "TerminalLine", "Told"]
+__all__ = ["Meter", "RoundEvent", "RoundProgress", "ShownRounds", "Told"]
 
 
 class RoundProgress(msgspec.Struct, frozen=True):
@@ -127,34 +127,24 @@ class Meter:
         self._tell(progress)
 
 
-class TerminalLine:
-    """One line on a terminal that is written over; nothing at all where stderr is none."""
+class ShownRounds:
+    """Rounds as people see them, a row for each receiver."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self._line = LiveLine(stream)
-        self._lock = threading.Lock()
-        self._latest: dict[str, RoundProgress] = {}
+    def __init__(self, progress: WorkProgress) -> None:
+        self._progress = progress
 
-    def show(self, progress: Told) -> None:
-        """Show how far it is; with several receivers, all of them."""
-        if not self._line.is_seen or isinstance(progress, RoundEvent):
+    def show(self, told: Told) -> None:
+        """Show how far one is."""
+        if isinstance(told, RoundEvent):
             return
-        with self._lock:
-            self._latest[progress.receiver] = progress
-            self._line.say("   ".join(map(_text, self._latest.values())))
-
-    def clear(self) -> None:
-        """Leave the line empty."""
-        with self._lock:
-            self._line.clear()
-
-
-def _text(progress: RoundProgress) -> str:
-    name = printable(progress.receiver)
-    if progress.step != "send":
-        return f"{name}: {progress.step}"
-    share = 100 * progress.bytes_done // progress.bytes if progress.bytes else 100
-    return (
-        f"{name}: {share:3d}% {size_text(progress.bytes_done)} of {size_text(progress.bytes)}, "
-        f"{progress.files_done} of {progress.files} files"
-    )
+        if told.step != "send":
+            self._progress.say(f"{told.receiver}: {told.step}", row=told.receiver)
+            return
+        self._progress.show(
+            f"{told.receiver}: send",
+            told.bytes_done,
+            told.bytes,
+            size=True,
+            note=f"{told.files_done} of {told.files} files",
+            row=told.receiver,
+        )

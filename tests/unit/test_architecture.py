@@ -155,7 +155,6 @@ def test_reading_and_the_door_itself_are_no_raw_change(text):
         ("common.names", "def f():\n    import pyarrow.parquet"),
         ("common.names", "import importlib\nimportlib.import_module('pyspark')"),
         ("common.names", "import tsfile"),
-        ("sender.cli", "import tqdm"),
         ("sender.cli", "import waitress"),
         ("sender.cli", "from receiver.config import ReceiverConfig"),
         ("receiver.node", "import sender"),

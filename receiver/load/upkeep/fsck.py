@@ -25,8 +25,10 @@ from common.durable import Tree
 from common.errors import DamagedError, NameRefusedError, TsferryError
 from common.linelog import parse_load, parse_sync
 from common.names import RESOURCE, FilePath, Kind
+from common.step_progress import StepCounter, ToldProgress, untold
 from common.tsfile import read_tail
 from common.wire import Struct
+from common.wire.base import CommitTs
 from receiver.disks import Disks
 from receiver.load.deciding.candidates import physical_name
 from receiver.load.folder import json_lines
@@ -117,7 +119,7 @@ class Report(Struct, frozen=True, kw_only=True):
     """
 
     engine: str
-    commit: int
+    commit: CommitTs
     files: int = 0
     bytes: int = 0
     remote: int = 0
@@ -135,6 +137,7 @@ def fsck(
     repair: bool = False,
     cut_log: bool = False,
     without_nodes: bool = False,
+    told: ToldProgress = untold,
 ) -> Report:
     """Check the directories of a configuration.
 
@@ -143,6 +146,7 @@ def fsck(
         repair: put right what can be.
         cut_log: cut a log of the engine that is damaged in the middle first.
         without_nodes: what only storage nodes could have is quarantined.
+        told: hears how far it is.
 
     Raises:
         NotFoundError: there is no receiver in them.
@@ -159,7 +163,9 @@ def fsck(
         disks = stack.enter_context(Disks.look(config, engine))
         trees = disks.trees
         schema = stack.enter_context(Tree(config.schema_dir))
-        report = examine(engine, trees, schema, away=disks.away(), without_nodes=without_nodes)
+        report = examine(
+            engine, trees, schema, away=disks.away(), without_nodes=without_nodes, told=told
+        )
         if repair and trees:
             report = _repair(engine, trees, config.schema_dir, report)
     return report
@@ -204,6 +210,7 @@ def examine(
     *,
     away: Sequence[Away] = (),
     without_nodes: bool = False,
+    told: ToldProgress = untold,
 ) -> Report:
     """Look at everything, change nothing.
 
@@ -213,6 +220,7 @@ def examine(
         schema: the schema directory.
         away: data directories that do not count.
         without_nodes: storage nodes do not count.
+        told: hears how far it is.
     """
     found = [
         Found(kind="folder", path=str(each.path), detail=f"the directory is away: {each.reason}")
@@ -225,12 +233,14 @@ def examine(
         nodes = [not without_nodes and bool(placed_nodes(state, row.physical)) for row in rows]
         commit = state.newest
     remote = 0
+    counter = StepCounter("checking files", len(rows), sum(row.size for row in rows), told)
     for row, in_store, at_nodes in zip(rows, stored, nodes, strict=True):
         tree = next((each for each in trees if each.exists(row.physical)), None)
         if tree is None and in_store.file:
             remote += 1
-            continue
-        found += _check_file(row, tree, in_store, at_nodes=at_nodes, all_here=not away)
+        else:
+            found += _check_file(row, tree, in_store, at_nodes=at_nodes, all_here=not away)
+        counter.done(row.size)
     for each in compactions:
         found += _check_merged(each, trees, all_here=not away)
     found += _strays(engine, trees)

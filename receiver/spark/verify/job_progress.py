@@ -1,13 +1,12 @@
-"""How far the job is, on one line of a terminal; nothing where nobody looks."""
+"""How far the job is, as Spark's own count of tasks tells it."""
 
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
-from common.terminal import LiveLine
+from common.progress_bar import WorkProgress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,22 +19,22 @@ _EVERY_S = 0.5
 
 
 class JobProgress:
-    """Writes to a stream, if that is a terminal.
+    """Shows it on a stream.
 
     Args:
         stream: standard error, unless told otherwise.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        self._line = LiveLine(stream)
+        self._shown = WorkProgress(stream)
 
     def say(self, text: str) -> None:
-        """Show what is going on in the place of what was there."""
-        self._line.say(text)
+        """Show on a terminal what is going on in the place of what was there."""
+        self._shown.say(text)
 
     def clear(self) -> None:
-        """Leave an empty line."""
-        self._line.clear()
+        """Leave nothing."""
+        self._shown.clear()
 
     @contextmanager
     def over(self, spark: SparkSession, weight: int, groups: int) -> Iterator[None]:
@@ -46,9 +45,6 @@ class JobProgress:
             weight: bytes that it reads, about.
             groups: tasks that it has.
         """
-        if not self._line.is_seen:
-            yield
-            return
         stop = threading.Event()
         thread = threading.Thread(
             target=self._follow, args=(spark, weight, groups, stop), name="progress", daemon=True
@@ -62,16 +58,12 @@ class JobProgress:
             self.clear()
 
     def _follow(self, spark: SparkSession, weight: int, groups: int, stop: threading.Event) -> None:
-        tracker, begun, most = spark.sparkContext.statusTracker(), time.monotonic(), 0
+        tracker, most = spark.sparkContext.statusTracker(), 0
         while not stop.wait(_EVERY_S):
             for stage in tracker.getActiveStageIds():
                 info = tracker.getStageInfo(stage)
                 if info is not None and info.numTasks == groups:
                     most = max(most, info.numCompletedTasks)
             done = weight * most // max(1, groups)
-            passed = time.monotonic() - begun
-            left = f", {passed / most * (groups - most):.0f} s left" if most else ""
-            self.say(
-                f"verifying: {most} of {groups} tasks, about {done / 1e6:,.0f} of "
-                f"{weight / 1e6:,.0f} MB{left}"
-            )
+            note = f"{most} of {groups} tasks"
+            self._shown.show("verifying", done, weight, size=True, note=note)

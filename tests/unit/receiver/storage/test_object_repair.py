@@ -10,6 +10,7 @@ import pytest
 
 from common import crash
 from common.digests import md5
+from common.step_progress import untold
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.metadata.state.table_rows import FileState
@@ -18,7 +19,6 @@ from receiver.storage.object_adoption import adopt_objects
 from receiver.storage.object_check import CopiesReport
 from receiver.storage.object_repair import examine_store, repair_store
 from receiver.storage.reading.block_digests import WHOLE_BYTES, blocks_key
-from receiver.storage.step_progress import untold
 from receiver.storage.uploader import data_key
 from tests.support.uploading import Centre
 

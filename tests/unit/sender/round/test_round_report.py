@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import io
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,7 +16,7 @@ from common.errors import (
 )
 from common.terminal import size_text
 from sender.round.round_report import FileDevice, FileReason, RoundReport, as_text, worst
-from sender.send.progress import Meter, RoundProgress, TerminalLine
+from sender.send.progress import Meter, RoundEvent, RoundProgress, ShownRounds
 
 REASON = FileReason("sequence/root.a/0/0/1-1-0-0.tsfile", "why")
 
@@ -85,22 +85,18 @@ def test_sizes_for_people():
     ]
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_progress_is_shown_on_a_terminal_only():
-    silent = io.StringIO()
-    TerminalLine(silent).show(RoundProgress("dc1", "send", 10, 5, 100, 50))
-    assert silent.getvalue() == ""
-    terminal = Terminal()
-    line = TerminalLine(terminal)
-    line.show(RoundProgress("dc1", "send", 10, 5, 100, 50))
-    assert "50%" in terminal.getvalue()
-    assert "\n" not in terminal.getvalue()
-    line.clear()
-    assert terminal.getvalue().endswith("\r\x1b[K")
+def test_a_round_is_shown_with_its_bytes_and_files_and_its_events_are_not():
+    shown = []
+    progress = SimpleNamespace(
+        say=lambda text, row: shown.append(text),
+        show=lambda step, done, total, **more: shown.append((step, done, total, more)),
+    )
+    rounds = ShownRounds(progress)
+    rounds.show(RoundProgress("dc1", "scan"))
+    rounds.show(RoundEvent("dc1", "sent", {}))
+    rounds.show(RoundProgress("dc1", "send", 10, 5, 100, 50))
+    more = {"size": True, "note": "5 of 10 files", "row": "dc1"}
+    assert shown == ["dc1: scan", ("dc1: send", 50, 100, more)]
 
 
 def test_a_meter_counts_all_and_tells_seldom():

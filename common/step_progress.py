@@ -1,4 +1,4 @@
-"""How far a long work on a store is, for whoever watches it."""
+"""How far a long work is, for whoever watches it."""
 
 from __future__ import annotations
 
