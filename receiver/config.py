@@ -331,6 +331,8 @@ class EtcdConfig(Struct, frozen=True, kw_only=True):
         key: PEM private key of this client; with `cert`.
         timeout: time that one request may take.
         lease: time without a sign of life, until another receiver may take over.
+        standby: another receiver has the same keys, and data directories of its own: wait for its
+            end, and take its place.
     """
 
     endpoints: tuple[Url, ...] = ("http://127.0.0.1:2379",)
@@ -342,6 +344,7 @@ class EtcdConfig(Struct, frozen=True, kw_only=True):
     key: Path | None = None
     timeout: Annotated[Duration, Meta(ge=0.1)] = 5.0
     lease: Annotated[Duration, Meta(ge=2)] = 15.0
+    standby: bool = False
 
     def check(self) -> Iterator[ConfigFinding]:
         """What no single key can tell."""

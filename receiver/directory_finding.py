@@ -11,6 +11,7 @@ starts than the catalogue knows is a copy that was made before: neither counts.
 from __future__ import annotations
 
 import logging
+import socket
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -120,8 +121,10 @@ def find_directories(
     _refuse_copies(found, nodes)
     if known is None:
         _take_unmarked(engine, found)
+        if config.metadata.etcd.standby:
+            _take_own(found, nodes)
     else:
-        _take_added(found, nodes)
+        _take_added(found, nodes, other_hosts=config.metadata.etcd.standby)
     return found, known is not None
 
 
@@ -170,13 +173,38 @@ def _standing(each: FoundDirectory, nodes: Mapping[str, StorageNodeRow]) -> tupl
     return each.marker.instance, node is not None and node.name == str(each.path)
 
 
-def _take_added(found: Sequence[FoundDirectory], nodes: Mapping[str, StorageNodeRow]) -> None:
+def _take_own(found: Sequence[FoundDirectory], nodes: Mapping[str, StorageNodeRow]) -> None:
+    """Take empty directories at the first start of a receiver that stood by for another one.
+
+    Its configuration says that it has directories of its own: what the catalogue knows of are the
+    other one's. Not where that knows one at this path of this machine.
+    """
+    host = socket.gethostname()
+    known = {row.name for row in nodes.values() if row.kind == "directory" and row.host == host}
+    for each in found:
+        if str(each.path) in known or each.tree is None:
+            continue
+        if each.is_new and not each.tree.listing():
+            each.is_taken, each.reason = True, None
+
+
+def _take_added(
+    found: Sequence[FoundDirectory],
+    nodes: Mapping[str, StorageNodeRow],
+    *,
+    other_hosts: bool = False,
+) -> None:
     """Take empty directories that were added to the configuration.
 
     Only where every directory that is known is there: else one of these may have been that one's,
-    whose disk is not mounted.
+    whose disk is not mounted. Where others stand by, those of other hosts are not to be there.
     """
-    known = {uuid for uuid, row in nodes.items() if row.kind == "directory" and not row.lost}
+    host = socket.gethostname()
+    known = {
+        uuid
+        for uuid, row in nodes.items()
+        if row.kind == "directory" and not row.lost and not (other_hosts and row.host != host)
+    }
     there = {each.marker.directory for each in found if each.marker and each.reason is None}
     if not known or not known <= there:
         return

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from receiver.config import ReceiverConfig
 
-__all__ = ["check_etcd", "open_engine", "options_of"]
+__all__ = ["check_etcd", "open_engine", "options_of", "stand_by"]
 
 
 def open_engine(
@@ -48,6 +48,23 @@ def open_engine(
         remote=remote,
         may_make=(lambda: None) if anew else lambda: check_first_start(config),
     )
+
+
+def stand_by(config: ReceiverConfig) -> None:
+    """Wait until no other receiver is at work on the same keys of etcd.
+
+    Raises:
+        UsageError: this one keeps its commits elsewhere, and nobody could take its place.
+    """
+    if config.metadata.backend != "etcd":
+        raise UsageError('metadata.etcd.standby: expected with metadata.backend = "etcd"')
+    from receiver.metadata.etcd.commits import open_remote
+
+    remote = open_remote(config.metadata.etcd)
+    try:
+        remote.stand_by()
+    finally:
+        remote.close()
 
 
 def check_etcd(config: ReceiverConfig, engine: str, *, may_have_commits: bool) -> None:

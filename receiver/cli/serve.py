@@ -10,7 +10,7 @@ import click
 
 from common.cli import Invocation
 from common.config import Flag
-from common.errors import UsageError
+from common.errors import LockedError, UsageError
 from receiver.config import ReceiverConfig
 
 if TYPE_CHECKING:
@@ -41,9 +41,16 @@ __all__ = ["serve"]
 )
 @click.option(
     "--master",
+    multiple=True,
     metavar="URL[,URL]",
-    help="The receiver that a storage node keeps files for, and those that may take its place.  "
-    "[default: node.master]",
+    help="The receiver that a storage node keeps files for, and those that may take its place; may "
+    "be repeated.  [default: node.master]",
+)
+@click.option(
+    "--standby",
+    is_flag=True,
+    help="With etcd: while another receiver is at work on the same keys, wait for its end, and "
+    "then take its place.  [default: metadata.etcd.standby]",
 )
 @click.option(
     "--ready-file",
@@ -58,7 +65,8 @@ def serve(
     insecure: bool,
     follow: str | None,
     node: bool,
-    master: str | None,
+    master: tuple[str, ...],
+    standby: bool,
     ready_file: Path | None,
 ) -> None:
     """Recover, then serve until SIGTERM or SIGINT.
@@ -76,9 +84,11 @@ def serve(
         flags["listen.insecure"] = Flag(True, "--insecure")
     if follow is not None:
         flags["follow.url"] = Flag(follow, "--follow")
-    if master is not None:
-        urls = [each.strip() for each in master.split(",") if each.strip()]
+    if master:
+        urls = [url.strip() for each in master for url in each.split(",") if url.strip()]
         flags["node.master"] = Flag(urls, "--master")
+    if standby:
+        flags["metadata.etcd.standby"] = Flag(True, "--standby")
     loaded = invocation.load(flags)
     if node and not loaded.value.node.master:
         raise UsageError("--node: expected with --master, or node.master in the configuration")
@@ -87,6 +97,7 @@ def serve(
     for warning in loaded.warnings:
         log.warning("%s", warning)
     make = _what_is_served(loaded.value)
+    from receiver.open_engine import stand_by
     from receiver.web import serving
 
     def ready(url: str) -> None:
@@ -98,7 +109,19 @@ def serve(
         return config
 
     more = {} if make is None else {"make": make}
-    serving.serve(loaded.value, ready=ready, ready_file=ready_file, reload=reload, **more)
+    while True:
+        if (
+            loaded.value.metadata.etcd.standby
+        ):  # nobody who looks for the master is to wait for this one: it does not listen
+            stand_by(loaded.value)
+        try:
+            serving.serve(loaded.value, ready=ready, ready_file=ready_file, reload=reload, **more)
+        except LockedError as error:
+            if not loaded.value.metadata.etcd.standby or "host" not in error.extra:
+                raise  # another process has these very directories
+            log.info("another one was there first: %s", error)
+        else:
+            return
 
 
 def _what_is_served(config: ReceiverConfig) -> MakesServed | None:

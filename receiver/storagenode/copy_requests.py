@@ -28,6 +28,8 @@ __all__ = ["COPIES", "CopyRequests"]
 COPIES: Final = "/v1/copies"
 _OF_A_NODE: Final = (3.0, 20.0)
 """Seconds to connect and to answer: the master gives what a node that hangs does not."""
+_OF_A_MASTER: Final = (5.0, 20.0)
+"""The same of a master: another one may have taken its place."""
 _Query: TypeAlias = "Mapping[str, str | int | None]"
 
 
@@ -56,7 +58,8 @@ class CopyRequests:
         self._start = start
         self._ca_cert = ca_cert
         self._masters = [
-            ReaderCalls(url, token=token, ca_cert=ca_cert, what="node.master") for url in masters
+            ReaderCalls(url, token=token, ca_cert=ca_cert, what="node.master", timeout=_OF_A_MASTER)
+            for url in masters
         ]
         self._first = 0
         self._lock = threading.Lock()

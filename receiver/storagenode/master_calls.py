@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["HEARTBEAT", "HearsNodes", "MasterCalls", "Masters"]
 
 HEARTBEAT: Final = "/v1/nodes/heartbeat"
-_TIMEOUT: Final = (5.0, 15.0)
+_TIMEOUT: Final = (5.0, 10.0)
 """Seconds to connect and to answer: one that hangs is to be passed over before the others call this
 node down."""
 _ELSEWHERE: Final = (NotTheWriterError, Transient, ForeignMasterError, ReplacedMasterError)

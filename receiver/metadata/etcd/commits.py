@@ -164,6 +164,10 @@ class EtcdLog(RemoteLog):
         except TsferryError as error:  # it is rubbish, and in nobody's way
             _log.warning("what was left staged in etcd is still there: %s", error)
 
+    def stand_by(self) -> None:
+        """Wait until nobody writes there; see `Ownership.wait_until_free`."""
+        self._ownership.wait_until_free()
+
     def _look(self) -> None:
         """Where the log stands."""
         got = [Get(self._head_key), Get(self._engine_key)]

@@ -105,6 +105,26 @@ class Ownership:
             self._patience.sleep(_POLL)
         self._thread.start()
 
+    def wait_until_free(self) -> None:
+        """Wait, as long as it takes, until nobody holds the place; nothing is taken.
+
+        While etcd does not answer, nobody is known to have gone.
+        """
+        told = ""
+        while True:
+            try:
+                found = self._client.get(Get(self._owner_key)).keys
+                if not found:
+                    return
+                holder = _decode(found[0])
+                what = f"process {holder.pid} on {holder.host} writes to {self._what} in etcd"
+            except UnreachableError as error:
+                what = error.message
+            if what != told:
+                _log.info("standing by: %s", what)
+                told = what
+            self._patience.sleep(_POLL)
+
     def _try_to_take(self) -> _Owner | None:
         """Take the place if it is free; who holds it if it is not."""
         found = self._client.get(Get(self._owner_key)).keys

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -11,7 +13,8 @@ from common import crash
 from common.durable import Tree
 from common.errors import ConfigError, NoSpaceError
 from receiver import disks as disks_module
-from receiver.directory_finding import adopt
+from receiver.config import EtcdConfig, MetadataConfig, ReceiverConfig
+from receiver.directory_finding import adopt, find_directories
 from receiver.directory_markers import (
     RECEIVER_MARKER,
     DirectoryMarker,
@@ -20,6 +23,7 @@ from receiver.directory_markers import (
 )
 from receiver.disks import AwayError, Disks
 from receiver.metadata.engine import Engine
+from receiver.metadata.model import records
 from receiver.node import Node
 from receiver.operator.files import list_files
 from receiver.operator.status import running_status
@@ -192,6 +196,65 @@ def test_an_empty_directory_that_is_added_is_taken_while_all_others_are_there(
     with Node.open(more) as node:
         assert node.problem() is None
         assert sorted(nodes(node)) == ["data", "data2", "data3"]
+
+
+def _standing_by(world: World, root: Path, *names: str) -> ReceiverConfig:
+    """The configuration of a stand-by of that receiver, with directories of its own."""
+    for name in ("schema", *names):
+        (root / name).mkdir(parents=True)
+    return msgspec.structs.replace(
+        world.config,
+        schema_dir=root / "schema",
+        data_dirs=tuple(root / name for name in names),
+        metadata=MetadataConfig(backend="etcd", etcd=EtcdConfig(standby=True)),
+    )
+
+
+def _taken(config: ReceiverConfig, engine: Engine) -> list[str]:
+    with ExitStack() as stack:
+        found, _ = find_directories(config, engine, stack)
+        return [each.path.name for each in found if each.is_taken]
+
+
+def test_a_stand_by_takes_its_own_empty_directories_at_its_first_start(
+    filled: World, tmp_path: Path
+) -> None:
+    config = _standing_by(filled, tmp_path / "other", "one", "full")
+    (tmp_path / "other" / "full" / "x").touch()
+    with Engine.read_only(filled.config.schema_dir) as engine:
+        assert _taken(config, engine) == ["one"]
+        alone = msgspec.structs.replace(config, metadata=MetadataConfig())
+        assert _taken(alone, engine) == [], "it may be where a disk is going to be mounted"
+
+
+def test_a_stand_by_takes_no_empty_directory_at_the_path_of_one_that_this_machine_had(
+    filled: World, tmp_path: Path
+) -> None:
+    config = _standing_by(filled, tmp_path / "other", "one")
+    data = filled.config.data_dirs[0]
+    exchange(data)
+    config = msgspec.structs.replace(config, data_dirs=(data,))
+    with Engine.read_only(filled.config.schema_dir) as engine:
+        assert _taken(config, engine) == []
+
+
+def test_a_stand_by_takes_what_is_added_though_another_machines_directories_are_not_here(
+    filled: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = _standing_by(filled, tmp_path / "other", "mine", "added")
+    uuid = "c" * 32
+    mine = str(tmp_path / "other" / "mine")
+    with filled.node() as node:
+        node.engine.commit([records.NodeRegistered(uuid, "directory", mine, "another", 1)])
+    with Engine.read_only(filled.config.schema_dir) as engine:
+        with Tree(config.schema_dir) as schema, Tree(Path(mine)) as tree:
+            write_marker(schema, DirectoryMarker(engine.uuid))
+            write_marker(tree, DirectoryMarker(engine.uuid, uuid, 1))
+        assert _taken(config, engine) == [], "other directories of this machine are not here"
+        monkeypatch.setattr(socket, "gethostname", lambda: "another")
+        assert _taken(config, engine) == ["added"]
+        alone = msgspec.structs.replace(config, metadata=MetadataConfig())
+        assert _taken(alone, engine) == []
 
 
 def test_a_marker_of_a_later_version_says_so(filled: World) -> None:

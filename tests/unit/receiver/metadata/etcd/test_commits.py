@@ -1,5 +1,7 @@
 """The log in etcd keeps what was appended, in order, for one owner at a time."""
 
+import threading
+
 import pytest
 
 from common.errors import (
@@ -66,6 +68,23 @@ def test_an_empty_place_has_no_commits(world):
     assert list(log.frames(1)) == []
     assert log.checkpoint() is None
     assert log.settle() is None
+
+
+def test_who_stands_by_waits_for_the_end_of_the_owner_and_takes_nothing(world):
+    owner = world.log()
+    other = EtcdLog(
+        EtcdClient(world.settings), world.settings.prefix, lease=5.0, patience=Patience(5.0)
+    )
+    world._logs.append(other)
+    waiting = threading.Thread(target=other.stand_by)
+    waiting.start()
+    waiting.join(0.1)
+    assert waiting.is_alive()
+    owner.close()
+    waiting.join(20)
+    assert not waiting.is_alive()
+    assert world.keys() == ["epoch"]
+    world.log()
 
 
 def test_what_was_appended_is_there_after_a_restart(world):

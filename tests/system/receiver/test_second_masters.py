@@ -1,0 +1,109 @@
+"""Two receivers on the same keys of etcd: the second takes over, and nodes find it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from receiver.cli.commands import cli
+from tests.support.centre import COMMAND, Centre
+from tests.support.edge import Edge
+from tests.support.etcd import Etcd, Settings
+from tests.support.node_process import NodeProcess
+from tests.support.procs import Children, children, wait_until
+
+pytestmark = pytest.mark.slow
+
+_NODES = """[nodes]
+replicas = 1
+before_ack = 1
+timeout = "1s"
+"""
+
+
+class Master(Centre):
+    """One of two."""
+
+    def __init__(self, root: Path, processes: Children, settings: Settings) -> None:
+        self.settings = settings
+        super().__init__(root, processes, _NODES)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self._write()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def _write(self) -> None:
+        super()._write()
+        self.config.write_text(
+            f'{self.config.read_text()}[metadata]\nbackend = "etcd"\n'
+            f'[metadata.etcd]\nendpoints = ["{self.settings.endpoints[0]}"]\n'
+            f'prefix = "{self.settings.prefix}"\nlease = "2s"\ntimeout = "1s"\n'
+        )
+
+    def stand_by(self) -> None:
+        command = [COMMAND, "--config", str(self.config), "serve", "--standby"]
+        self.ready = self.root / "ready"
+        self.server = self.processes.start([*command, "--ready-file", str(self.ready)], forked=True)
+
+
+@pytest.fixture
+def masters(tmp_path: Path, own_etcd: Etcd) -> Iterator[tuple[Master, Master]]:
+    with children(tmp_path) as processes:
+        settings = own_etcd.settings()
+        yield (
+            Master(tmp_path / "first", processes, settings),
+            Master(tmp_path / "second", processes, settings),
+        )
+
+
+def test_a_second_master_takes_the_place_of_a_paused_one_and_nodes_find_it(
+    masters: tuple[Master, Master], tmp_path: Path
+) -> None:
+    first, second = masters
+    first.start()
+    token = first.call("token", "create", "--role", "node")["token"]
+    node = NodeProcess(tmp_path / "node", first.processes, first.url, token)
+    text = node.config.read_text()
+    node.config.write_text(text.replace(f'"{first.url}"', f'"{first.url}", "{second.url}"'))
+    node.start()
+    second.stand_by()
+    edge = Edge(tmp_path / "edge", first.url)
+    edge.write(1)
+    wait_until(lambda: edge.round().exit_code == 0, "a round that is loaded")
+    assert second.server is not None
+    assert second.server.running
+    assert not second.ready.exists()
+
+    assert first.server is not None
+    first.server.signal(signal.SIGSTOP)  # it believes to be the master when it wakes up
+    second.server.until(second.ready.exists, "the place of the first")
+    wait_until(lambda: _state(second) == "up", "the node at the second")
+    (before,) = second.call("files")["files"]
+
+    first.server.signal(signal.SIGCONT)
+    edge.write(2)
+    assert edge.round().exit_code != 0  # the first has lost its place, whatever it believes
+    edge.with_url(second.url)
+    wait_until(lambda: edge.round().exit_code == 0, "a round that is loaded at the second")
+    wait_until(lambda: len(node.copies()) == 2, "both files at the node")
+    assert _state(second) == "up"
+    assert node.status()["doubt"] == ""
+    back = second.call("copies", "back")
+    assert (back["files"], back["failed"]) == (1, [])  # what lay on the first one's disk alone
+    assert (second.data / before["physical"]).read_bytes() == node.copies()[before["physical"]]
+    found = CliRunner().invoke(cli, ["--config", str(second.config), "fsck", "--json"]).stdout
+    assert {each["kind"] for each in json.loads(found)["found"]} == {"resource"}
+
+
+def _state(master: Master) -> str:
+    found = [each for each in master.call("nodes", "list")["nodes"] if each["kind"] == "remote"]
+    return str(found[0]["state"]) if found else ""
