@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 import unicodedata
 from collections.abc import Sequence
+from typing import TextIO
 
-__all__ = ["display_width", "padded", "printable", "size_text", "table"]
+__all__ = [
+    "display_width",
+    "padded",
+    "paragraph",
+    "printable",
+    "screen_width",
+    "size_text",
+    "table",
+    "whole_width",
+]
 
 # Controls, invisible formats (bidirectional overrides), lone surrogates (names that are no UTF-8),
 # and the two line breaks that are no controls.
 _ESCAPED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _COLUMN_GAP = "  "
+_NARROWEST = 24
+"""Columns that a text is broken into at least."""
 
 
 def printable(text: str) -> str:
@@ -37,18 +51,82 @@ def _columns(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
-def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+def screen_width(stream: TextIO | None = None) -> int | None:
+    """Columns of a terminal, of standard output unless told otherwise; None where it is none."""
+    stream = sys.stdout if stream is None else stream
+    return shutil.get_terminal_size().columns if stream.isatty() else None
+
+
+def table(
+    headers: Sequence[str], rows: Sequence[Sequence[object]], *, width: int | None = None
+) -> str:
     """Left-aligned columns, numbers right-aligned; every cell made `printable`.
+
+    What is wider than the terminal has its last column broken into lines; if that does not do, each
+    row is a paragraph of names and values. Where there is no terminal a row is a line, as wide as
+    it is.
 
     Args:
         headers: one name a column.
         rows: as many cells each; None is shown as ``-``.
+        width: columns that there are, in place of those of the terminal.
     """
+    width = screen_width() if width is None else width
     cells = [[printable("-" if cell is None else str(cell)) for cell in row] for row in rows]
     lines = [list(headers), *cells]
     widths = [max(display_width(line[i]) for line in lines) for i in range(len(headers))]
     right = [_all_numbers(row[i] for row in rows) if rows else False for i in range(len(headers))]
+    if width is not None and whole_width(widths) > width:
+        left = width - whole_width([*widths[:-1], 0])
+        if right[-1] or left < max(_NARROWEST, display_width(headers[-1])):
+            return "\n".join(paragraph(headers, row, width) for row in cells)
+        widths[-1] = left
+        lines = [line for each in lines for line in _broken(each, left)]
     return "\n".join(_COLUMN_GAP.join(map(padded, line, widths, right)).rstrip() for line in lines)
+
+
+def whole_width(widths: Sequence[int]) -> int:
+    """Columns of a row of these columns, with the gaps between them."""
+    return sum(widths) + len(_COLUMN_GAP) * (len(widths) - 1)
+
+
+def _broken(line: Sequence[str], left: int) -> list[list[str]]:
+    """A row as lines: what does not fit of its last cell stands below, in that column."""
+    first, *others = _pieces(line[-1], left)
+    return [[*line[:-1], first], *([*[""] * (len(line) - 1), each] for each in others)]
+
+
+def paragraph(headers: Sequence[str], row: Sequence[str], width: int) -> str:
+    """A row that is too wide as `NAME value` one after the other; what is empty is left out."""
+    pairs = [f"{name} {cell}" for name, cell in zip(headers, row, strict=True) if cell.strip("-")]
+    lines, room = [""], width
+    for pair in pairs:
+        gap = _COLUMN_GAP if lines[-1].strip() else ""
+        if gap and display_width(lines[-1]) + len(gap) + display_width(pair) > room:
+            lines.append(_COLUMN_GAP)
+            gap = ""
+        first, *others = _pieces(pair, room - display_width(lines[-1]) - len(gap))
+        lines[-1] += gap + first
+        lines += [_COLUMN_GAP * 2 + each for each in _rest(others, width)]
+    return "\n".join(lines)
+
+
+def _rest(pieces: Sequence[str], width: int) -> list[str]:
+    return _pieces("".join(pieces), width - 2 * len(_COLUMN_GAP)) if pieces else []
+
+
+def _pieces(text: str, width: int) -> list[str]:
+    """A text cut so that each piece fits, at a blank where there is one in its second half."""
+    pieces = []
+    while display_width(text) > width:
+        end = len(text)
+        while display_width(text[:end]) > width:
+            end -= max(1, (display_width(text[:end]) - width) // 2)
+        blank = text.rfind(" ", end // 2, end + 1)
+        end = blank if blank > 0 else max(1, end)
+        pieces.append(text[:end])
+        text = text[end:].lstrip(" ")
+    return [*pieces, text]
 
 
 def _all_numbers(column: object) -> bool:

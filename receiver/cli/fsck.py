@@ -127,9 +127,9 @@ def fsck(
     left = sum(not each.repaired for each in report.found)
     click.echo(
         f"{report.files} files, {size_text(report.bytes)} checked; "
-        f"{len(rows)} problems found, {left} left "
-        f"(engine {printable(report.engine or 'unreadable')})"
+        f"{len(rows)} problems found, {left} left"
     )
+    click.echo(f"engine: {printable(report.engine or 'unreadable')}")
     if left and not repair:
         click.echo("nothing was changed; with the server down, --repair puts right what can be")
     return 0 if report.good else 1

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
 
 from common.errors import TsferryError
 from common.json_form import json_form
-from common.terminal import display_width, padded, printable
+from common.terminal import (
+    display_width,
+    padded,
+    paragraph,
+    printable,
+    screen_width,
+    whole_width,
+)
 from receiver.cli.showing import commit_time
 
 if TYPE_CHECKING:
@@ -62,7 +69,10 @@ def output(form: OutputForm, stream: TextIO, times: TrueTimes) -> Output:
 
 
 class _Table:
-    """Columns as wide as the first page wants them; wider ones later widen what follows."""
+    """Columns as wide as the first page wants them; wider ones later widen what follows.
+
+    On a terminal that they do not fit, each row is a paragraph.
+    """
 
     def __init__(self, stream: TextIO, times: TrueTimes) -> None:
         self._stream = stream
@@ -70,6 +80,8 @@ class _Table:
         self._columns: Sequence[str] = ()
         self._widths: list[int] = []
         self._right: list[bool] = []
+        self._screen = screen_width(stream)
+        self._in_paragraphs = False
 
     def begin(self, columns: Sequence[str]) -> None:
         self._columns, self._widths = columns, []
@@ -87,6 +99,14 @@ class _Table:
         for line in cells:
             for i, cell in enumerate(line):
                 self._widths[i] = max(self._widths[i], min(display_width(cell), _WIDEST))
+        if first and self._screen is not None:
+            self._in_paragraphs = whole_width(self._widths) > self._screen
+        if self._in_paragraphs and self._screen is not None:
+            for line in cells:
+                self._stream.write(
+                    paragraph(list(map(printable, self._columns)), line, self._screen) + "\n"
+                )
+            return
         if first:
             self._write([printable(name) for name in self._columns])
             self._write(["-" * width for width in self._widths])

@@ -45,3 +45,58 @@ def test_a_row_is_a_line_whatever_stands_in_it(rows):
     lines = table(["a", "b"], rows).split("\n")
     assert len(lines) == len(rows) + 1
     assert all(printable(line) == line for line in lines)
+
+
+def test_what_is_too_wide_breaks_its_last_column_at_blanks():
+    text = table(
+        ["PATH", "REASON"], [["a" * 20, "the words of a reason " * 3], ["b", "x"]], width=60
+    )
+    assert text.splitlines() == [
+        "PATH                  REASON",
+        "aaaaaaaaaaaaaaaaaaaa  the words of a reason the words of a",
+        "                      reason the words of a reason",
+        "b                     x",
+    ]
+
+
+def test_what_is_much_too_wide_is_a_paragraph_a_row():
+    rows = [["a" * 30, "b" * 32, None, 1234567890, ""], ["c", "d", "-", 1, "e" * 90]]
+    shown = table(["PATH", "SENDER", "VERIFIED", "SIZE", "NOTE"], rows, width=60).splitlines()
+    assert shown == [
+        "PATH " + "a" * 30,
+        "  SENDER " + "b" * 32 + "  SIZE 1234567890",
+        "PATH c  SENDER d  SIZE 1",
+        "  NOTE " + "e" * 53,
+        "    " + "e" * 37,
+    ]
+
+
+wide = st.text(max_size=300) | st.integers(0, 10**10) | st.none()
+
+
+@given(
+    st.integers(1, 9).flatmap(
+        lambda n: st.lists(st.lists(wide, min_size=n, max_size=n), min_size=1, max_size=4)
+    )
+)
+def test_every_table_fits_80_columns(rows):
+    headers = [f"HEADER{n}" for n in range(len(rows[0]))]
+    for line in table(headers, rows, width=80).split("\n"):
+        assert display_width(line) <= 80
+        assert printable(line) == line
+
+
+def test_nothing_of_a_cell_is_left_out():
+    rows = [["x" * 100, "y" * 100, "z" * 100]]
+    shown = table(["A", "B", "C"], rows, width=40)
+    assert [shown.count(each) for each in "xyz"] == [100, 100, 100]
+
+
+def test_without_a_terminal_a_row_is_a_line_as_wide_as_it_is(capsys):
+    assert table(["A", "B"], [["x" * 200, "y"]]).split("\n")[1] == "x" * 200 + "  y"
+
+
+def test_the_width_is_that_of_the_terminal(monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "50")
+    assert max(map(len, table(["A", "B"], [["x" * 200, "y"]]).split("\n"))) <= 50

@@ -13,6 +13,7 @@ import pytest
 from common import wire
 from common.cli import run
 from common.config import load
+from common.terminal import display_width
 from receiver.cli.commands import cli
 from receiver.config import ENV_PREFIX, ReceiverConfig
 from receiver.load.upkeep.verdicts import Verdict, record_verdicts
@@ -754,3 +755,25 @@ def test_what_an_old_receiver_has_is_adopted_by_the_server(running, command, tmp
 
 def test_nothing_is_loaded_while_no_server_runs(filled, command, tmp_path):
     assert "no receiver is running" in command("load", str(tmp_path), code=4)
+
+
+LISTS = (
+    "senders list", "files", "tree --files", "tables", "tablets root.b", "nodes list",
+    "owners list", "quarantine list", "retired list", "tasks list", "token list", "deletes list",
+    "lost list", "fsck", "files --state deleted",
+)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_every_list_fits_a_terminal_of_80_columns(filled, command, monkeypatch):
+    long = "root." + "a_long_name_of_a_plant." * 6 + "**"
+    arguments = ("--role", "writer", "--scope", long, "--as", "*", "--note", "n" * 90)
+    command("token", "create", *arguments, "--expires", "900000d")
+    command("tasks", "add", "prove", long.removesuffix(".**"), "1234567890", "--priority=-7")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    for each in LISTS:
+        for line in command(*each.split()).splitlines():
+            assert display_width(line) <= 80, f"{each}: {line}"
+            assert "\x1b" not in line

@@ -91,3 +91,20 @@ def test_what_was_done_is_said(form):
         assert stream.getvalue() == ""
     else:
         assert stream.getvalue().startswith("2 timeseries created (")
+
+
+def test_a_row_that_the_terminal_has_no_room_for_is_a_paragraph(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setenv("COLUMNS", "80")
+    stream = Terminal()
+    shown = output("table", stream, TrueTimes())
+    shown.begin(["path", "sender", "size"])
+    shown.page([["root." + "a" * 60, "b" * 32, 1234567890], ["root.c", "d", 1]])
+    assert stream.getvalue().splitlines() == [
+        "path root." + "a" * 60,
+        "  sender " + "b" * 32 + "  size 1234567890",
+        "path root.c  sender d  size 1",
+    ]
