@@ -1,0 +1,46 @@
+"""The demo brings its five troubles about, and leaves nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.architecture import ROOT
+
+
+@pytest.mark.long
+def test_the_demo_shows_each_trouble_and_leaves_nothing(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "demo.py", "--once"],
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    shown = {line.split()[0]: line for line in done.stdout.splitlines() if line[:1].isalpha()}
+    assert shown["fine"].endswith("-")
+    assert "belongs to another edge" in shown["conflict"]
+    assert shown["late"].endswith("late")
+    assert "two machines speak under" in shown["cloned"]
+    assert "no space" in shown["full"] or "`full` is left out" in done.stdout
+    assert "/ui/   log in with tsf_" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+    assert running_below(tmp_path) == []
+
+
+def running_below(directory: Path) -> list[str]:
+    """Processes that name a directory in their command."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = each.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(directory) in line:
+            found.append(line)
+    return found
