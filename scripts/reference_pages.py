@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from scripts import json_page, metrics_page  # noqa: E402
+from scripts import hooks_page, json_page, metrics_page  # noqa: E402
 from scripts.reference import (  # noqa: E402
     api_page,
     commands_page,
@@ -48,6 +48,7 @@ PAGES: dict[Path, Callable[[str], str]] = {
     _REFERENCE / api_page.BODIES: _behind(api_page.bodies_text),
     json_page.PAGE: json_page.written,
     metrics_page.PAGE: metrics_page.written,
+    hooks_page.PAGE: hooks_page.written,
 }
 """Each page that is made, and what makes it of the page that is there."""
 

@@ -23,6 +23,7 @@ __all__ = ["FOREIGN", "Programs", "Said", "of_markdown", "of_plain_text", "of_py
 FOREIGN = frozenset({
     "--allow-downgrades",  # apt-get
     "--add-modules",  # java
+    "--allow-downgrades",  # apt
     "--auto-compaction-retention", "--max-txn-ops",  # etcd
     "--conf", "--py-files",  # spark-submit
     "--backup-dir", "--delay-updates", "--fsync", "--max-delete", "--partial",  # rsync, rclone

@@ -9,11 +9,6 @@ from common.hooks.hook_event import EventKind
 from scripts import hooks_page
 
 
-def test_the_page_has_the_members_that_there_are() -> None:
-    page = hooks_page.PAGE.read_text()
-    assert hooks_page.written(page) == page, "python scripts/hooks_page.py"
-
-
 def test_each_kind_is_on_the_page_with_what_it_says() -> None:
     assert set(hooks_page.CONTENT) == set(get_args(EventKind))
     page = hooks_page.PAGE.read_text()

@@ -73,6 +73,14 @@ def test_every_page_is_in_the_navigation_once() -> None:
     assert sorted(named) == sorted([*there, *BESIDE.values()])
 
 
+def test_the_readme_leads_to_every_page() -> None:
+    named = set(
+        re.findall(r"\]\(docs/([^)#]+\.md)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    )
+    there = {str(each.relative_to(ROOT / "docs")) for each in (ROOT / "docs").rglob("*.md")}
+    assert there - named == {"reference/api_bodies.md"}  # which the page of calls leads to
+
+
 def test_every_cell_of_the_comparison_says_something_and_every_source_is_used() -> None:
     page = (ROOT / "docs" / "compare.md").read_text(encoding="utf-8")
     rows = [line.strip("|").split("|") for line in page.splitlines() if line.startswith("| ")]
