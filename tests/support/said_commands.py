@@ -23,14 +23,13 @@ __all__ = ["FOREIGN", "Programs", "Said", "of_markdown", "of_plain_text", "of_py
 FOREIGN = frozenset({
     "--allow-downgrades",  # apt-get
     "--add-modules",  # java
-    "--allow-downgrades",  # apt
     "--auto-compaction-retention", "--max-txn-ops",  # etcd
     "--conf", "--py-files",  # spark-submit
     "--backup-dir", "--delay-updates", "--fsync", "--max-delete", "--partial",  # rsync, rclone
 })  # fmt: skip
 """Options of programs of others, which our texts name."""
-_PROSE = ("storage groups are ",)
-"""How code begins that is no command, though its first word is one."""
+_TERM = "storage group"
+"""Begins like a command."""
 _PROGRAM = re.compile(r"(?<![\w./-])(tsferry-(?:sender|receiver|verify))(?![\w.-]|/)")
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
 _SPAN = re.compile(r"(?<!`)(`+)([^`]+)\1(?!`)")
@@ -154,14 +153,15 @@ class Programs:
         return None
 
     def _short(self, text: str) -> list[str]:
-        """What is wrong in code that leaves the program out."""
+        """What is wrong in code that leaves the program out; pages quote messages as code too."""
         words = text.split()
         if not words:
             return []
         if words[0].startswith("--"):
             return self._options(text)
         owners = [name for name, root in self.roots.items() if self._has(root, words[0])]
-        if not owners or len(words) == 1 or text.startswith(_PROSE):
+        is_message = len(words) > 3 and not re.search(r"--|[<\[]", text)
+        if not owners or len(words) == 1 or is_message or text.startswith(_TERM):
             return []
         tried = [self._of(name, words, True) for name in owners]
         return [] if [] in tried else tried[0]

@@ -110,6 +110,7 @@ SMALL = Programs({"tsferry-receiver": program}, frozenset({"--theirs"}))
         "--json",
         "--theirs",
         "owned by root",
+        "owners of files that went",
     ],
 )
 def test_what_is_there_is_fine(line) -> None:
@@ -124,6 +125,7 @@ def test_what_is_there_is_fine(line) -> None:
         ("tsferry-receiver owners release --json x", ["tsferry-receiver owners release --json"]),
         ("tsferry-receiver --file a owners", ["tsferry-receiver --file"]),
         ("owners drop", ["tsferry-receiver owners drop"]),
+        ("owners drop <device> of it", ["tsferry-receiver owners drop"]),
         ("owners list --all", ["tsferry-receiver owners list --all"]),
         ("--ours", ["--ours"]),
     ],
