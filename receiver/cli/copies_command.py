@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
 from common.cli import Invocation
-from common.terminal import size_text
+from common.terminal import printable, size_text, table
+from receiver.cli.offered_copies import fetch_offered
 from receiver.cli.showing import json_option, write_json
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient
-from receiver.operator.copy_views import BackView, CopiesView
+from receiver.operator.copy_views import BackView, CopiesView, OfferedView
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = ["copies"]
 
@@ -66,3 +73,53 @@ def back(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
             click.echo(f"and {len(found.failed) - _SHOWN} more")
     if found.failed:
         raise SystemExit(3)
+
+
+@copies.command(
+    epilog="Example: tsferry-receiver copies offered --into /srv/offered, then tsferry-receiver "
+    "load /srv/offered/<sender> --as <sender> --on-duplicate skip. Exit codes: 0 done; 3 files did "
+    "not come, or a node is silent; 4 the receiver does not run or refuses."
+)
+@click.option(
+    "--into",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Fetch them, checked, into this directory: what is to be kept is loaded from there.",
+)
+@json_option
+@click.pass_obj
+def offered(invocation: Invocation[ReceiverConfig], into: Path | None, as_json: bool) -> None:
+    """What storage nodes have and the catalogue has not.
+
+    After a restore from an older copy these are files that were loaded since. A file that was
+    deleted while a node was away is among them too: look before you load. Nothing is changed at the
+    nodes; what the catalogue does not know stays there.
+    """
+    client = OperatorClient(invocation.load().value, keep=True)
+    found = client.ask("GET", "/v1/copies/offered", OfferedView)
+    failed = {} if into is None else fetch_offered(client, found.files, into)
+    if as_json:
+        write_json(found)
+    else:
+        _show_offered(found, into, failed)
+    if failed or found.silent:
+        raise SystemExit(3)
+
+
+def _show_offered(found: OfferedView, into: Path | None, failed: Mapping[str, str]) -> None:
+    rows = [
+        (each.sender[:8], size_text(each.size), str(each.commit), each.path)
+        for each in found.files[:_SHOWN]
+    ]
+    if rows:
+        click.echo(table(("SENDER", "SIZE", "COMMIT", "PATH"), rows))
+    more = ", and there are more" if found.more else ""
+    size = size_text(sum(each.size for each in found.files))
+    click.echo(f"{len(found.files)} files, {size}, that the catalogue has not{more}")
+    for uuid in found.silent:
+        click.echo(f"the node {uuid} is silent, and may have more")
+    for name, why in sorted(failed.items()):
+        click.echo(printable(f"{name}: {why}"))
+    if into is not None:
+        for sender in sorted({each.sender for each in found.files}):
+            told = f"load {into / sender} --as {sender} --on-duplicate skip"
+            click.echo(f"to take them: tsferry-receiver {told}")

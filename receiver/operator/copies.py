@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from common.errors import TsferryError
 from receiver.load.upkeep.fsck import is_to_be_there
-from receiver.operator.copy_views import BackView, CopiesView, FailedBack, StrangeReplica
+from receiver.operator.copy_views import (
+    BackView,
+    CopiesView,
+    FailedBack,
+    OfferedDeletions,
+    OfferedFile,
+    OfferedView,
+    StrangeReplica,
+)
 
 if TYPE_CHECKING:
     from receiver.operator.copy_views import MendRequest
     from receiver.operator.directories import RunningReceiver
     from receiver.placement.copy_service import CopyService
 
-__all__ = ["bring_back", "copies_view", "copy_concerns", "mend_files"]
+__all__ = ["bring_back", "copies_view", "copy_concerns", "mend_files", "offered_view"]
+
+_MOST_OFFERED: Final = 10_000
 
 
 def copies_view(there: RunningReceiver) -> CopiesView:
@@ -73,6 +83,35 @@ def mend_files(there: RunningReceiver, request: MendRequest) -> BackView:
         else:
             failed.append(FailedBack(physical=name, reason="no storage node gives it"))
     return BackView(files=files, size=size, failed=tuple(failed))
+
+
+def offered_view(there: RunningReceiver) -> OfferedView:
+    """What storage nodes have and the catalogue has not; the nodes are asked now."""
+    found, silent = there.copies.offers.find(_MOST_OFFERED + 1)
+    files = [
+        OfferedFile(
+            node=each.node,
+            tablet=each.tablet,
+            table=each.table,
+            physical=each.file.physical,
+            size=each.file.size,
+            md5=each.file.md5,
+            sender=each.file.sender,
+            path=each.file.path,
+            commit=each.file.commit,
+            retired=each.file.retired,
+            deletions=tuple(
+                OfferedDeletions(form=one.form, content=one.content) for one in each.file.deletions
+            ),
+        )
+        for each in found
+    ]
+    files.sort(key=lambda each: (each.physical, each.md5))
+    return OfferedView(
+        files=tuple(files[:_MOST_OFFERED]),
+        more=len(files) > _MOST_OFFERED,
+        silent=tuple(sorted(silent)),
+    )
 
 
 def copy_concerns(service: CopyService) -> list[str]:

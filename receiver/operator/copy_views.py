@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from common.wire import Struct
 
-__all__ = ["BackView", "CopiesView", "FailedBack", "MendRequest", "StrangeReplica"]
+__all__ = [
+    "BackView",
+    "CopiesView",
+    "FailedBack",
+    "MendRequest",
+    "OfferedDeletions",
+    "OfferedFile",
+    "OfferedView",
+    "StrangeReplica",
+]
 
 
 class StrangeReplica(Struct, frozen=True, kw_only=True):
@@ -44,6 +53,57 @@ class MendRequest(Struct, frozen=True, kw_only=True):
     """Files that were found damaged, or missing: physical names."""
 
     files: tuple[str, ...]
+
+
+class OfferedDeletions(Struct, frozen=True, kw_only=True):
+    """What was deleted of an offered file, as a deletion file of this form has it."""
+
+    form: str
+    content: bytes
+
+
+class OfferedFile(Struct, frozen=True, kw_only=True):
+    """A file that a storage node has and the catalogue has not.
+
+    Attributes:
+        node: uuid of a node that has it.
+        tablet: that it is in there.
+        table: name of its storage group, or database.
+        physical: name there.
+        size: bytes.
+        md5: of them.
+        sender: uuid of whoever sent it.
+        path: there.
+        commit: that had loaded it.
+        retired: whether it was gone at its sender.
+        deletions: what was deleted of it.
+    """
+
+    node: str
+    tablet: str
+    table: str
+    physical: str
+    size: int
+    md5: str
+    sender: str
+    path: str
+    commit: int
+    retired: bool = False
+    deletions: tuple[OfferedDeletions, ...] = ()
+
+
+class OfferedView(Struct, frozen=True, kw_only=True):
+    """What storage nodes have and the catalogue has not.
+
+    Attributes:
+        files: those, by physical name.
+        more: whether there are more than are told.
+        silent: uuids of nodes that were not heard from, or did not answer: they may have more.
+    """
+
+    files: tuple[OfferedFile, ...] = ()
+    more: bool = False
+    silent: tuple[str, ...] = ()
 
 
 class FailedBack(Struct, frozen=True, kw_only=True):

@@ -194,6 +194,16 @@ class CopyLists:
                     ended.append(physical)
         return files, ended
 
+    def digest_of(self, tablet: str) -> str | None:
+        """The digest of the list of a tablet, None where there is no such tablet any more."""
+        with self._engine.reading() as state:
+            row = state.tablet_table.rows.get(tablet)
+            table = None if row is None else state.loaded_tables.rows[row.table]
+            if row is None or table is None or table.dropped:
+                return None
+            touched = state.placement_table.touched(table.name, row.begin, row.end)
+        return self._digest(row, table.name, touched)
+
     def _files(self, row: TabletRow, name: str, after: str | None) -> list[CopiedFile]:
         with self._engine.reading() as state:
             rows = islice(_rows_behind(state, row, name, after), self._page)

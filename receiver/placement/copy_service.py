@@ -13,6 +13,7 @@ from receiver.placement.copies_back import CopiesBack
 from receiver.placement.copy_lists import CopyLists
 from receiver.placement.held_copies import HeldCopiesBook
 from receiver.placement.node_orders import NodeOrders
+from receiver.placement.offered_files import KeptOfNodes, OfferedFiles
 from receiver.placement.placeable_nodes import look_at_nodes
 from receiver.placement.replica_condition import ReplicaCondition
 from receiver.tablet_copies.copies_wire import CopySource, FilePlace
@@ -47,6 +48,7 @@ class CopyService(Closing):
         tickets: by which nodes give files to readers.
         condition: how many nodes must have a file.
         assignment: places tablets; runs only where copies are wanted.
+        offers: what nodes have and this master does not know.
         back: brings back what the master's own disks have lost.
     """
 
@@ -86,6 +88,9 @@ class CopyService(Closing):
         self._orders = NodeOrders(ca_cert)
         self.back = CopiesBack(
             engine, trees, lambda physical: self.places(physical, perhaps=True), ca_cert
+        )
+        self.offers = OfferedFiles(
+            engine, self.nodes, self._every, self.lists, self.tickets, KeptOfNodes(ca_cert)
         )
         self.assignment = Assignment(
             engine,

@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from receiver.placement.placeable_nodes import PlaceableNode
     from receiver.storage.reading.reader_calls import ReaderCalls
 
-__all__ = ["DROP_TABLETS", "MAKE_TABLETS", "GivesOrders", "NodeOrders"]
+__all__ = ["DROP_TABLETS", "KEPT_FILES", "MAKE_TABLETS", "GivesOrders", "NodeOrders"]
 
 MAKE_TABLETS: Final = "/node/v1/tablets"
 DROP_TABLETS: Final = "/node/v1/tablets/drop"
+KEPT_FILES: Final = "/node/v1/tablets/files"
 _TIMEOUT: Final = (3.0, 15.0)
 """Seconds to connect and to answer: a pass waits for all that it asks."""
 

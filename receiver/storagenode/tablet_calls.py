@@ -10,11 +10,11 @@ from flask import Response
 
 from common import wire
 from common.errors import ForbiddenError, UsageError
-from receiver.placement.node_orders import DROP_TABLETS, MAKE_TABLETS
+from receiver.placement.node_orders import DROP_TABLETS, KEPT_FILES, MAKE_TABLETS
 from receiver.storage.object_content import FileContent
 from receiver.storage.reading.copy_reads import CONTENT_OF_NODE
 from receiver.storagenode.node_calls import NodeCall, NodeCallRole, NodeRoutes
-from receiver.tablet_copies.copies_wire import CopyOrders, DropOrders
+from receiver.tablet_copies.copies_wire import CopyOrders, DropOrders, KeptFiles
 from receiver.tablet_copies.read_tickets import READ_TICKET
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ _BYTES: Final = "application/octet-stream"
 _MOST: Final = 8 << 20
 _ORDERS: Final = 1 << 20
 """Bytes of some hundred orders, with room to spare."""
+_KEPT: Final = 500
+"""Files of a page."""
 _NUMBER: Final = re.compile(r"[0-9]{1,19}\Z")
 
 
@@ -45,6 +47,22 @@ def drop_tablets(call: NodeCall) -> Response:
     said = wire.decode(call.request.get_data(), DropOrders, "request")
     call.node.copies.drop(said.tablets, said.master)
     return Response(status=204)
+
+
+@TABLET_ROUTES.call("GET", KEPT_FILES, NodeCallRole.MASTER)
+def kept_files(call: NodeCall) -> Response:
+    """What is here of a tablet, a page by physical name."""
+    replica = call.node.copies.replica(call.request.args.get("tablet", ""))
+    after = call.request.args.get("after", "")
+    files, order = replica.files(), replica.order
+    behind = sorted(each for each in files if each > after)
+    some = behind[:_KEPT]
+    page = KeptFiles(
+        table="" if order is None else order.table,
+        files=tuple(files[each] for each in some),
+        next=some[-1] if len(behind) > len(some) else None,
+    )
+    return Response(wire.encode(page), 200, mimetype="application/json")
 
 
 @TABLET_ROUTES.call("GET", CONTENT_OF_NODE, NodeCallRole.TICKET)

@@ -2,6 +2,7 @@
 
     POST /node/v1/tablets             master -> node   make replicas, by `CopyOrders`
     POST /node/v1/tablets/drop        master -> node   drop replicas, by `DropOrders`
+    GET  /node/v1/tablets/files       master -> node   what it has of a tablet, `KeptFiles`
     GET  /v1/copies?after=            node -> master   tablets with something new, `CopyNews`
     GET  /v1/copies/<tablet>/files    node -> master   a page of what belongs to one, `CopyPage`
     POST /v1/copies/<tablet>/gone     node -> master   which files may go, `GoneAsked`, `GoneSaid`
@@ -38,6 +39,7 @@ __all__ = [
     "GoneSaid",
     "HeldCopies",
     "HeldCopy",
+    "KeptFiles",
     "TabletNews",
     "digest_of_list",
     "sum_of_file",
@@ -281,6 +283,20 @@ class FilePlaces(Struct, frozen=True, kw_only=True):
 
     places: list[FilePlace]
     nodes: bool = False
+
+
+class KeptFiles(Struct, frozen=True, kw_only=True):
+    """A page of what a node has of a tablet, by physical name; `GET /node/v1/tablets/files`.
+
+    Attributes:
+        table: name of the storage group, or database.
+        files: of this page.
+        next: the last name of it, where there are more.
+    """
+
+    table: str
+    files: tuple[CopiedFile, ...] = ()
+    next: str | None = None
 
 
 def sum_of_file(file: CopiedFile) -> int:

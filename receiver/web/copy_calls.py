@@ -10,8 +10,8 @@ from flask import Response
 from common.errors import NotFoundError, ProtocolError, UsageError
 from common.names import is_sender_uuid
 from receiver.metadata.state.placed_files import placement_of
-from receiver.operator.copies import bring_back, copies_view, mend_files
-from receiver.operator.copy_views import BackView, CopiesView, MendRequest
+from receiver.operator.copies import bring_back, copies_view, mend_files, offered_view
+from receiver.operator.copy_views import BackView, CopiesView, MendRequest, OfferedView
 from receiver.tablet_copies.copies_wire import (
     CopyNews,
     CopyPage,
@@ -40,6 +40,7 @@ _SINCE = Parameter(
     "What the node has is complete as of this commit.",
 )
 _PATH = Parameter("path", "query", {"type": "string"}, "Physical, as the catalogue has it.", True)
+_TABLET = Parameter("tablet", "query", {"type": "string"}, "That it is in there.", True)
 _BEGIN = Parameter("begin", "query", {"type": "integer", "minimum": 0}, "The first byte.", True)
 _LENGTH = Parameter(
     "length", "query", {"type": "integer", "minimum": 1}, "Bytes, 8 MiB at most.", True
@@ -196,6 +197,39 @@ def copies_back(call: Call) -> Response:
 def copies_mend(call: Call) -> Response:
     """Have whole files in place of others."""
     return json_answer(mend_files(call.operator, call.body(MendRequest)))
+
+
+@ROUTES.call(
+    "GET",
+    "/v1/copies/offered",
+    Role.OPERATOR,
+    "What storage nodes have and the catalogue has not",
+    AnswerRow(200, OfferedView),
+)
+def copies_offered(call: Call) -> Response:
+    """What nodes offer back."""
+    return json_answer(offered_view(call.operator))
+
+
+@ROUTES.call(
+    "GET",
+    "/v1/copies/offered/content",
+    Role.OPERATOR,
+    "Bytes of a file that a storage node has and the catalogue has not",
+    AnswerRow(200, raw=_BYTES, meaning="those bytes, or the first of them"),
+    parameters=(_NODE, _TABLET, _PATH, _BEGIN, _LENGTH),
+)
+def offered_content(call: Call) -> Response:
+    """Bytes of an offered file."""
+    begin = call.number("begin", "a number of bytes")
+    length = call.number("length", "a number of bytes")
+    names = {each: call.query(each) for each in ("node", "tablet", "path")}
+    if begin is None or not length or None in names.values():
+        raise UsageError("node, tablet, path, begin, length: expected all of them")
+    found = call.node.copies.offers.content(
+        names["node"] or "", names["tablet"] or "", names["path"] or "", begin, min(length, _MOST)
+    )
+    return Response(found, mimetype=_BYTES)
 
 
 def _node(call: Call) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 from common.digests import md5
 from receiver.heartbeats.node_wire import MasterMark
+from receiver.storagenode import tablet_calls
 from receiver.storagenode.node_app import ServedNode
 from receiver.tablet_copies.copies_wire import (
     CopiedFile,
@@ -17,6 +18,7 @@ from receiver.tablet_copies.copies_wire import (
     CopyOrders,
     DropOrder,
     DropOrders,
+    KeptFiles,
 )
 from receiver.tablet_copies.read_tickets import TicketMaker
 from tests.unit.receiver.storagenode.test_node_app import config_of
@@ -89,3 +91,38 @@ def test_bytes_are_given_for_a_ticket_of_their_tablet(served: ServedNode):
     assert get(TABLET, 0, 1, ticket, "copies.log").status_code == 404
     for begin, length in ((200, 1), (-1, 5), ("x", 1), (0, 0), (10**30, 1)):
         assert get(TABLET, begin, length, ticket).status_code == 400
+
+
+def test_what_is_here_of_a_tablet_is_told_to_the_master_in_pages(
+    served: ServedNode, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(tablet_calls, "_KEPT", 2)
+    served.node.copies.make(MAKE.tablets, MASTER)
+    replica = served.node.copies.replica(TABLET)
+    files = []
+    for number in range(1, 4):
+        name = NAME.replace("1-1", f"{number}-{number}")
+        file = CopiedFile(
+            physical=name,
+            size=len(CONTENT),
+            md5=md5(CONTENT).hexdigest(),
+            commit=number,
+            sender="b" * 32,
+            path=name,
+        )
+        replica.receive(0, file, [CONTENT])
+        files.append(file)
+    client = served.application.test_client()
+
+    def ask(after: str = "", key: str = "", tablet: str = TABLET) -> tuple[int, bytes]:
+        headers = {"Authorization": f"Bearer {key or served.node.call_key}"}
+        query = {"tablet": tablet, "after": after}
+        got = client.get("/node/v1/tablets/files", query_string=query, headers=headers)
+        return got.status_code, got.data
+
+    assert ask(key="other")[0] == 401
+    assert ask(tablet=OTHER)[0] == 404
+    page = msgspec.json.decode(ask()[1], type=KeptFiles)
+    assert page == KeptFiles(table="root.t", files=tuple(files[:2]), next=files[1].physical)
+    page = msgspec.json.decode(ask(page.next or "")[1], type=KeptFiles)
+    assert page == KeptFiles(table="root.t", files=(files[2],))
