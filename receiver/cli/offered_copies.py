@@ -72,9 +72,12 @@ def fetch_offered(
 def _fetch(tree: Tree, client: OperatorClient, file: OfferedFile) -> None:
     if not is_sender_uuid(file.sender):
         raise ProtocolError(f"{file.sender!a} is no sender")
+    strange = [each.form for each in file.deletions if each.form not in list(DeletionsForm)]
+    if strange:
+        raise ProtocolError(f"{strange[0]!a} is no form of a deletion file")
     target = f"{file.sender}/{FilePath.parse(file.path).text}"
     beside = fetch_beside(_Offered(client, file), tree, file.physical, file.size, file.md5)
     tree.make_dirs(target.rpartition("/")[0])
     for each in file.deletions:  # before the file has its name: nobody loads it without
-        tree.write_atomic(f"{target}.{DeletionsForm(each.form)}", each.content)
+        tree.write_atomic(f"{target}.{each.form}", each.content)
     tree.rename(beside, target)
