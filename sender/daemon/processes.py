@@ -7,6 +7,7 @@ process holds it, and a pid descriptor makes sure that the signal goes to that o
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import signal
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common.durable import Lock, Tree
-from common.errors import LockedError
+from common.errors import LockedError, ReadOnlyError
 
 __all__ = ["LOCK", "Running", "running", "stop_running", "take_daemon_lock"]
 
@@ -51,7 +52,21 @@ def running(sync: Tree) -> Running | None:
         if holders is not None and pid not in holders:
             pid = None
         return Running(pid)
+    except (ReadOnlyError, PermissionError):  # whoever only looks needs to write nothing
+        return Running(None) if _is_held(sync) else None
     return None
+
+
+def _is_held(sync: Tree) -> bool:
+    """Whether a process holds the lock, as far as one sees who may only read."""
+    descriptor = sync.open_read(LOCK)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def stop_running(sync: Tree, patience: float) -> bool:
