@@ -200,8 +200,10 @@ class HookDelivery:
         if outcome.ok:
             self._delivered(item)
             return 0.0
-        if self._trying != item.event.id:
-            self._trying, self._tries, self._failed_first = item.event.id, 0, self._monotonic()
+        # More may be dropped while that is tried to be told: it is the same try all the same.
+        trying = "dropped" if item.told is not None else item.event.id
+        if self._trying != trying:
+            self._trying, self._tries, self._failed_first = trying, 0, self._monotonic()
         pause = self._failed(outcome.text, outcome.retry_after)
         if outcome.gone:
             self.gone = True
@@ -226,7 +228,10 @@ class HookDelivery:
     def _of_dropped(self, untold: dict[str, int]) -> _Item:
         kinds = {kind or "commits": count for kind, count in sorted(untold.items())}
         what = DroppedEvents(events=sum(kinds.values()), kinds=kinds, since=self.queue.untold_since)
-        return _Item(made_event(self._who, "dropped", what, now=self._clock()), told=untold)
+        # The sum only grows: what says the same has the same id.
+        ident = f"evt_{self._who.uuid}_{self.queue.way}_dropped_{self.queue.standing.dropped}"
+        event = made_event(self._who, "dropped", what, now=self._clock(), ident=ident)
+        return _Item(event, told=untold)
 
     def _read(self, log: EventLog) -> bool:
         """Read a piece of the log; whether there was anything behind what was read."""

@@ -108,6 +108,23 @@ def test_an_event_that_nobody_takes_is_given_up_and_that_is_told(waits):
     assert waits.untold == {}
 
 
+def test_what_was_dropped_is_told_with_pauses_that_grow_however_much_more_is_dropped(waits):
+    way = Way(*[REFUSED] * 6)
+    made = delivery(waits, way, give_up_after=1.0)
+    waits.put(event("a"))
+    waits.drop("disk", seq=1)
+    pauses = []
+    for _ in range(3):
+        pauses.append(made.step())
+        pauses.append(made.step())
+        waits.drop("late")
+    assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0]
+    assert way.seen[0].id == way.seen[1].id != way.seen[2].id
+    steps(made)
+    (told,) = way.taken
+    assert told.what["kinds"] == {"disk": 1, "late": 3}
+
+
 def test_a_commit_that_is_given_up_does_not_come_again(waits):
     ticks, way, log = Ticks(), Way(REFUSED, REFUSED), Commits()
     made = delivery(waits, way, ticks=ticks, log=log, give_up_after=60.0)
