@@ -13,6 +13,7 @@ from common.hooks.webhook import Webhook
 from common.hooks.webhook_signing import signature_headers, signing_key
 from tests.support.hook_server import close, hook_server, status
 from tests.support.hooked import event
+from tests.support.web import make_certificate
 
 KEY = bytes(range(32))
 SECRET = "whsec_" + base64.b64encode(KEY).decode()
@@ -144,6 +145,18 @@ def test_nobody_at_the_address_is_a_failure(secret):
         port = listening.getsockname()[1]
     outcome = webhook(f"http://127.0.0.1:{port}", secret).post(event())
     assert "refused" in outcome.text.lower()
+
+
+def test_only_a_certificate_that_ca_cert_knows_is_talked_to(secret, tmp_path):
+    certificate, key = make_certificate(tmp_path, "127.0.0.1", "localhost")
+    with hook_server((certificate, key)) as server:
+        assert webhook(server.url, secret, ca_cert=certificate).post(event()).ok
+        outcome = webhook(server.url, secret).post(event())
+        assert not outcome.ok
+        assert "self-signed certificate" in outcome.text
+        missing = webhook(server.url, secret, ca_cert=tmp_path / "none").post(event())
+        assert f"ca_cert {tmp_path}/none: there is no such file" in missing.text
+        assert len(server.asked) == 1
 
 
 def test_neither_the_secret_nor_what_stands_behind_the_host_is_shown(secret, caplog):
