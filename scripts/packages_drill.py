@@ -1,12 +1,12 @@
 """Packages of scripts/release in a bare Debian: installed, used, upgraded, removed and purged.
 
     scripts/release --machine amd64 && .venv/bin/python scripts/packages_drill.py [--dist dist]
-                                        [--suite bookworm] [--root FILE.tar] [--only bundle]
+                                        [--suite bookworm] [--root FILE.tar]
 
 As root, with mmdebstrap and a network for Debian's packages. All of it happens in a root directory
 of its own, with its own processes and, for what goes over the loopback interface, its own network.
-There is no systemd in it: where a script asks for one, a recording of what is asked stands there.
-Each step says how long it took; exit code 0 if all hold.
+With systemd-nspawn the daemons run under a systemd of its own, with buildah the image is made and
+run. Each step says how long it took; exit code 0 if all hold.
 """
 
 from __future__ import annotations
@@ -25,22 +25,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from scripts.releasing.bare_root import DRILL_UNIT, UNDER_SYSTEMD, BareRoot, expect  # noqa: E402
+
 WEEK = 604_800_000
 NOW = 1_788_000_000_000
 DATA = "/var/lib/iotdb/data/data"
 SENDER, RECEIVER = "tsferry-sender", "tsferry-receiver"
 UNIT = "/etc/systemd/system/tsferry-sender.service"
-
-SYSTEMCTL = """\
-#!/bin/sh
-echo "$@" >>/root/asked
-case "$*" in
-    *is-active*) exec test -e /root/running ;;
-    *start*) touch /root/running ;;
-    *stop*) rm -f /root/running ;;
-esac
-"""
-"""In the place of systemd: knows whether the daemon runs, and writes down what it is asked."""
 
 RECEIVE = """\
 AS="setpriv --reuid tsferry --regid tsferry --clear-groups"
@@ -55,56 +46,11 @@ AT_CENTRE = "setpriv --reuid tsferry --regid tsferry --clear-groups tsferry-rece
 AT_EDGE = "setpriv --reuid iotdb --regid iotdb --clear-groups tsferry-sender"
 
 
-class BareRoot:
-    """A root directory in which commands run, with processes and mounts of their own."""
-
-    def __init__(self, place: Path) -> None:
-        self.place = place
-
-    def run(self, script: str, *, wrong: bool = False, network: bool = False) -> str:
-        """What a script for sh prints, on both streams.
-
-        Args:
-            script: stops at the first command that fails.
-            wrong: it must end with an error, not without one.
-            network: the machine's; else a loopback interface alone.
-        """
-        isolation = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
-        isolation += [] if network else ["--net"]
-        lo = "" if network else "ip link set lo up; "
-        inside = f'{lo}mount -t proc proc "$0/proc"; exec chroot "$0" sh -euc "$1" </dev/null'
-        proxies = {key: text for key, text in os.environ.items() if key.lower().endswith("_proxy")}
-        environment = {
-            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-            "DEBIAN_FRONTEND": "noninteractive",
-            "LC_ALL": "C.UTF-8",
-            **proxies,
-        }
-        done = subprocess.run(
-            [*isolation, "sh", "-euc", inside, str(self.place), script],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment,
-            check=False,
-        )  # fmt: skip
-        if (done.returncode != 0) != wrong:
-            raise AssertionError(f"exit code {done.returncode} of:\n{script}\n\n{done.stdout}")
-        return done.stdout
-
-    def path(self, path: str) -> Path:
-        """Of what has an absolute path in there."""
-        return self.place / path.lstrip("/")
-
-
-def expect(text: str, *parts: str) -> None:
-    """All of it is said."""
-    for each in parts:
-        assert each in text, f"{each!r} is not in:\n{text}"
-
-
 class Drill:
     """The steps, in their order; each goes on where the last one left the root directory."""
 
-    def __init__(self, root: BareRoot, dist: Path, work: Path) -> None:
-        self.root, self.dist, self.work = root, dist, work
+    def __init__(self, root: BareRoot, bare: Path, dist: Path, work: Path) -> None:
+        self.root, self.bare, self.dist, self.work = root, bare, dist, work
         self.kept: dict[str, str] = {}
 
     def package(self, name: str) -> Path:
@@ -217,34 +163,35 @@ class Drill:
         said = self.root.run(f"{RECEIVE}\n{AT_EDGE} sync; {AT_EDGE} status --check; kill $server")
         expect(said, "0 files loaded", "3 files loaded, 0 pending")
 
-    def an_upgrade_restarts_what_ran(self) -> None:
-        """And nothing else; what was stopped by hand stays so."""
-        stub = self.root.path("/usr/bin/systemctl")
-        stub.write_text(SYSTEMCTL)
-        stub.chmod(0o755)
-        self.root.run("mkdir -p /run/systemd/system; touch /root/running")
-        self.root.run(f"dpkg -i --force-confold {self.newer(SENDER, '0.9.2')}")
-        asked = self.root.path("/root/asked").read_text()
-        assert asked.index("stop tsferry-sender") < asked.index("start tsferry-sender"), asked
-        self.root.run("rm -f /root/asked /root/running")
-        self.root.run(f"dpkg -i --force-confold {self.newer(SENDER, '0.9.3')}")
-        asked = self.root.path("/root/asked").read_text()
-        assert "start tsferry-sender" not in asked.replace("restart", ""), asked
-
-    def an_unpacking_that_broke_off(self) -> None:
-        """The daemon that stopped for it starts when somebody lets dpkg go on."""
-        deb = self.newer(SENDER, "0.9.4")
-        self.root.run("touch /root/running; rm -f /root/asked")
-        said = self.root.run(f"dpkg --unpack {deb}; dpkg --audit; test ! -e /root/running")
-        expect(said, "not yet configured")
-        self.root.run("dpkg --force-confold --configure -a; test -e /root/running")
-
-    def the_way_back(self) -> None:
-        """To the package before."""
-        self.root.run(
-            f"dpkg -i --force-confold /root/{self.package(SENDER).name}; rm -f /root/running"
-        )
-        self.root.run("rm -r /run/systemd /usr/bin/systemctl")
+    def under_systemd(self) -> None:
+        """The units as they are; upgrades restart what ran, and nothing else."""
+        if not shutil.which("systemd-nspawn"):
+            print("          left out: no systemd-nspawn (Debian: systemd-container)")
+            return
+        packages = "systemd systemd-sysv dbus"
+        self.root.run(f"apt-get install -qq --no-install-recommends {packages}", network=True)
+        for version in ("0.9.2", "0.9.3", "0.9.4"):
+            self.newer(SENDER, version)
+        script = UNDER_SYSTEMD.replace("OLDEST", self.package(SENDER).name)
+        self.root.path("/root/under_systemd.sh").write_text(script)
+        units = self.root.path("/etc/systemd/system")
+        (units / "drill.service").write_text(DRILL_UNIT)
+        wants = units / "default.target.wants"
+        wants.mkdir()
+        (wants / "drill.service").symlink_to("../drill.service")
+        # Not registered: the machine that this runs on may have no systemd of its own.
+        command = ["systemd-nspawn", "--boot", "--private-network", "--register=no", "--keep-unit"]
+        subprocess.run(
+            [*command, "--directory", self.root.place],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            check=False, timeout=600,
+        )  # fmt: skip
+        expect(
+            self.root.path("/root/said").read_text(),
+            "TSFERRY OK", "restarted what ran", "stopped between", "started behind",
+            "left what was stopped", "all well",
+        )  # fmt: skip
+        shutil.rmtree(wants)
         self._still_knows_its_files()
 
     def half_a_state_is_named(self) -> None:
@@ -290,6 +237,8 @@ class Drill:
         assert files == sorted(self.root.path(DATA).rglob("*.tsfile"))
         assert len(loaded) == 3
         assert loaded == sorted(self.root.path("/var/lib/tsferry/data").rglob("*.tsfile"))
+        wants = self.root.path("/etc/systemd/system/multi-user.target.wants")
+        assert not list(wants.glob("tsferry-*"))
         left = self.root.run(
             "ls -d /usr/lib/tsferry-* /usr/bin/tsferry-* /usr/share/doc/tsferry-* 2>&1 || true"
         )
@@ -330,14 +279,51 @@ class Drill:
         command = AT_EDGE.replace(SENDER, "/opt/tsferry/bin/tsferry-sender")
         expect(self.root.run(f"{command} status"), "loaded          3 files")
 
+    def the_image(self) -> None:
+        """Of the Containerfile, on a base of this Debian; it serves, as nobody but its user."""
+        if not shutil.which("buildah"):
+            print("          left out: no buildah")
+            return
+        folder = self.work / "image"
+        folder.mkdir()
+        for each in (self.package(RECEIVER), self.dist / "Containerfile"):
+            shutil.copy(each, folder)
+        script = """
+            container=$(buildah from scratch)
+            buildah add --quiet $container "$1" /
+            buildah commit --quiet $container tsferry-drill-base
+            buildah build --quiet --format docker --build-arg BASE=localhost/tsferry-drill-base \
+                --tag tsferry-drill "$0"
+            container=$(buildah from localhost/tsferry-drill)
+            buildah run $container -- sh -euc "$2"
+        """
+        inside = """
+            id -u
+            tsferry-receiver serve &
+            for second in $(seq 100); do
+                tsferry-receiver status >/dev/null 2>&1 && break
+                sleep 0.2
+            done
+            tsferry-receiver status --check
+            kill $!
+        """
+        storage = [f"--root={self.work / 'images'}", f"--runroot={self.work / 'images-run'}"]
+        script = script.replace("buildah ", f"buildah {' '.join(storage)} ")
+        done = subprocess.run(
+            ["sh", "-euc", script, str(folder), str(self.bare), inside],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+            env={**os.environ, "BUILDAH_ISOLATION": "chroot", "STORAGE_DRIVER": "vfs"},
+        )  # fmt: skip
+        expect(done.stdout, "10001", "TSFERRY OK")
+
     def steps(self) -> list[Callable[[], None]]:
         """In their order."""
         return [
             self.lists_of_packages, self.sender_is_installed, self.receiver_is_installed,
             self.an_edge_is_set_up, self.a_round_on_loopback,
-            self.an_upgrade_over_a_changed_configuration_asks, self.an_upgrade_restarts_what_ran,
-            self.an_unpacking_that_broke_off, self.the_way_back, self.half_a_state_is_named,
-            self.removed, self.purged, self.the_bundle_without_a_network,
+            self.an_upgrade_over_a_changed_configuration_asks, self.half_a_state_is_named,
+            self.removed, self.under_systemd, self.purged, self.the_bundle_without_a_network,
+            self.the_image,
         ]  # fmt: skip
 
 
@@ -373,7 +359,7 @@ def main() -> int:
     place = work / "root"
     place.mkdir()
     subprocess.run(["tar", "--directory", place, "--extract", "--file", bare], check=True)
-    drill = Drill(BareRoot(place), args.dist.absolute(), work)
+    drill = Drill(BareRoot(place), bare, args.dist.absolute(), work)
     for step in drill.steps():
         begun = time.monotonic()
         name = step.__name__.replace("_", " ")

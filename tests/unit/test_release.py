@@ -402,7 +402,7 @@ def test_the_image_runs_the_receiver_as_a_numbered_user_with_volumes_and_a_check
     assert found["CMD"] == '["serve"]'
     assert found["USER"] == "10001:10001"
     assert found["EXPOSE"] == "8765"
-    assert json.loads(found["VOLUME"]) == ["/etc/tsferry", "/var/lib/tsferry"]
+    assert json.loads(found["VOLUME"]) == ["/var/lib/tsferry"]
     # a warning is no reason for a new container
     assert "status --check || [ $? -eq 1 ]" in found["HEALTHCHECK"]
     assert [what for what, _ in instructions()].index("USER") > max(
