@@ -26,7 +26,7 @@ PROGRAMS: tuple[tuple[Program, click.Command], ...] = (
 _OWN_HELP = ("--help", "--version")
 _METAVARS = {"INTEGER": "N", "INTEGER RANGE": "N", "FLOAT": "N", "FLOAT RANGE": "N"}
 _SAID = re.compile(r"  \[(default|env var): ([^\]]*(?:\[[^\]]*\][^\]]*)*)\]$")
-_EXAMPLE = re.compile(r"(tsferry-[a-z]+.*?)(?=\. [A-Z]|; |, with |\.?$)")
+_EXAMPLE = re.compile(r"(tsferry-[a-z]+.*?)(?=\. [A-Z]|; |, with |, and |\.?$)")
 
 
 def commands(
