@@ -13,8 +13,10 @@ from tests.support.architecture import ROOT, Module
 PAGE = (ROOT / "docs" / "manual" / "trouble.md").read_text(encoding="utf-8")
 HOLE = "\0"
 """In place of what differs."""
-CELL = re.compile(r"`((?:[^`]|`tsferry-[a-z]+ [a-z ]+`)+)`")
+CELL = re.compile(r"``(.+?)``|`([^`]+)`")
 COMPLETE = {
+    "common.root_mistakes": "_made_by_root _roots",
+    "common.system_errors": "system_error _not_permitted _not_made cannot_listen",
     "sender.select.data_dirs": "raise return",
     "sender.send.transport": "raise",
     "receiver.directory_finding": "raise",
@@ -54,7 +56,7 @@ def texts() -> list[str]:
 def said() -> list[str]:
     """The messages on the page: what stands in the first column, as code."""
     rows = [line.split(" | ")[0] for line in PAGE.splitlines() if line.startswith("| `")]
-    return [each for row in rows for each in CELL.findall(row)]
+    return [each for row in rows for pair in CELL.findall(row) for each in pair if each]
 
 
 class Message:
