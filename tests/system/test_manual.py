@@ -198,14 +198,18 @@ def test_tokens_and_certificates_are_exchanged_while_files_are_sent(machines):
 
 def test_cron_sends_in_place_of_the_daemon(machines):
     edge = machines["edge"]
+    closed: Counter[str] = Counter()
 
     def call() -> None:
         close_file(edge, 6)
+        closed.update(contents(edge))
         assert [code for code, _ in edge.cron("tsferry")] == [0, 0]
 
     machines.happens["a file is closed, and cron calls"] = call
     machines.follow(steps_of(MANUAL / "cron.md"))
-    assert seen(machines["centre"]) == contents(edge)
+    # Where this machine has less than 20 GiB free, `free` has removed them from the edge.
+    assert seen(machines["centre"]) == closed
+    assert contents(edge) <= closed
 
 
 @needs_promtool
