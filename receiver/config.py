@@ -209,6 +209,8 @@ class NodesConfig(Struct, frozen=True, kw_only=True):
         lost_after: silence after which what a storage node has is made again elsewhere; 0 for
             never.
         ca_cert: PEM file with the authorities that storage nodes are checked against.
+        uploads_from: files of at least so many bytes may go from edges that can to storage nodes,
+            and from there to the receiver; None: all go to the receiver.
     """
 
     move_rate: Annotated[Size, Meta(ge=2**16)] | None = None
@@ -220,9 +222,13 @@ class NodesConfig(Struct, frozen=True, kw_only=True):
     assignment_timeout: Annotated[Duration, Meta(ge=1)] = 30.0
     lost_after: Annotated[Duration, Meta(ge=0)] = 900.0
     ca_cert: Path | None = None
+    uploads_from: Annotated[Size, Meta(ge=2**16)] | None = None
 
     def check(self) -> Iterator[ConfigFinding]:
         """What no single key can tell."""
+        if self.uploads_from is not None and not self.replicas:
+            text = "expected replicas above 0: files go to nodes that are to have them anyway"
+            yield ConfigFinding("uploads_from", text)
         if self.before_ack > self.replicas:
             text = "expected at most replicas: no more nodes than that ever have a file"
             yield ConfigFinding("before_ack", text)

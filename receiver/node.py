@@ -50,6 +50,7 @@ from receiver.transfer.checks import Checks
 from receiver.transfer.listed import ListComparison
 from receiver.transfer.listing import Listing
 from receiver.transfer.lost import Losses
+from receiver.transfer.node_pulls import NodePulls
 from receiver.transfer.schemachanges import SchemaReader
 from receiver.transfer.settled import Settlements
 from receiver.transfer.tasks import Tasks
@@ -160,7 +161,17 @@ class Node(Closing):
         self.checks = Checks(
             config, engine, load, acknowledging, clock=clock, incarnation=self._incarnation
         )
-        self.tasks = Tasks(config, engine, load, self.uploads, acknowledging, clock=clock)
+        pulls = self._node_pulls()
+        self.tasks = Tasks(
+            config,
+            engine,
+            load,
+            self.uploads,
+            acknowledging,
+            clock=clock,
+            nodes=self.copies.upload_nodes,
+            pulls=pulls,
+        )
         stored = None if self.storage is None else self.storage.stored
         is_safe = self.copies.condition.is_safe if config.nodes.replicas else None
         self.listing = Listing(
@@ -216,9 +227,17 @@ class Node(Closing):
         self._resources.callback(self.content.close)
         self._resources.callback(self.checks.heard.close)
         self._resources.callback(self.copies.close)
+        if pulls is not None:
+            self._resources.callback(pulls.close)
         if self.storage is not None:
             self._resources.callback(self.storage.close)
         self._resources.callback(self._close_hooks)
+
+    def _node_pulls(self) -> NodePulls | None:
+        nodes = self.copies.upload_nodes
+        if nodes is None:
+            return None
+        return NodePulls(self.uploads, nodes, block=self.config.limits.max_chunk_bytes)
 
     def _acknowledging(self) -> Acknowledging:
         config, condition = self.config, self.copies.condition

@@ -52,6 +52,10 @@ class ReceiverEntry(Struct, frozen=True, kw_only=True):
         insecure: allow plain HTTP to a host that is not this machine: everyone on the way can
             read the data and the token, and change them.
         use_env_proxies: go through HTTPS_PROXY and the like.
+        nodes: let large files go to the storage nodes that the receiver names, from which it reads
+            them; they are told a ticket and no token. What no node takes goes to the receiver.
+        nodes_ca_file: PEM bundle that the nodes' certificates are checked against, instead of that
+            of the receiver.
         source: where the list of files comes from: the data directories, or the catalogue of the
             receiver on this node, which is then a forwarding centre.
         source_url: address of that receiver, with `source = "receiver"`.
@@ -66,6 +70,8 @@ class ReceiverEntry(Struct, frozen=True, kw_only=True):
     ca_file: Path | None = None
     insecure: bool = False
     use_env_proxies: bool = False
+    nodes: bool = False
+    nodes_ca_file: Path | None = None
     source: Literal["directories", "receiver"] = "directories"
     source_url: Url | None = None
     source_token: Secret | None = None
@@ -94,6 +100,8 @@ class ReceiverEntry(Struct, frozen=True, kw_only=True):
             yield ConfigFinding("insecure", "not needed for this url, better left out", fatal=False)
         if self.ca_file is not None and self.url.startswith("http:"):
             yield ConfigFinding("ca_file", "expected only with an https:// url")
+        if self.nodes_ca_file is not None and not self.nodes:
+            yield ConfigFinding("nodes_ca_file", "expected only with nodes = true")
         if self.source == "receiver":
             if self.source_url is None:
                 yield ConfigFinding("source_url", 'missing: expected with source = "receiver"')

@@ -21,6 +21,7 @@ from common.wire.base import (
     SCHEMA_TYPE,
     SENDER_HEADER,
     SIZE_HEADER,
+    TICKET_HEADER,
     TUS_VERSION,
     Count,
     Struct,
@@ -94,6 +95,7 @@ from common.wire.file_lists import (
     SettledAnswer,
     SettledFile,
 )
+from common.wire.node_uploads import PullAnswer, PullRequest, PullState, UploadNode
 from common.wire.origins_below import EndBelow, EndMeaning, LooksBelow, OriginEntry
 from common.wire.outcomes import (
     EndRequest,
@@ -140,6 +142,7 @@ __all__ = [
     "SCHEMA_TYPE",
     "SENDER_HEADER",
     "SIZE_HEADER",
+    "TICKET_HEADER",
     "TUS_VERSION",
     "Action",
     "BatchAnswer",
@@ -207,6 +210,9 @@ __all__ = [
     "Problem",
     "ProofEntry",
     "Propagate",
+    "PullAnswer",
+    "PullRequest",
+    "PullState",
     "ResourceEntry",
     "Result",
     "SchemaAnswer",
@@ -224,6 +230,7 @@ __all__ = [
     "TaskMark",
     "TaskState",
     "Time",
+    "UploadNode",
     "VerifiedFiles",
     "Wanted",
     "check_block",

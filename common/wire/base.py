@@ -14,6 +14,8 @@ BASE = "/sync/v1"
 TUS_VERSION = "1.0.0"
 SENDER_HEADER = "Tsferry-Sender"
 EPOCH_HEADER = "Tsferry-Epoch"
+TICKET_HEADER = "Tsferry-Ticket"
+"""What opens a storage node for one thing, in the place of a token."""
 SIZE_HEADER = "Tsferry-Decompressed-Size"
 """Bytes of a body with a `Content-Encoding` once it is decompressed, so that they are judged, and
 counted, before it is."""

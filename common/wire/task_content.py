@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from common.wire.base import Count, Struct, Time
+from common.wire.node_uploads import UploadNode
 from common.wire.origins_below import EndBelow, OriginEntry
 
 
@@ -41,6 +42,10 @@ class PlanPage(Struct, frozen=True, kw_only=True):
     """`POST /tasks/<id>/plan`."""
 
     entries: list[PlanEntry]
+    nodes: bool = False
+    """Whether bytes may go to storage nodes, where the answer names one."""
+    avoid: list[str] = []
+    """uuids of storage nodes that cannot be reached from there, or gave no good answer."""
 
 
 class Action(StrEnum):
@@ -72,6 +77,8 @@ class PlanDecision(Struct, frozen=True, kw_only=True):
     """Whether the `.resource` is still wanted."""
     md5: str | None = None
     """For `already` and `have`: MD5 of what the receiver holds, to be compared by the sender."""
+    node: UploadNode | None = None
+    """For `send` and `resume`: the storage node that the bytes may go to."""
 
 
 class PlanAnswer(Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from receiver.placement.node_orders import NodeOrders
 from receiver.placement.offered_files import KeptOfNodes, OfferedFiles
 from receiver.placement.placeable_nodes import look_at_nodes
 from receiver.placement.replica_condition import ReplicaCondition
+from receiver.placement.upload_nodes import UploadNodes
 from receiver.tablet_copies.copies_wire import CopySource, FilePlace
 from receiver.tablet_copies.read_tickets import TicketMaker
 
@@ -50,6 +51,7 @@ class CopyService(Closing):
         assignment: places tablets; runs only where copies are wanted.
         offers: what nodes have and this master does not know.
         back: brings back what the master's own disks have lost.
+        upload_nodes: where edges may send files; None where that is not wanted.
     """
 
     def __init__(
@@ -106,6 +108,12 @@ class CopyService(Closing):
             self.book,
             self._orders,
             monotonic=monotonic,
+        )
+        least = config.uploads_from
+        self.upload_nodes = (
+            UploadNodes(engine, self.nodes, self.tickets, self._orders, least=least)
+            if least is not None
+            else None
         )
         manager.listeners.append(self._heard)
         manager.ticket_key = self._ticket_key

@@ -1,4 +1,4 @@
-"""Calls of the master to its nodes: replicas are to be made, or dropped."""
+"""Calls of the master to its nodes: about replicas, and what edges sent there is read."""
 
 from __future__ import annotations
 
@@ -12,11 +12,19 @@ if TYPE_CHECKING:
     from receiver.placement.placeable_nodes import PlaceableNode
     from receiver.storage.reading.reader_calls import ReaderCalls
 
-__all__ = ["DROP_TABLETS", "KEPT_FILES", "MAKE_TABLETS", "GivesOrders", "NodeOrders"]
+__all__ = [
+    "DROP_TABLETS",
+    "KEPT_FILES",
+    "MAKE_TABLETS",
+    "STAGED_AT_NODE",
+    "GivesOrders",
+    "NodeOrders",
+]
 
 MAKE_TABLETS: Final = "/node/v1/tablets"
 DROP_TABLETS: Final = "/node/v1/tablets/drop"
 KEPT_FILES: Final = "/node/v1/tablets/files"
+STAGED_AT_NODE: Final = "/node/v1/staged"
 _TIMEOUT: Final = (3.0, 15.0)
 """Seconds to connect and to answer: a pass waits for all that it asks."""
 
@@ -47,6 +55,11 @@ class NodeOrders:
     def drop(self, node: PlaceableNode, orders: DropOrders) -> None:
         """See `GivesOrders`."""
         self._of(node).post(DROP_TABLETS, {}, wire.encode(orders))
+
+    def staged(self, node: PlaceableNode, upload: str, begin: int, length: int) -> bytes:
+        """Bytes of an upload of an edge, `length` at most; none where no more are there yet."""
+        query: dict[str, str | int | None] = {"upload": upload, "begin": begin, "length": length}
+        return self._of(node).get(STAGED_AT_NODE, query)
 
     def _of(self, node: PlaceableNode) -> ReaderCalls:
         from receiver.storage.reading.reader_calls import ReaderCalls

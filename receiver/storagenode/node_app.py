@@ -13,9 +13,10 @@ from werkzeug.routing import Map, RequestRedirect, Rule
 from common.durable import Tree
 from common.errors import ForbiddenError, UnauthorizedError
 from receiver.operator.client import TOKEN_FILE
-from receiver.storagenode.node_calls import NODE_ROUTES, NodeCall, NodeCallRole
+from receiver.storagenode.node_calls import BLOCK_BODY, NODE_ROUTES, NodeCall, NodeCallRole
 from receiver.storagenode.storage_node import StorageNode
 from receiver.storagenode.tablet_calls import TABLET_ROUTES
+from receiver.storagenode.upload_calls import UPLOAD_ROUTES
 from receiver.web import problems
 from receiver.web.server import RequestHead
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["ServedNode"]
 
 _EXTENSION = "tsferry-node"
-_ROUTES = (*NODE_ROUTES, *TABLET_ROUTES)
+_ROUTES = (*NODE_ROUTES, *TABLET_ROUTES, *UPLOAD_ROUTES)
 _SMALL_BODY = 1 << 16
 
 
@@ -88,7 +89,10 @@ class ServedNode:
         """How long the body of a request may be; raises an error of ours to refuse it."""
         route = self._match(head)
         self.admit(head, route)
-        return _SMALL_BODY if route is None else route.most
+        if route is None:
+            return _SMALL_BODY
+        block = self.node.config.limits.max_chunk_bytes
+        return block if route.most == BLOCK_BODY else route.most
 
     def admit(self, head: RequestHead, route: NodeRoute | None) -> None:
         """Let a request in.

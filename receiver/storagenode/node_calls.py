@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from flask import Request, Response
 
@@ -23,7 +23,11 @@ from receiver.web.problems import problem_response
 if TYPE_CHECKING:
     from receiver.storagenode.storage_node import StorageNode
 
-__all__ = ["NODE_ROUTES", "NodeCall", "NodeCallRole", "NodeRoute", "NodeRoutes"]
+__all__ = ["BLOCK_BODY", "NODE_ROUTES", "NodeCall", "NodeCallRole", "NodeRoute", "NodeRoutes"]
+
+
+BLOCK_BODY: Final = -1
+"""As the bytes of a body: as many as a block of a file may have, `limits.max_chunk_bytes`."""
 
 
 class NodeCallRole(Enum):
@@ -63,7 +67,7 @@ class NodeRoute:
         path: the whole rule, as Flask writes it.
         role: who may call.
         handler: makes the answer.
-        most: bytes that its body may have.
+        most: bytes that its body may have, or `BLOCK_BODY`.
     """
 
     method: str

@@ -28,6 +28,8 @@ from receiver.storagenode.node_directories import NodeDirectories
 from receiver.storagenode.node_home import NodeHome
 from receiver.storagenode.node_status import NodeStatus
 from receiver.storagenode.prompt_store import PromptStore, SilentStoreError
+from receiver.storagenode.staged_uploads import StagedUploads
+from receiver.storagenode.upload_door import UploadDoor
 from receiver.tablet_copies.copy_puller import CopyPuller
 from receiver.tablet_copies.copy_scrub import CopyScrub
 from receiver.tablet_copies.read_tickets import TicketKeys
@@ -69,6 +71,8 @@ class StorageNode(Closing):
         copies: the replicas that it holds.
         pulls: brings what they lack.
         scrub: reads them through.
+        uploads: what edges send, until it is in a replica.
+        door: whom the master lets send what.
         tickets: the keys by which it knows whom the master sends.
         call_key: the master's calls to it carry this.
         working: calls that are worked on.
@@ -81,6 +85,7 @@ class StorageNode(Closing):
         directories: NodeDirectories,
         watch: DirectoryWatch,
         copies: ReplicaStore,
+        uploads: StagedUploads,
         clock: Callable[[], float],
     ) -> None:
         self.config = config
@@ -88,7 +93,9 @@ class StorageNode(Closing):
         self.directories = directories
         self.watch = watch
         self.copies = copies
+        self.uploads = uploads
         self.tickets = TicketKeys()
+        self.door = UploadDoor(home.start.uuid, self.tickets, copies)
         self.call_key = secrets.token_hex(32)
         self.working = CallCounter()
         self._started = clock()
@@ -112,7 +119,7 @@ class StorageNode(Closing):
         asks = CopyRequests(config.node.master, lambda: home.start, token=token, ca_cert=ca_cert)
         self._resources.callback(asks.close)
         seen = 0 if home.seen is None else home.seen.commit  # before a master is heard
-        self.pulls = CopyPuller(copies, asks, seen=seen)
+        self.pulls = CopyPuller(copies, asks, seen=seen, staged=uploads)
         self._resources.callback(self.pulls.close)
         self.scrub = CopyScrub(
             copies,
@@ -153,7 +160,8 @@ class StorageNode(Closing):
             copies = ReplicaStore(
                 trees, home, keep_free=config.limits.min_free_bytes, free=watch.free
             )
-            node = cls(config, home, directories, watch, copies, clock)
+            uploads = StagedUploads(trees, copies, config.limits, clock=clock)
+            node = cls(config, home, directories, watch, copies, uploads, clock)
             stack.push(node._resources.pop_all())
             node._resources = stack.pop_all()
         return node

@@ -20,7 +20,7 @@ from receiver.tablet_copies.read_tickets import READ_TICKET
 if TYPE_CHECKING:
     from receiver.tablet_copies.tablet_replica import TabletReplica
 
-__all__ = ["TABLET_ROUTES"]
+__all__ = ["TABLET_ROUTES", "range_of"]
 
 TABLET_ROUTES = NodeRoutes()
 _BYTES: Final = "application/octet-stream"
@@ -69,12 +69,12 @@ def kept_files(call: NodeCall) -> Response:
 def node_content(call: NodeCall) -> Response:
     """Bytes of a file, from `begin` on, `length` of them or fewer."""
     replica, physical = _let_in(call)
-    begin, length = _number(call, "begin"), _number(call, "length")
+    begin, length = range_of(call)
     fd, file = replica.open_file(physical)
     try:
         if not begin < file.size or not length:
             raise UsageError(f"begin: no byte of {file.size} is asked for")
-        length = min(length, _MOST, file.size - begin)
+        length = min(length, file.size - begin)
         content = FileContent(fd, file.size, file.md5).read(begin, length)
     finally:
         os.close(fd)
@@ -94,6 +94,15 @@ def _let_in(call: NodeCall) -> tuple[TabletReplica, str]:
         raise ForbiddenError(f"the header {READ_TICKET} is missing: the master gives tickets")
     call.node.tickets.check(ticket, tablet)
     return call.node.copies.replica(tablet), physical
+
+
+def range_of(call: NodeCall) -> tuple[int, int]:
+    """`begin` and `length` of a call, the latter cut to what is given at once.
+
+    Raises:
+        UsageError: they are no numbers of bytes.
+    """
+    return _number(call, "begin"), min(_number(call, "length"), _MOST)
 
 
 def _number(call: NodeCall, name: str) -> int:

@@ -27,6 +27,7 @@ from receiver.tablet_copies.copies_wire import GoneAsked, HeldCopy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from receiver.heartbeats.node_wire import MasterMark
     from receiver.tablet_copies.copies_wire import (
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from receiver.tablet_copies.replica_store import ReplicaStore
     from receiver.tablet_copies.tablet_replica import TabletReplica
 
-__all__ = ["CopyCalls", "CopyPuller"]
+__all__ = ["CopyCalls", "CopyPuller", "OffersFiles"]
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +84,22 @@ class CopyCalls(Protocol):
         """The same from another node."""
 
 
+class OffersFiles(Protocol):
+    """Who has files already that an edge has sent to this node."""
+
+    def offered(self, file: CopiedFile) -> AbstractContextManager[tuple[int, str] | None]:
+        """Number of the directory and name of a file that is what is listed, or None.
+
+        It may be given another name meanwhile, and is the taker's then.
+        """
+
+    def let_go(self, file: CopiedFile) -> None:
+        """A file is in its replica: what an edge has begun to send of it is good for nothing."""
+
+    def expire_now_and_then(self) -> None:
+        """Drop what nobody came for in a long time; it is called often."""
+
+
 class CopyPuller(Closing):
     """Pulls, in a thread of its own once it is started.
 
@@ -99,6 +116,7 @@ class CopyPuller(Closing):
         seen: int = 0,
         every: float = 1.0,
         parallel: int = 4,
+        staged: OffersFiles | None = None,
     ) -> None:
         """Prepare.
 
@@ -108,10 +126,12 @@ class CopyPuller(Closing):
             seen: the newest commit of the master that an earlier life of the node has heard of.
             every: seconds between two questions.
             parallel: files on their way at once.
+            staged: files that need not be pulled.
         """
         self._store = store
         self._calls = calls
         self._every = every
+        self._staged = staged
         self._seen = seen
         self._after, self._life = 0, ""
         self.behind: dict[str, int] = {}
@@ -143,6 +163,7 @@ class CopyPuller(Closing):
         pause = self._every
         while not self._stopped.is_set():
             self._woken.clear()
+            self._expire()
             try:
                 self.run_once()
                 pause = self._every
@@ -155,6 +176,14 @@ class CopyPuller(Closing):
                 self._store.note_trouble("master", f"{type(error).__name__}: {error}")
                 pause = min(pause * 2, _LONGEST)
             self._woken.wait(pause)
+
+    def _expire(self) -> None:
+        if self._staged is None:
+            return
+        try:
+            self._staged.expire_now_and_then()
+        except (TsferryError, OSError) as error:
+            log.warning("what edges left here stays", extra={"reason": str(error)})
 
     def run_once(self) -> int:
         """Ask what is new, and pull all that is behind; how many tablets are behind still.
@@ -289,12 +318,34 @@ class CopyPuller(Closing):
     def _fetch(
         self, replica: TabletReplica, file: CopiedFile, source: CopySource | None
     ) -> str | None:
+        if self._staged is not None and self._take_staged(replica, file, self._staged):
+            return None
+        why = self._pulled(replica, file, source)
+        if why is None and self._staged is not None:
+            self._staged.let_go(file)
+        return why
+
+    def _pulled(
+        self, replica: TabletReplica, file: CopiedFile, source: CopySource | None
+    ) -> str | None:
         if source is not None and file.commit <= source.commit:
             why = self._fetch_from(replica, file, source)
             if why is None:
                 return None
             log.info("a copy does not come from a node", extra={"file": file.physical, "why": why})
         return self._fetch_from(replica, file, None)
+
+    def _take_staged(self, replica: TabletReplica, file: CopiedFile, staged: OffersFiles) -> bool:
+        """Have a file that an edge has sent here; whether that was so."""
+        try:
+            with staged.offered(file) as there:
+                return there is not None and replica.adopt(*there, file)
+        except (TsferryError, OSError) as error:
+            log.warning(
+                "a file that was sent here is pulled",
+                extra={"file": file.physical, "error": str(error)},
+            )
+            return False
 
     def _fetch_from(
         self, replica: TabletReplica, file: CopiedFile, source: CopySource | None

@@ -1,6 +1,9 @@
-"""Tickets by which a node gives the files of a tablet to whom its master sends there.
+"""Tickets by which a node gives the files of a tablet, and takes files, from whom its master sends.
 
-    ticket    <ident of the key>.<HMAC-SHA256 of "read <tablet>" by the key, hex>
+    to read   <ident of the key>.<HMAC-SHA256 of "read <tablet>" by the key, hex>
+    to send   <ident of the key>.<HMAC-SHA256 of "upload <what>" by the key, hex>.<what>
+
+What the latter is for stands in it: see `upload_tickets`.
 
 The master makes a key for each node and hands it over in its answer to a heartbeat. At the node a
 key lasts so many seconds, by the clock that nobody sets, since the heartbeat that brought it first;
@@ -18,6 +21,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from common import wire
 from common.errors import ForbiddenError
 from receiver.heartbeats.node_wire import TicketKey
 
@@ -26,15 +30,18 @@ if TYPE_CHECKING:
 
 __all__ = ["READ_TICKET", "TicketKeys", "TicketMaker"]
 
-READ_TICKET: Final = "Tsferry-Ticket"
+READ_TICKET: Final = wire.TICKET_HEADER
 """Header that a ticket comes in."""
 _TICKET: Final = re.compile(r"(?P<ident>[0-9a-f]{32})\.(?P<mac>[0-9a-f]{64})\Z")
+_UPLOAD_TICKET: Final = re.compile(
+    r"(?P<ident>[0-9a-f]{32})\.(?P<mac>[0-9a-f]{64})\.(?P<what>[A-Za-z0-9_-]{1,12000})\Z"
+)
 _KEPT: Final = 4
 """Keys that a node knows at a time."""
 
 
-def _mac(key: str, tablet: str) -> str:
-    return hmac.new(bytes.fromhex(key), f"read {tablet}".encode(), "sha256").hexdigest()
+def _mac(key: str, what: str) -> str:
+    return hmac.new(bytes.fromhex(key), what.encode(), "sha256").hexdigest()
 
 
 class TicketKeys:
@@ -59,12 +66,25 @@ class TicketKeys:
         Raises:
             ForbiddenError: it is for another one, of another node, or too old.
         """
-        found = _TICKET.match(ticket)
+        self._check(_TICKET.match(ticket), f"read {tablet}")
+
+    def check_upload(self, ticket: str) -> str:
+        """What a ticket lets its bearer send, as the master wrote it.
+
+        Raises:
+            ForbiddenError: the master did not, or it is of another node, or too old.
+        """
+        found = _UPLOAD_TICKET.match(ticket)
+        what = "" if found is None else found["what"]
+        self._check(found, f"upload {what}")
+        return what
+
+    def _check(self, found: re.Match[str] | None, what: str) -> None:
         with self._lock:
             key, until = self._keys.get(found["ident"] if found else "", ("", 0.0))
         if found is None or not key or self._monotonic() > until:
             raise ForbiddenError("the ticket is none of this node, or too old: ask for another one")
-        if not hmac.compare_digest(_mac(key, tablet), found["mac"]):
+        if not hmac.compare_digest(_mac(key, what), found["mac"]):
             raise ForbiddenError("the ticket is for something else")
 
 
@@ -109,10 +129,23 @@ class TicketMaker:
             return known.keys[-1].key
 
     def ticket(self, node: str, tablet: str) -> str | None:
-        """A ticket for the files of a tablet at a node; None where the node has no key that counts.
+        """A ticket for the files of a tablet at a node; None where it has no key that counts."""
+        best = self._best(node)
+        return None if best is None else f"{best.key.ident}.{_mac(best.key.key, f'read {tablet}')}"
 
-        Who speaks again has had the answer before: only then its key is used.
+    def upload_ticket(self, node: str, what: str) -> tuple[str, float] | None:
+        """A ticket to send something to a node, and for how many seconds at least it is good.
+
+        None where the node has no key that counts.
         """
+        best = self._best(node)
+        if best is None:
+            return None
+        ticket = f"{best.key.ident}.{_mac(best.key.key, f'upload {what}')}.{what}"
+        return ticket, self._lasts - (self._monotonic() - best.made)
+
+    def _best(self, node: str) -> _MadeKey | None:
+        """Who speaks again has had the answer before: only then its key is used."""
         with self._lock:
             known = self._nodes.get(node)
             now = self._monotonic()
@@ -123,5 +156,4 @@ class TicketMaker:
             ]
             if not usable:
                 return None
-            best = next((each for each in reversed(usable) if each.given > 1), usable[-1])
-        return f"{best.key.ident}.{_mac(best.key.key, tablet)}"
+            return next((each for each in reversed(usable) if each.given > 1), usable[-1])

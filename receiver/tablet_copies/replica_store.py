@@ -183,6 +183,11 @@ class ReplicaStore(Closing):
         with self._lock:
             self._coming[number] -= wanted
 
+    def room(self, number: int) -> int:
+        """Bytes that a directory has room for, beside what is coming."""
+        with self._lock:
+            return self._room(number)
+
     def _room(self, number: int) -> int:
         free = self._free(self._trees[number]) - self._keep_free
         return free - self._coming.get(number, 0)

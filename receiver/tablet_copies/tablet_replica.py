@@ -283,6 +283,38 @@ class TabletReplica:
                 self._begin(number, order)
             self._note(number, file)
 
+    def adopt(self, number: int, rel: str, file: CopiedFile) -> bool:
+        """Take a file in that lies in a directory of the node under another name.
+
+        Args:
+            number: of the directory.
+            rel: its name there.
+            file: what it must be; its bytes are read for that.
+
+        Returns:
+            whether it is; else it is gone from where it was.
+
+        Raises:
+            GoneError: the replica was dropped meanwhile.
+        """
+        order = self.order
+        if order is None:
+            raise GoneError(f"there is no replica of tablet {self.tablet}")
+        check_file(order, file)
+        tree, target = self._trees[number], self._rel(file.physical)
+        tree.make_dirs(target.rpartition("/")[0])
+        tree.rename(rel, target)
+        crash.point("copies.adopted")
+        try:
+            self.receive(number, file, ())
+        except DigestError:
+            tree.unlink(target)
+            return False
+        except GoneError:
+            tree.unlink(target)
+            raise
+        return True
+
     def _is_whole(self, tree: Tree, target: str, file: CopiedFile) -> bool:
         """Whether an earlier life has named the file, and died before its line."""
         found = tree.stat(target)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from common import crash
 from common.errors import (
@@ -50,7 +52,7 @@ from receiver.transfer.task_checks import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from common.wire import (
         DeletedPage,
@@ -60,8 +62,11 @@ if TYPE_CHECKING:
         ManifestPage,
         PlanEntry,
         PlanPage,
+        PullAnswer,
+        PullRequest,
         SchemaAnswer,
         StartRequest,
+        UploadNode,
     )
     from receiver.config import ReceiverConfig
     from receiver.load.folder.current_task import CurrentTask
@@ -71,9 +76,10 @@ if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import SenderRow, TaskRow
     from receiver.principal import Principal
     from receiver.transfer.acknowledging import Acknowledging
+    from receiver.transfer.node_pulls import NodePulls
     from receiver.transfer.uploads import Uploads
 
-__all__ = ["Tasks"]
+__all__ = ["OffersNodes", "Tasks"]
 
 _REFUSED = {
     Action.CONFLICT: Result.CONFLICT,
@@ -81,6 +87,15 @@ _REFUSED = {
     Action.EXPIRED: Result.EXPIRED,
 }
 _LOAD_PAUSE = 2.0
+
+
+class OffersNodes(Protocol):
+    """Knows which storage nodes take files of edges; see `receiver.placement.upload_nodes`."""
+
+    def offer(
+        self, sender: str, task: str, entry: PlanEntry, avoid: Collection[str]
+    ) -> UploadNode | None:
+        """A node that a file may be sent to, or None."""
 
 
 class Tasks:
@@ -95,7 +110,23 @@ class Tasks:
         acknowledging: Acknowledging,
         *,
         clock: Callable[[], float],
+        nodes: OffersNodes | None = None,
+        pulls: NodePulls | None = None,
     ) -> None:
+        """Prepare.
+
+        Args:
+            config: of the receiver.
+            engine: the metadata engine.
+            load: loads what comes.
+            uploads: the tus calls.
+            acknowledging: when what is loaded may be told.
+            clock: seconds since the epoch.
+            nodes: storage nodes that edges may send files to; None: there are none.
+            pulls: reads what they have.
+        """
+        self._nodes = nodes
+        self._pulls = pulls
         self._config = config
         self._engine = engine
         self._load = load
@@ -277,12 +308,53 @@ class Tasks:
             fresh = {each.path for each in page.entries} - current.planned.keys()
             self._check_length(len(current.planned) + len(fresh))
             decisions = self._decide(who, folder, current, page.entries)
+            if page.nodes and self._nodes is not None:
+                decisions = [
+                    self._with_node(folder.uuid, task, entry, decision, page.avoid)
+                    for entry, decision in zip(page.entries, decisions, strict=True)
+                ]
             current.add_plan(
                 _planned(entry, decision)
                 for entry, decision in zip(page.entries, decisions, strict=True)
                 if is_tsfile_path(entry.path)
             )
         return PlanAnswer(decisions=decisions)
+
+    def _with_node(
+        self,
+        sender: str,
+        task: str,
+        entry: PlanEntry,
+        decision: PlanDecision,
+        avoid: Sequence[str],
+    ) -> PlanDecision:
+        """The same, with the node that the bytes may go to."""
+        if decision.action not in (Action.SEND, Action.RESUME) or self._nodes is None:
+            return decision
+        if self._pulls is not None:
+            self._pulls.give_up(sender, entry.path)
+        node = self._nodes.offer(sender, task, entry, avoid)
+        return decision if node is None else msgspec.structs.replace(decision, node=node)
+
+    def pull(
+        self,
+        who: Principal,
+        sender: str,
+        task: str,
+        epoch: str | None,
+        request: PullRequest,
+        seconds: float,
+    ) -> PullAnswer:
+        """Read a planned file from the storage node that has it; how far that is.
+
+        Raises:
+            ProtocolError: the file was not planned, or edges send none to nodes here.
+        """
+        if self._pulls is None:
+            raise ProtocolError("no files are taken from storage nodes here (nodes.uploads_from)")
+        folder = self._enter_open(who, sender, task, epoch)
+        current = self._intake.open_task(folder, task)
+        return self._pulls.pull(who, folder, current, request, seconds)
 
     def _decide(
         self,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from receiver.web.longpoll import LongPolls
     from receiver.web.ui.page_state import PageState
 
-__all__ = ["Call", "CallSite", "MediaTypeError", "ReadingSide", "json_answer"]
+__all__ = ["Call", "CallSite", "MediaTypeError", "ReadingSide", "body_content", "json_answer"]
 
 T = TypeVar("T")
 
@@ -278,13 +278,7 @@ class Call:
             EncodingError: they came in a coding that is not taken here.
             ProtocolError: they came compressed, and are not what was said.
         """
-        sent = self.request.environ["wsgi.input"]
-        if isinstance(sent, WholeBody):
-            sent.decompress()
-            return sent.whole()
-        if self.request.headers.get("Content-Encoding", "identity").lower() != "identity":
-            raise EncodingError("a body with a Content-Encoding says its Content-Length")
-        return memoryview(self.request.get_data())
+        return body_content(self.request)
 
     def query(self, name: str) -> str | None:
         """A member of the query; empty counts as absent.
@@ -332,6 +326,17 @@ class Call:
         """Refuse a body that speaks for another sender than the header."""
         if sender != self.sender:
             raise ForbiddenError(f"the body names another sender than {wire.SENDER_HEADER}")
+
+
+def body_content(request: Request) -> memoryview:
+    """See `Call.content`."""
+    sent = request.environ["wsgi.input"]
+    if isinstance(sent, WholeBody):
+        sent.decompress()
+        return sent.whole()
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise EncodingError("a body with a Content-Encoding says its Content-Length")
+    return memoryview(request.get_data())
 
 
 def json_answer(value: wire.Struct, status: int = 200) -> Response:

@@ -48,6 +48,9 @@ _QUARANTINED = Parameter(
 _DEVICES = Parameter(
     "devices", "query", {"type": "boolean"}, "With the ranges of time of their devices."
 )
+_PULL_WAIT = Parameter(
+    "wait", "query", {"type": "number", "minimum": 0}, "Seconds (at most 30) to wait for the file."
+)
 _WAIT = Parameter(
     "wait",
     "query",
@@ -203,6 +206,28 @@ def batch(call: Call) -> Response:
         raise MediaTypeError(f"expected Content-Type: {wire.BATCH_TYPE}")
     body = call.content()
     return json_answer(call.node.tasks.batch(call.who, call.sender, call.task, call.epoch, body))
+
+
+@ROUTES.call(
+    "POST",
+    f"{_TASK}/pull",
+    Role.SENDER,
+    "Read a planned file from the storage node that it was sent to",
+    AnswerRow(200, wire.PullAnswer),
+    takes=wire.PullRequest,
+    parameters=(_PULL_WAIT,),
+    task=True,
+)
+def pull(call: Call) -> Response:
+    """Read a file from a storage node."""
+    who, sender, task, epoch = call.who, call.sender, call.task, call.epoch
+    request = call.body(wire.PullRequest)
+    answer = call.site.polls.wait(
+        call.seconds("wait"),
+        lambda seconds: call.node.tasks.pull(who, sender, task, epoch, request, seconds),
+        lambda answer: answer.state is not wire.PullState.COMING,
+    )
+    return json_answer(answer)
 
 
 @ROUTES.call(

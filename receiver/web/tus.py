@@ -18,15 +18,17 @@ from common import wire
 from common.digests import xxh3_64_of_128
 from common.errors import DigestError, ProtocolError, TooLargeError
 from receiver.web import tus_headers
-from receiver.web.call import Call, MediaTypeError
+from receiver.web.call import Call, MediaTypeError, body_content
 from receiver.web.problems import problem_response
 from receiver.web.routes import CODED, AnswerRow, Body, Handler, Parameter, Role, Routes
 
 if TYPE_CHECKING:
+    from flask import Request
+
     from receiver.transfer.register import UploadView
     from receiver.web.server import RequestHead
 
-__all__ = ["FILES", "ROUTES", "method_of"]
+__all__ = ["FILES", "ROUTES", "checked_block", "method_of", "version_refused"]
 
 FILES = f"{wire.BASE}/files"
 ROUTES = Routes()
@@ -85,20 +87,28 @@ def method_of(head: RequestHead) -> str:
     return wanted if wanted in _OVERRIDE else head.method
 
 
+def version_refused(request: Request) -> Response | None:
+    """The answer to another version of tus, which says what is spoken here; None to ours."""
+    version = request.headers.get("Tus-Resumable")
+    if version == wire.TUS_VERSION:
+        return None
+    error = VersionError(
+        f"the header Tus-Resumable is {'missing' if version is None else 'another'}: "
+        f"expected {wire.TUS_VERSION}"
+    )
+    response = problem_response(wire.to_problem(error))
+    response.headers["Tus-Version"] = wire.TUS_VERSION
+    return response
+
+
 def _tus(handler: Handler) -> Handler:
     """Refuse another version of tus, and say which is spoken here."""
 
     @wraps(handler)
     def checked(call: Call) -> Response:
-        version = call.request.headers.get("Tus-Resumable")
-        if version != wire.TUS_VERSION:
-            error = VersionError(
-                f"the header Tus-Resumable is {'missing' if version is None else 'another'}: "
-                f"expected {wire.TUS_VERSION}"
-            )
-            response = problem_response(wire.to_problem(error))
-            response.headers["Tus-Version"] = wire.TUS_VERSION
-            return response
+        refused = version_refused(call.request)
+        if refused is not None:
+            return refused
         return handler(call)
 
     return checked
@@ -146,7 +156,7 @@ def create_upload(call: Call) -> Response:
     if length > most:
         raise TooLargeError(f"Upload-Length is {length}, at most {most} bytes are taken")
     given = tus_headers.checksum(headers.get("Upload-Checksum"))
-    block = _block(call, given) if given or call.request.content_length else b""
+    block = checked_block(call.request, given) if given or call.request.content_length else b""
     view = call.node.uploads.create(
         call.who,
         call.sender,
@@ -198,7 +208,7 @@ def patch_upload(call: Call) -> Response:
     headers = call.request.headers
     offset = tus_headers.number(headers.get("Upload-Offset"), "Upload-Offset")
     given = tus_headers.checksum(headers.get("Upload-Checksum"))
-    block = _block(call, given)
+    block = checked_block(call.request, given)
     xxh3 = None
     if given is not None and given[0] == "xxh3_128":
         xxh3 = xxh3_64_of_128(given[1], len(block))
@@ -229,15 +239,15 @@ def drop_upload(call: Call) -> Response:
     return Response(status=204)
 
 
-def _block(call: Call, checksum: tuple[str, bytes] | None) -> memoryview:
+def checked_block(request: Request, checksum: tuple[str, bytes] | None) -> memoryview:
     """The body; one that is not what its checksum says goes no further.
 
     Raises:
         ChecksumError: only tus tells a bad block (460) from a bad file (422), so it is told here.
     """
-    if call.request.mimetype != wire.OFFSET_TYPE:
+    if request.mimetype != wire.OFFSET_TYPE:
         raise MediaTypeError(f"expected Content-Type: {wire.OFFSET_TYPE}")
-    block = call.content()
+    block = body_content(request)
     if checksum is not None:
         name, said = checksum
         found = tus_headers.ALGORITHMS[name](block)

@@ -35,6 +35,7 @@ from sender.send.calls import UploadState
 from sender.send.content import Prepared, pages, prepare, without_devices
 from sender.send.deletion_parts import deletion_pages, deletion_parts
 from sender.send.manifest_pages import end_in_pages
+from sender.send.node_sending import NodeOffer, NodeSending
 from sender.send.progress import Meter
 from sender.send.proofs import Proofs
 from sender.send.remote import Remote
@@ -205,11 +206,25 @@ class TaskRun:
                     self._verdicts.unfit(addition.file, found.reason)
 
     def _ask(self, offered: Sequence[Prepared]) -> list[wire.PlanDecision]:
-        page = wire.PlanPage(entries=[each.entry for each in offered])
+        nodes = self._remote.nodes
+        page = wire.PlanPage(
+            entries=[each.entry for each in offered],
+            nodes=nodes is not None,
+            avoid=[] if nodes is None else nodes.avoided(),
+        )
         answer = self._remote.patiently(
             lambda: self._remote.client.plan(self._task, self._epoch, page)
         )
         return answer.decisions
+
+    def _plan_anew(self, prepared: Prepared) -> tuple[wire.PlanDecision, NodeOffer | None]:
+        """What to do with a file now."""
+        decision = self._ask([prepared])[0]
+        return decision, self._offer_of(decision)
+
+    def _offer_of(self, decision: wire.PlanDecision) -> NodeOffer | None:
+        node = decision.node
+        return None if node is None else NodeOffer(node, self._clock() + node.lasts)
 
     def _decided(self, prepared: Prepared, decision: wire.PlanDecision) -> Iterator[SendJob]:
         file = prepared.addition.file
@@ -220,12 +235,14 @@ class TaskRun:
                 if action in (Action.EXPIRED, Action.CONFLICT, Action.REFUSED):
                     self._passed_over.append(file)
             case Action.SEND:
-                yield SendJob(prepared, resource=decision.resource)
+                offer = self._offer_of(decision)
+                yield SendJob(prepared, resource=decision.resource, offer=offer)
             case Action.RESUME:
                 begin = None
                 if decision.upload is not None and 0 <= decision.offset <= file.size:
                     begin = UploadState(decision.upload, decision.offset)
-                yield SendJob(prepared, resource=decision.resource, begin=begin)
+                offer = self._offer_of(decision)
+                yield SendJob(prepared, resource=decision.resource, begin=begin, offer=offer)
             case Action.HAVE | Action.ALREADY:
                 yield from self._compare(prepared, decision)
             case _:
@@ -396,6 +413,7 @@ class TaskRun:
             self._check.limits,
             self._meter,
             self._is_whole,
+            self._by_nodes(calls),
         )
         try:
             for fates in sending.run(jobs):
@@ -407,6 +425,15 @@ class TaskRun:
                         self._proofs.add(job.path, job.prepared.snap)
         finally:
             self._remote.client.close()  # the connections of threads that have ended
+            if self._remote.nodes is not None:
+                self._remote.nodes.close()
+
+    def _by_nodes(self, calls: TaskCalls) -> NodeSending | None:
+        nodes = self._remote.nodes
+        if nodes is None:
+            return None
+        nodes.encodings = self._check.limits.encodings
+        return NodeSending(calls, nodes, self._plan_anew, self._clock)
 
     def _is_whole(self, prepared: Prepared) -> bool:
         """After an answer was lost: has the receiver taken the file in?"""

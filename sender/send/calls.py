@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -77,7 +78,13 @@ class Client:
         self.bandwidth = bandwidth
         self._compression = compression or BodyCompression("off", bandwidth)
         self._transport = Transport(endpoint, bandwidth, clock)
-        self._send = self._transport.send
+        self._ticket: dict[str, str] = {}
+
+    def with_ticket(self, ticket: str) -> Client:
+        """The same, with the same connections, for what a ticket is for."""
+        other = copy.copy(self)
+        other._ticket = {wire.TICKET_HEADER: ticket}
+        return other
 
     def close(self) -> None:
         """Close the connections of all threads."""
@@ -151,6 +158,13 @@ class Client:
     def manifest(self, task: str, epoch: str | None, page: wire.ManifestPage) -> None:
         """Tell a part of a long manifest, before the end."""
         self._send("POST", f"/tasks/{task}/manifest", body=wire.encode(page), epoch=epoch)
+
+    def pull(
+        self, task: str, epoch: str | None, request: wire.PullRequest, wait: float = 0.0
+    ) -> wire.PullAnswer:
+        """Have the receiver read a file from a storage node; it may take `wait` seconds."""
+        path = f"/tasks/{task}/pull?{urlencode({'wait': f'{wait:.3f}'})}"
+        return self._json("POST", path, wire.PullAnswer, request, epoch=epoch, longer=wait)
 
     def end_task(self, task: str, epoch: str | None, request: wire.EndRequest) -> wire.TaskAnswer:
         """Everything is sent: load it."""
@@ -396,6 +410,14 @@ class Client:
         return answer
 
     # -- requests --------------------------------------------------------------------------
+
+    def _send(
+        self, method: str, path: str, *, headers: Mapping[str, str] | None = None, **more: Any
+    ) -> HttpReply:
+        """See `Transport.send`."""
+        return self._transport.send(
+            method, path, headers={**self._ticket, **(headers or {})}, **more
+        )
 
     def _send_bytes(
         self,

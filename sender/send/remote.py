@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import msgspec
+
 import common
 from common import wire
 from common.bandwidth import Bandwidth
@@ -26,6 +28,7 @@ from sender.select.scan import Scanner
 from sender.send.backoff import Backoff, Tries, retrying
 from sender.send.body_compression import BodyCompression
 from sender.send.calls import Client
+from sender.send.node_lines import NodeLines
 from sender.send.transport import Endpoint
 
 __all__ = ["Remote"]
@@ -49,6 +52,7 @@ class Remote:
         client: the calls.
         clock: seconds since the epoch, as this machine has it: the receiver is told.
         digests: of files that were read whole, for this receiver or another.
+        nodes: storage nodes that large files may go to; None where they may not.
     """
 
     config: SenderConfig
@@ -60,6 +64,7 @@ class Remote:
     client: Client
     clock: Callable[[], float] = time.time
     digests: KnownDigests = field(default_factory=KnownDigests)
+    nodes: NodeLines | None = None
 
     @classmethod
     def make(
@@ -87,6 +92,7 @@ class Remote:
             bandwidth,
             client,
             digests=digests or KnownDigests(),
+            nodes=_node_lines(config, entry, uuid, bandwidth) if entry.nodes else None,
         )
 
     @property
@@ -175,6 +181,20 @@ class Remote:
     def close(self) -> None:
         """Close the connections."""
         self.client.close()
+        if self.nodes is not None:
+            self.nodes.close()
+
+
+def _node_lines(
+    config: SenderConfig, entry: ReceiverEntry, uuid: str, bandwidth: Bandwidth
+) -> NodeLines:
+    like = endpoint(config, entry, uuid)
+    ca_file = entry.nodes_ca_file or entry.ca_file
+    return NodeLines(
+        msgspec.structs.replace(like, token=None, ca_file=ca_file),
+        bandwidth,
+        lambda: BodyCompression(config.transfer.compression, bandwidth),
+    )
 
 
 def endpoint(config: SenderConfig, entry: ReceiverEntry, uuid: str) -> Endpoint:

@@ -13,6 +13,7 @@ import msgspec
 from common import wire
 from common.errors import (
     CloneError,
+    DigestError,
     GoneError,
     NotFoundError,
     ReadOnlyError,
@@ -36,6 +37,7 @@ from sender.send.content import (
     small_file,
     small_resource,
 )
+from sender.send.node_sending import NodeOffer, NodeSending
 from sender.send.progress import Meter
 from sender.send.task_calls import TaskCalls
 from sender.send.upload import ChangedWhileSentError, ReceivedFile, TusUpload
@@ -58,12 +60,14 @@ class SendJob(msgspec.Struct, frozen=True):
         file: whether its bytes are wanted.
         resource: whether those of its resource are.
         begin: a partial upload to go on with.
+        offer: a storage node that its bytes may go to.
     """
 
     prepared: Prepared
     file: bool = True
     resource: bool = False
     begin: UploadState | None = None
+    offer: NodeOffer | None = None
 
     @property
     def path(self) -> str:
@@ -89,6 +93,7 @@ class Sending:
         limits: of the receiver.
         meter: hears of progress.
         ask: whether the receiver has a planned file whole by now.
+        by_nodes: sends files by storage nodes, where that may be.
     """
 
     calls: TaskCalls
@@ -97,6 +102,7 @@ class Sending:
     limits: wire.Limits
     meter: Meter
     ask: Callable[[Prepared], bool]
+    by_nodes: NodeSending | None = None
 
     def __post_init__(self) -> None:
         self._halt = threading.Event()
@@ -106,6 +112,8 @@ class Sending:
         self._told_to_stop = self.calls.stop
         tries = msgspec.structs.replace(self.calls.tries, sleep=self._pause)
         self.calls = replace(self.calls, tries=tries, stop=self._stopped)
+        if self.by_nodes is not None:
+            self.by_nodes = replace(self.by_nodes, calls=self.calls)
 
     def run(self, jobs: Sequence[SendJob]) -> Iterator[list[tuple[SendJob, Fate]]]:
         """Send all; yields each job once, with what became of it, a few at a time.
@@ -279,26 +287,53 @@ class Sending:
             return self._upload(job, large)
 
     def _upload(self, job: SendJob, content: OpenFile) -> Fate:
-        asks = content.path == job.path
-        begin = job.begin if asks else None
-        upload = TusUpload(
-            self.calls,
-            content,
-            self._block_bytes,
-            begin,
-            (lambda: self.ask(job.prepared)) if asks else (lambda: False),
-            self._pool,
-            self._most_ahead,
-            job.prepared.entry.md5 if asks else None,
-        )
         try:
-            return upload.run()
+            if self.by_nodes is not None and job.offer is not None and content.path == job.path:
+                return self._by_node(job, content, job.offer, self.by_nodes)
+            begin = job.begin if content.path == job.path else None
+            return self._tus(job, content, self.calls, begin).run()
         except ChangedWhileSentError as change:
             return change
         except TsferryError as error:
             if isinstance(error, _ENDS_ALL):
                 raise
             return error
+
+    def _by_node(
+        self, job: SendJob, content: OpenFile, offer: NodeOffer, nodes: NodeSending
+    ) -> ReceivedFile:
+        """By a node, or, if none is of use, to the receiver after all."""
+        found = nodes.send(
+            job.prepared,
+            content,
+            offer,
+            job.begin,
+            lambda calls, begin: self._tus(job, content, calls, begin),
+        )
+        if isinstance(found, ReceivedFile):
+            return found
+        try:
+            return self._tus(job, content, self.calls, found).run()
+        except DigestError:
+            if found is None:
+                raise
+            # What it had read from a node was not what this sender has.
+            return self._tus(job, content, self.calls, None).run()
+
+    def _tus(
+        self, job: SendJob, content: OpenFile, calls: TaskCalls, begin: UploadState | None
+    ) -> TusUpload:
+        asks = content.path == job.path
+        return TusUpload(
+            calls,
+            content,
+            self._block_bytes,
+            begin,
+            (lambda: self.ask(job.prepared)) if asks and calls is self.calls else (lambda: False),
+            self._pool,
+            self._most_ahead,
+            job.prepared.entry.md5 if asks else None,
+        )
 
 
 def _size(job: SendJob) -> int:

@@ -30,6 +30,7 @@ from receiver.config import (
     LoadConfig,
     MergeConfig,
     MetadataConfig,
+    NodesConfig,
     ReceiverConfig,
     StorageConfig,
 )
@@ -67,7 +68,8 @@ class World:
     """The directories of a receiver, over as many lives of its process as a test wants.
 
     `metadata` are members of `MetadataConfig`, `deletes` of `DeletesConfig`: no guard, as it is;
-    `storage` of `StorageConfig`, `merge` of `MergeConfig`; `hooks` is the whole of that table.
+    `storage` of `StorageConfig`, `merge` of `MergeConfig`, `nodes` of `NodesConfig`; `hooks` is the
+    whole of that table.
     `steady` is the clock that nobody sets, which goes as `clock` does unless a test says otherwise.
     """
 
@@ -82,6 +84,7 @@ class World:
     storage: Mapping[str, Any] = field(default_factory=dict)
     merge: Mapping[str, Any] = field(default_factory=dict)
     hooks: HooksConfig = field(default_factory=HooksConfig)
+    nodes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def config(self) -> ReceiverConfig:
@@ -95,6 +98,7 @@ class World:
             storage=StorageConfig(**self.storage),
             merge=MergeConfig(**self.merge),
             hooks=self.hooks,
+            nodes=NodesConfig(**self.nodes),
         )
         auth = msgspec.structs.replace(config.auth, reveal_owner=self.reveal_owner)
         return msgspec.structs.replace(config, auth=auth)

@@ -101,3 +101,35 @@ def test_what_is_no_ticket_opens_nothing(clocks: tuple[Clock, Clock], ticket: st
     _, keys = handed_over(clocks)
     with pytest.raises(ForbiddenError):
         keys.check(ticket, TABLET)
+
+
+def test_a_ticket_to_send_is_for_what_stands_in_it_and_ages_as_others_do(
+    clocks: tuple[Clock, Clock],
+):
+    maker, keys = handed_over(clocks)
+    made = maker.upload_ticket("n", "what")
+    assert made is not None
+    ticket, lasts = made
+    assert lasts == 100
+    assert keys.check_upload(ticket) == "what"
+    ident, mac, what = ticket.split(".")
+    for wrong in (
+        f"{ident}.{mac}.other",
+        f"{ident}.{mac}",
+        f"{ident}.{mac}.wh at",
+        f"{'0' * 32}.{mac}.{what}",
+        maker.ticket("n", "what") or "",
+        f"{maker.ticket('n', 'what')}.what",
+    ):
+        with pytest.raises(ForbiddenError):
+            keys.check_upload(wrong)
+    with pytest.raises(ForbiddenError):
+        keys.check(ticket, "what")
+    clocks[0].now += 40
+    assert maker.upload_ticket("n", "what") == (ticket, 60)
+    clocks[1].now += 101
+    with pytest.raises(ForbiddenError, match="too old"):
+        keys.check_upload(ticket)
+    clocks[0].now += 20
+    assert maker.upload_ticket("n", "what") is None
+    assert maker.upload_ticket("other", "what") is None

@@ -1,0 +1,118 @@
+"""Which node an edge may send a file to, with a ticket for it; and what lies there, for the master.
+
+A file goes to a node of its tablet, so that it need not be copied there: the leader, else another
+one. Of a tablet that does not run yet, the first files come to the master.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from common.errors import NameRefusedError, UnreachableError
+from common.names import FilePath
+from common.wire import UploadNode
+from receiver.placement.held_copies import placement_of
+from receiver.tablet_copies.upload_tickets import SentFile, upload_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping
+
+    from common.wire import PlanEntry
+    from receiver.metadata.engine import Engine
+    from receiver.metadata.state.tables.placements import PlacementRow
+    from receiver.placement.node_orders import NodeOrders
+    from receiver.placement.placeable_nodes import PlaceableNode
+    from receiver.tablet_copies.read_tickets import TicketMaker
+
+__all__ = ["UploadNodes"]
+
+
+class UploadNodes:
+    """Any thread may call."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        nodes: Callable[[], Mapping[str, PlaceableNode]],
+        tickets: TicketMaker,
+        orders: NodeOrders,
+        *,
+        least: int,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            engine: of the master.
+            nodes: gives those that there are.
+            tickets: by keys that nodes have.
+            orders: calls them.
+            least: bytes of a file that is worth it.
+        """
+        self._engine = engine
+        self._nodes = nodes
+        self._tickets = tickets
+        self._orders = orders
+        self._least = least
+
+    def offer(
+        self, sender: str, task: str, entry: PlanEntry, avoid: Collection[str]
+    ) -> UploadNode | None:
+        """A node that a file may be sent to; None: it comes to the master.
+
+        Args:
+            sender: uuid of its sender.
+            task: that it belongs to.
+            entry: the file.
+            avoid: uuids of nodes that are none for this sender.
+        """
+        if entry.size < max(self._least, 1):
+            return None
+        try:
+            path = FilePath.parse(entry.path)
+        except NameRefusedError:
+            return None
+        with self._engine.reading() as state:
+            found = placement_of(state, path.text)
+        if found is None or not found[1].running:
+            return None
+        tablet, row = found
+        for node in self._usable(row, entry.size, avoid):
+            file = SentFile(
+                node=node.uuid,
+                sender=sender,
+                task=task,
+                path=path.text,
+                size=entry.size,
+                tail=entry.tail,
+                md5=entry.md5,
+                tablet=tablet.id,
+                generation=row.generation,
+            )
+            made = self._tickets.upload_ticket(node.uuid, file.written())
+            if made is not None:
+                return UploadNode(uuid=node.uuid, url=node.url, ticket=made[0], lasts=made[1])
+        return None
+
+    def _usable(
+        self, row: PlacementRow, size: int, avoid: Collection[str]
+    ) -> Iterator[PlaceableNode]:
+        nodes = self._nodes()
+        for uuid in sorted(row.nodes, key=lambda each: (each != row.leader, each)):
+            node = nodes.get(uuid)
+            if node is None or uuid in avoid or not node.takes or node.is_hurt:
+                continue
+            if size <= node.free:
+                yield node
+
+    def read(self, node: str, sender: str, entry: PlanEntry, begin: int, length: int) -> bytes:
+        """Bytes of a sender's file at a node, `length` at most; none where no more are there.
+
+        Raises:
+            UnreachableError: the node is not there.
+            TsferryError: it gives nothing.
+        """
+        there = self._nodes().get(node)
+        if there is None or not there.url or there.is_lost:
+            raise UnreachableError(f"there is no storage node {node[:40]!a} to be asked")
+        upload = upload_id(sender, entry.path, entry.size, entry.tail)
+        return self._orders.staged(there, upload, begin, length)
