@@ -120,7 +120,7 @@ class StagedUploads:
         """Begin the upload of a file, or go on with the one that there is.
 
         Raises:
-            NoSpaceError: there is no room for it.
+            NoSpaceError: there is no room for it, or its sender has enough here.
             BusyError: too many of its sender are open, or somebody is at it.
         """
         found = self._known(file)
@@ -370,9 +370,15 @@ class StagedUploads:
         return StagedView(meta.id, found.offset, meta.length, expires)
 
     def _must_have_room(self, file: SentFile) -> None:
-        count = sum(each.partial.meta.sender == file.sender for each in self._all.values())
-        if count >= self._limits.max_open_uploads:
-            raise BusyError(f"{count} uploads of this sender are here", retry_after=60)
+        here = [each for each in self._all.values() if each.partial.meta.sender == file.sender]
+        if len(here) >= self._limits.max_open_uploads:
+            raise BusyError(f"{len(here)} uploads of this sender are here", retry_after=60)
+        used, most = sum(each.offset for each in here), self._limits.max_unloaded_bytes
+        if used + file.size > most:
+            raise NoSpaceError(
+                f"{used} bytes of this sender are here, {file.size} more are to come, and "
+                f"limits.max_unloaded_bytes is {most}"
+            )
 
     def _create(self, number: int, file: SentFile) -> StagedUpload:
         tree, now = self._trees[number], self._clock()

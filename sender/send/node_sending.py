@@ -31,8 +31,9 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-_AHEAD = 64 << 20
-"""Bytes that are at the node, until the receiver is told to read them ahead."""
+_AHEAD = 16 << 20
+"""Bytes that are at the node, until the receiver is told to read them ahead: what is left at the
+end is what a file takes longer by this way."""
 _NODES = 4
 """Plans of one file, at most, until it goes to the receiver whatever these say."""
 _RETRIES = 2

@@ -8,6 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from receiver.config import ReceiverConfig
+from receiver.operator.client import OperatorClient
+from receiver.operator.remote_node_views import RemoteNodesPage
 from tests.support.centre import Centre, centre
 from tests.support.edge import Edge
 from tests.support.node_process import NodeProcess
@@ -91,9 +94,14 @@ def test_a_node_that_is_killed_while_a_file_comes_is_done_without_and_comes_afte
         if not each.server.running:  # type: ignore[union-attr]
             each.start()
     wait_until(lambda: all(len(each.copies()) == 4 for each in cluster.nodes), "all copies")
-    assert [list(each.disk.glob("uploads/*.whole")) for each in cluster.nodes] == [[], []]
+    wait_until(
+        lambda: not any(list(each.disk.glob("uploads/*")) for each in cluster.nodes),
+        "nothing is waited for that is here",
+    )
 
 
 def _hears(cluster: Cluster) -> bool:
-    found = cluster.there.call("nodes", "list")
-    return [each["state"] for each in found["remote"]] == ["up", "up"]
+    there = cluster.there
+    config = ReceiverConfig(schema_dir=there.root / "schema", data_dirs=(there.data,))
+    found = OperatorClient(config).ask("GET", "/v1/nodes/remote", RemoteNodesPage)
+    return [(each.instance, each.state) for each in found.nodes] == [(2, "up"), (2, "up")]

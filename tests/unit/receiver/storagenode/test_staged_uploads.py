@@ -84,7 +84,12 @@ class Place:
         self.uploads = StagedUploads(
             self.trees,
             self.store,
-            LimitsConfig(max_chunk_bytes=4096, upload_expiry=3600, max_open_uploads=2),
+            LimitsConfig(
+                max_chunk_bytes=4096,
+                upload_expiry=3600,
+                max_open_uploads=2,
+                max_unloaded_bytes=12_000,
+            ),
             clock=lambda: self.now,
         )
 
@@ -299,6 +304,15 @@ def test_no_more_is_held_than_there_is_room_for_and_nothing_for_ever(place: Plac
         place.uploads.begin(sent())
     place.uploads.drop(third)
     assert place.left() == []
+
+
+def test_one_sender_has_no_more_here_than_it_may_have_unloaded(place: Place):
+    place.send(sent())
+    large = sent(path=PATH.replace("1-1-0-0", "2-2-0-0"), size=7001)
+    with pytest.raises(NoSpaceError, match="max_unloaded_bytes"):
+        place.uploads.begin(large)
+    assert place.uploads.begin(msgspec.structs.replace(large, sender="9" * 32)).offset == 0
+    assert place.uploads.begin(msgspec.structs.replace(large, size=7000)).offset == 0
 
 
 def test_what_is_half_there_is_swept_at_the_start(place: Place):
