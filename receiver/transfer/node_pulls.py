@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 
 _RANGE: Final = 8 << 20
 """Bytes that are read at once."""
+_LAST: Final = 1 << 16
+"""Bytes at the end of a file that are not read before its MD5 is told."""
 _REMEMBERED: Final = 1000
 """Pulls that may be over and not asked about, before these are forgotten."""
 
@@ -192,7 +194,7 @@ class NodePulls(Closing):
 
     def _read(self, pull: _Pull) -> None:
         who, planned, node = pull.source.who, pull.source.planned, pull.source.node
-        if pull.md5 is None and planned.size <= self._block:
+        if pull.md5 is None and planned.size <= _LAST:
             return  # nothing of it is read ahead
         entry = PlanEntry(path=planned.path, size=planned.size, tail=planned.tail, md5=planned.md5)
         sender = pull.source.folder.uuid
@@ -200,12 +202,13 @@ class NodePulls(Closing):
         while not pull.stopped:
             left = planned.size - pull.offset
             md5 = pull.md5
-            if md5 is None and left <= self._block:
+            wanted = min(self._block, left if md5 is not None else left - _LAST)
+            if wanted <= 0:
                 return
-            block = self._nodes.read(node, sender, entry, pull.offset, min(self._block, left))
+            block = self._nodes.read(node, sender, entry, pull.offset, wanted)
             if not block and md5 is None:
                 return
-            if not 0 < len(block) <= min(self._block, left):
+            if not 0 < len(block) <= wanted:
                 raise UnreachableError(
                     f"{len(block)} bytes came at {pull.offset}, and {left} are to come"
                 )

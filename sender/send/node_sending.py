@@ -31,9 +31,11 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-_AHEAD = 16 << 20
-"""Bytes that are at the node, until the receiver is told to read them ahead: what is left at the
-end is what a file takes longer by this way."""
+_AHEAD = 4 << 20
+"""Bytes that are at the node, until the receiver is told to read them ahead: what it has not read
+at the end is what a file takes longer by this way."""
+_AHEAD_S = 0.5
+"""Seconds between two such calls, at least."""
 _NODES = 4
 """Plans of one file, at most, until it goes to the receiver whatever these say."""
 _RETRIES = 2
@@ -144,7 +146,7 @@ class NodeSending:
                 client=self.lines.client(node),
                 epoch=None,  # is the receiver's
                 tries=tries,
-                sent=_Nudging(self.calls, path, node.uuid),
+                sent=_Nudging(self.calls, path, node.uuid, self.monotonic),
             )
             made = self._patiently(
                 lambda: calls.create_upload(path, prepared.entry.size), tries.retries
@@ -202,14 +204,17 @@ class _Nudging:
     calls: TaskCalls
     path: str
     node: str
+    monotonic: Callable[[], float]
     _waiting: int = field(default=0, init=False)
+    _told: float = field(default=0.0, init=False)
 
     def __call__(self, size: int) -> None:
         self.calls.sent(size)
         self._waiting += size
-        if self._waiting < _AHEAD:
+        now = self.monotonic()
+        if self._waiting < _AHEAD or now - self._told < _AHEAD_S:
             return
-        self._waiting = 0
+        self._waiting, self._told = 0, now
         request = wire.PullRequest(path=self.path, node=self.node)
         try:
             self.calls.client.pull(self.calls.task, self.calls.epoch, request)

@@ -89,6 +89,8 @@ def test_what_kubernetes_injects_beside_a_service_of_our_name_does_no_harm(read)
         (["limits.max_unloaded_bytes=1MiB"], "limits.max_unloaded_bytes"),
         (["limits.max_page_items=0"], "limits.max_page_items"),
         (["limits.upload_expiry=1s"], "limits.upload_expiry"),
+        (["nodes.uploads_from=8MiB"], "nodes.uploads_from"),
+        (["nodes.uploads_from=1KiB", "nodes.replicas=1"], "nodes.uploads_from"),
         (["listen.port=65536"], "listen.port"),
         (["listen.threads=0"], "listen.threads"),
         (["auth.require=never"], "auth.require"),

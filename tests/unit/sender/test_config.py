@@ -108,6 +108,13 @@ def test_credentials_in_an_address_are_refused_and_not_shown(refused):
     assert "hush" not in error
 
 
+def test_authorities_for_nodes_are_expected_where_nodes_are_spoken_to(read, refused):
+    assert "nodes = true" in refused(c="url = 'https://c'\nnodes_ca_file = '/ca.pem'")
+    entry = read(c="url = 'https://c'\nnodes = true\nnodes_ca_file = '/ca.pem'").value.receivers[0]
+    assert entry.nodes
+    assert not read(c="url = 'https://c'").value.receivers[0].nodes
+
+
 def test_plain_http_needs_a_loopback_host_or_insecure(read, refused):
     assert "insecure = true" in refused(c="url = 'http://centre:8765'")
     assert read(c="url = 'http://127.0.0.1:8765'").warnings == ()

@@ -216,6 +216,7 @@ def test_a_node_is_not_reached_by_less_than_the_receiver_is(sent):
 
 def test_a_long_file_is_read_ahead_while_it_travels(sent, monkeypatch):
     monkeypatch.setattr("sender.send.node_sending._AHEAD", 100_000)
+    monkeypatch.setattr("sender.send.node_sending._AHEAD_S", 0.0)
     sent.master.answers = [HERE]
     assert isinstance(sent.send(), ReceivedFile)
     ahead = [each for each in sent.master.asked if each.md5 is None]
