@@ -9,8 +9,9 @@ import pytest
 
 from common.errors import ForbiddenError
 from receiver.web.server import server_context
+from sender.round.file_source import DirectorySource
 from tests.support.upload_cluster import LARGE, Fault, StorageMachine, UploadCluster
-from tests.support.web import make_certificate
+from tests.support.web import make_certificate, until
 
 pytestmark = pytest.mark.slow
 
@@ -106,6 +107,32 @@ def test_a_node_that_gives_other_bytes_is_found_out_before_anything_counts(clust
     path = cluster.write()
     assert cluster.edge.round().exit_code == 0
     assert machine.count("GET")
+    assert cluster.has(path)
+
+
+def test_other_bytes_that_were_read_ahead_do_not_keep_a_file_out(
+    cluster: UploadCluster, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("sender.send.node_sending._AHEAD", 60_000)
+    monkeypatch.setattr("sender.send.node_sending._AHEAD_S", 0.0)
+    (machine,) = cluster.machines
+    machine.alter = lambda content: content[:-1] + b"?" if content else content
+    left = [3]
+
+    def die_once_some_was_read(method: str, path: str) -> None:
+        if method == "PATCH" and left[0] <= 0:
+            until(lambda: cluster.node.uploads.numbers()[1] > 0, "some was read ahead")
+            left[0] = -99
+        left[0] -= method == "PATCH"
+        if left[0] < -90:
+            raise Fault("it is gone")
+
+    machine.before = die_once_some_was_read
+    path = cluster.write()
+    digest = cluster.edge.files[path]  # it was read before: a sender does not try that again
+    monkeypatch.setattr(DirectorySource, "md5_known", lambda self, file: digest)
+    assert cluster.edge.round().exit_code == 0
+    assert left[0] < -90
     assert cluster.has(path)
 
 
