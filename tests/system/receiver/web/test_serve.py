@@ -236,10 +236,10 @@ def test_a_second_server_on_the_same_directories_is_refused(server):
         assert requests.get(f"{server.url}/healthz", timeout=BOUND).ok
 
 
-def test_a_port_that_is_taken_is_an_error_of_the_configuration(server):
+def test_a_port_that_is_taken_ends_with_a_code_that_the_unit_tries_again(server):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        assert "cannot listen" in server.cli("serve", "--port", str(port), code=2)
+        assert "cannot listen" in server.cli("serve", "--port", str(port), code=5)
 
 
 def test_off_loopback_the_server_wants_tls_or_insecure(server):
