@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from common.errors import NameRefusedError, UnreachableError
 from common.names import FilePath
 from common.wire import UploadNode
-from receiver.placement.held_copies import placement_of
+from receiver.metadata.state.placed_files import placement_of
 from receiver.tablet_copies.upload_tickets import SentFile, upload_id
 
 if TYPE_CHECKING:
