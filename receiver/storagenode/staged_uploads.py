@@ -330,6 +330,8 @@ class StagedUploads:
             raise TooLargeError(f"{length} bytes at {offset} go beyond the file's {whole}")
         if self._store.room(found.number) < length:
             raise NoSpaceError(f"{length} bytes are to come, and there is too little space left")
+        with self._lock:  # many may have begun while each of them had room
+            self._must_be_allowed(self._of_sender(found.partial.meta.sender), length)
 
     def _finish(self, found: StagedUpload, out: WriteFile, md5: str, finish: _Finish) -> None:
         """Verify the whole; nothing of the last block counts before."""
@@ -370,13 +372,19 @@ class StagedUploads:
         return StagedView(meta.id, found.offset, meta.length, expires)
 
     def _must_have_room(self, file: SentFile) -> None:
-        here = [each for each in self._all.values() if each.partial.meta.sender == file.sender]
+        here = self._of_sender(file.sender)
         if len(here) >= self._limits.max_open_uploads:
             raise BusyError(f"{len(here)} uploads of this sender are here", retry_after=60)
+        self._must_be_allowed(here, file.size)
+
+    def _of_sender(self, sender: str) -> list[StagedUpload]:
+        return [each for each in self._all.values() if each.partial.meta.sender == sender]
+
+    def _must_be_allowed(self, here: Sequence[StagedUpload], size: int) -> None:
         used, most = sum(each.offset for each in here), self._limits.max_unloaded_bytes
-        if used + file.size > most:
+        if used + size > most:
             raise NoSpaceError(
-                f"{used} bytes of this sender are here, {file.size} more are to come, and "
+                f"{used} bytes of this sender are here, {size} more are to come, and "
                 f"limits.max_unloaded_bytes is {most}"
             )
 

@@ -181,6 +181,8 @@ class NodePulls(Closing):
     # -- in a thread of the pool -------------------------------------------------------------
 
     def _run(self, pull: _Pull) -> None:
+        if pull.stopped:
+            return  # while it waited: an upload of its own would end the one that has begun since
         try:
             self._read(pull)
         except (TsferryError, OSError) as error:

@@ -102,7 +102,7 @@ class NodeSending:
             StoppedError: told to stop.
             TsferryError: the receiver is out of reach, or refuses.
         """
-        refused = 0
+        was_refused = False
         wanted: NodeOffer | None = offer
         for _ in range(_NODES):
             if wanted is None:
@@ -111,9 +111,11 @@ class NodeSending:
                 try:
                     return self._by(wanted.node, prepared, content, begin, upload)
                 except _NodeFailedError as failure:
-                    refused += isinstance(failure.error, ForbiddenError)
-                    if refused != 1:  # a ticket that has grown old is no fault of the node
+                    is_refused = isinstance(failure.error, ForbiddenError)
+                    # A ticket that has grown old is no fault of the node.
+                    if was_refused or not is_refused:
                         self.lines.failed(wanted.node, failure.error)
+                    was_refused = was_refused or is_refused
             decision, wanted = self.plan(prepared)
             if decision.action in (Action.HAVE, Action.ALREADY):
                 return self._had(prepared, content, decision)

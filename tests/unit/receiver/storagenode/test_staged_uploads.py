@@ -315,6 +315,19 @@ def test_one_sender_has_no_more_here_than_it_may_have_unloaded(place: Place):
     assert place.uploads.begin(msgspec.structs.replace(large, size=7000)).offset == 0
 
 
+def test_uploads_that_were_begun_together_have_no_more_together(place: Place):
+    wide = build({"root.t.d1": {"s1": [(1, 1)]}}, pad_to=8000)
+    first = sent(wide)
+    second = msgspec.structs.replace(first, path=PATH.replace("1-1-0-0", "2-2-0-0"))
+    for each in (first, second):
+        place.uploads.begin(each)
+    place.send(first, wide)
+    place.uploads.patch(second, 0, wide[:4000])
+    with pytest.raises(NoSpaceError, match="max_unloaded_bytes"):
+        place.uploads.patch(second, 4000, wide[4000:])
+    assert place.uploads.head(second).offset == 4000
+
+
 def test_what_is_half_there_is_swept_at_the_start(place: Place):
     place.send(sent())
     uploads = next(path for each in place.paths for path in each.glob("uploads"))

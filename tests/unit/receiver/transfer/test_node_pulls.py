@@ -209,6 +209,31 @@ def test_a_plan_made_anew_ends_what_was_being_read(pulling: Pulling):
     assert len(pulling.nodes.reads) == 1
 
 
+def test_what_was_given_up_while_it_waited_takes_nothing_from_what_is_sent_since(pulling: Pulling):
+    pulls = NodePulls(pulling.node.uploads, pulling.nodes, block=BLOCK, parallel=1)
+    pulling.node.tasks._pulls = pulls
+    reading, go_on = threading.Event(), threading.Event()
+
+    def hold(begin: int) -> None:
+        reading.set()
+        go_on.wait(20)
+
+    pulling.nodes.before = hold
+    other = plan_entry(path_of(2), CONTENT, md5=None)
+    pulling.edge.plan(pulling.task, [other])
+    pulling.pull(None, path=other.path)
+    assert reading.wait(20)  # the one thread that there is
+    pulling.pull(None)
+    pulling.plan(nodes=True)
+    edge, metadata = pulling.edge, {"path": pulling.path, "task": pulling.task}
+    upload = pulling.node.uploads.create(edge.who, edge.uuid, len(CONTENT), metadata)
+    go_on.set()
+    pulls._pool.shutdown(wait=True)
+    edge.send(upload.id, CONTENT)
+    assert pulling.plan().action is Action.HAVE
+    pulls.close()
+
+
 def test_a_sender_that_does_not_say_so_hears_of_no_node(pulling: Pulling):
     assert pulling.plan().node is None
     assert pulling.nodes.offered == []

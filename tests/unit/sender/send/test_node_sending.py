@@ -158,6 +158,14 @@ def test_a_node_that_is_not_there_is_left_alone_for_all_files(sent):
     assert sent.lines.avoided() == [NODE]
 
 
+def test_a_node_that_goes_after_it_has_refused_a_ticket_is_left_alone(sent, receiver):
+    receiver.fault("POST /files", Answer(problem(ForbiddenError)))
+    sent.planned(Action.SEND, sent.offer("http://127.0.0.1:1"))
+    sent.planned(Action.SEND, None)
+    assert sent.send() is None
+    assert sent.lines.avoided() == [NODE]
+
+
 def test_what_a_plan_says_anew_holds(sent):
     sent.master.answers = [FAILED]
     sent.planned(Action.HAVE, md5=MD5)
