@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import os
 import secrets
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from common.digests import md5 as new_md5
 from common.digests import md5_of_fd
 from common.durable import Tree
-from common.errors import DigestError
+from common.errors import DigestError, TsferryError
 from receiver.operator.centre_files import opened
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from common.names import FilePath
     from receiver.load.folder.sender_folder import SenderFolder
     from receiver.operator.centre_files import CentreFile
     from receiver.transfer.intake import Intake, VerifiedBytes
 
-__all__ = ["copy_in", "link_in"]
+__all__ = ["copy_in", "drop_parts", "link_in"]
 
 _BLOCK = 1 << 20
 
@@ -38,9 +41,8 @@ def copy_in(
     Raises:
         DigestError: it is not what was read before.
     """
-    part = f"{folder.uploads}/{secrets.token_hex(16)}.part"
     digest = new_md5()
-    with opened(file.source) as fd, folder.tree.create(part) as copy:
+    with _part(folder) as part, opened(file.source) as fd, folder.tree.create(part) as copy:
         while block := os.read(fd, _BLOCK):
             digest.update(block)
             copy.write(block)
@@ -69,13 +71,36 @@ def link_in(
     Raises:
         DigestError: it is not what was read before.
     """
+    with _part(folder) as part:
+        with Tree(file.source.parent) as there:
+            folder.tree.link(file.source.name, part, of=there)
+        folder.tree.sync_file(part)  # who wrote it may not have
+        fd = folder.tree.open_read(part)
+        try:
+            found = md5_of_fd(fd)
+            return intake.verify(fd, path, part, found, expected=(expected,), planned=None)
+        finally:
+            os.close(fd)
+
+
+def drop_parts(folder: SenderFolder, parts: Iterable[str]) -> None:
+    """Remove temporary names as far as that can be done now; the next start removes the others.
+
+    Args:
+        folder: that they are in.
+        parts: their paths.
+    """
+    for part in parts:
+        with suppress(OSError, TsferryError):
+            folder.tree.unlink(part)
+
+
+@contextmanager
+def _part(folder: SenderFolder) -> Iterator[str]:
+    """A temporary name, that nothing has any more where what it was for did not come about."""
     part = f"{folder.uploads}/{secrets.token_hex(16)}.part"
-    with Tree(file.source.parent) as there:
-        folder.tree.link(file.source.name, part, of=there)
-    folder.tree.sync_file(part)  # who wrote it may not have
-    fd = folder.tree.open_read(part)
     try:
-        found = md5_of_fd(fd)
-        return intake.verify(fd, path, part, found, expected=(expected,), planned=None)
-    finally:
-        os.close(fd)
+        yield part
+    except Exception:
+        drop_parts(folder, [part])
+        raise

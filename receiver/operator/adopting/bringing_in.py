@@ -21,7 +21,7 @@ from receiver.load.folder.current_task import start_task
 from receiver.load.placing import tree_of
 from receiver.operator.centre_entries import entry_of, planned_as, resource_of_file
 from receiver.operator.centre_files import CentreFile
-from receiver.operator.copied_in import copy_in, link_in
+from receiver.operator.copied_in import copy_in, drop_parts, link_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -118,23 +118,36 @@ class BringingIn:
         *,
         move: bool,
     ) -> None:
-        bring = link_in if move else copy_in
         staged: list[VerifiedBytes] = []
-        for each in files:
-            self._go_on()
-            path = each.candidate.path
-            resource = resources[path.text]
-            if resource is not None and each.file.resource is not None:
-                beside = CentreFile(each.file.resource, path.resource)
-                staged.append(copy_in(self._intake, folder, beside, path.resource, resource.md5))
-            if not _is_staged(folder, each):
-                md5 = each.candidate.staged.md5
-                staged.append(bring(self._intake, folder, each.file, path, md5))
-            crash.point("adoption.brought")
-            if len(staged) >= _AT_ONCE:
-                self._intake.stage(folder, staged)
-                staged = []
-        self._intake.stage(folder, staged)
+        try:
+            for each in files:
+                self._go_on()
+                staged += self._brought(folder, each, resources[each.candidate.path.text], move)
+                crash.point("adoption.brought")
+                if len(staged) >= _AT_ONCE:
+                    self._intake.stage(folder, staged)
+                    staged = []
+            self._intake.stage(folder, staged)
+        except Exception:
+            # A link that stays would be another name of an old file, and keep it from being moved.
+            drop_parts(folder, (each.part for each in staged))
+            raise
+
+    def _brought(
+        self,
+        folder: SenderFolder,
+        each: AdoptableFile,
+        resource: ResourceEntry | None,
+        move: bool,
+    ) -> Iterator[VerifiedBytes]:
+        """A file with what belongs to it, each under a temporary name; what is staged is not."""
+        path = each.candidate.path
+        if resource is not None and each.file.resource is not None:
+            beside = CentreFile(each.file.resource, path.resource)
+            yield copy_in(self._intake, folder, beside, path.resource, resource.md5)
+        if not _is_staged(folder, each):
+            bring = link_in if move else copy_in
+            yield bring(self._intake, folder, each.file, path, each.candidate.staged.md5)
 
     def let_go(self, files: Sequence[AdoptableFile]) -> None:
         """End the old names of files that are loaded themselves, and not copies of them."""

@@ -7,7 +7,7 @@ import pytest
 
 from common import crash, wire
 from common.durable import Tree
-from common.errors import BusyError, NotFoundError, UsageError
+from common.errors import BusyError, DigestError, NoSpaceError, NotFoundError, UsageError
 from receiver.metadata.model import records
 from receiver.metadata.model.centre_source import centre_uuid
 from receiver.node import Node
@@ -15,6 +15,7 @@ from receiver.operator.adopting import bringing_in
 from receiver.operator.files import list_files
 from receiver.operator.owners import set_owner
 from receiver.operator.wire import AdoptionAnswer, AdoptionRequest
+from receiver.transfer.intake import Intake
 from tests.support.node_world import OPERATOR, A, Edge, World, fsck_of, path_of, plan_entry, tsfile
 from tests.support.old_tool import OTHER, UUID, OldReceiverTree, name_of, tree_of
 from tests.support.tsfile_bytes import build
@@ -336,3 +337,50 @@ def test_a_file_that_is_moved_is_flushed_before_it_is_in_its_place(
         adopt(node, old, owner=UUID, move=True)
     linked, moved = passed.index("durable.link.after"), passed.index("intake.moved")
     assert "flushed" in passed[linked:moved]
+
+
+@pytest.mark.parametrize("where", ["link_in", "stage"])
+def test_files_that_are_moved_come_when_it_is_said_again_after_a_refusal_in_the_middle(
+    world: World, node: Node, old: OldReceiverTree, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    files = {path_of(number): tsfile(first=50 * number) for number in (1, 2, 3)}
+    old.loaded(files)
+    calls: list[object] = []
+    link = bringing_in.link_in
+
+    def refusing(*given: object) -> object:
+        calls.append(given)
+        if where == "stage" or len(calls) == 3:
+            raise NoSpaceError("no room")
+        return link(*given)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patched:
+        if where == "stage":
+            patched.setattr(Intake, "stage", refusing)
+        else:
+            patched.setattr(bringing_in, "link_in", refusing)
+        with pytest.raises(NoSpaceError):
+            adopt(node, old, owner=UUID, move=True)
+    assert list(Path(world.folder(UUID), "data", ".uploads").iterdir()) == []
+    links = {name.stat().st_nlink for name in (old.root / "data").rglob("*.tsfile")}
+    assert links == {1}
+    assert adopt(node, old, owner=UUID, move=True).committed
+    assert sorted(world.loaded().values()) == sorted(files.values())
+
+
+def test_a_copy_of_a_file_that_somebody_writes_to_leaves_nothing(
+    world: World, node: Node, old: OldReceiverTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old.loaded({path_of(1): tsfile()})
+    source = old.root / "data" / path_of(1)
+    bring = bringing_in.copy_in
+
+    def written(*given: object) -> object:
+        source.write_bytes(tsfile(salt=1))
+        return bring(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(bringing_in, "copy_in", written)
+    request = AdoptionRequest(task="7" * 32, paths=[str(old.root)], commit=True, owner=UUID)
+    with pytest.raises(DigestError):
+        node.operator.adoptions.adopt(request)
+    assert list(Path(world.folder(UUID), "data", ".uploads").iterdir()) == []
