@@ -186,7 +186,7 @@ _LOCK = threading.RLock()
 def beside_bars(stream: TextIO) -> AbstractContextManager[object]:
     """Write to a stream within the block, and no line of it is glued to a bar."""
     drawn = sys.modules.get("tqdm")
-    if drawn is None or not stream.isatty():
+    if drawn is None or stream.closed or not stream.isatty():
         return nullcontext()
     found: AbstractContextManager[object] = drawn.tqdm.external_write_mode(file=stream)
     return found

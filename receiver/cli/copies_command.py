@@ -9,7 +9,6 @@ import click
 
 from common.cli import Invocation
 from common.terminal import printable, size_text, table
-from receiver.cli.offered_copies import fetch_offered
 from receiver.cli.showing import json_option, write_json
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient
@@ -94,6 +93,8 @@ def offered(invocation: Invocation[ReceiverConfig], into: Path | None, as_json: 
     deleted while a node was away is among them too: look before you load. Nothing is changed at the
     nodes; what the catalogue does not know stays there.
     """
+    from receiver.cli.offered_copies import fetch_offered
+
     client = OperatorClient(invocation.load().value, keep=True)
     found = client.ask("GET", "/v1/copies/offered", OfferedView)
     failed = {} if into is None else fetch_offered(client, found.files, into)

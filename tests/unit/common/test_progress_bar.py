@@ -137,6 +137,14 @@ def test_nothing_is_loaded_to_draw_with_until_something_is_drawn() -> None:
         pass
 
 
+def test_a_stream_that_is_closed_is_no_concern_of_bars(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tqdm", sys.modules.get("tqdm", sys))
+    closed = io.StringIO()
+    closed.close()
+    with beside_bars(closed):
+        pass
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0.4, "0 s"), (89, "89 s"), (120, "2 min"), (5400, "1.5 h")]
 )

@@ -65,7 +65,7 @@ def test_a_full_disk_is_not_ready(world, clock):
     ("code", "status", "slug"),
     [
         (errno.EIO, 503, "disk"),
-        (errno.EROFS, 503, "read-only"),
+        (errno.EROFS, 503, "read-only-disk"),
         (errno.ENOSPC, 507, "no-space"),
         (errno.ENOENT, 500, "internal"),
     ],
