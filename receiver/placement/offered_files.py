@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from common import wire
 from common.errors import NotFoundError, ProtocolError, TsferryError, UnreachableError
 from receiver.placement.node_orders import KEPT_FILES
-from receiver.storage.reading.copy_reads import CONTENT_OF_NODE
 from receiver.tablet_copies.copies_wire import KeptFiles
 from receiver.tablet_copies.read_tickets import READ_TICKET
 
@@ -60,6 +59,8 @@ class KeptOfNodes:
         self, node: PlaceableNode, ticket: str, tablet: str, physical: str, begin: int, length: int
     ) -> bytes:
         """See `AsksKept`."""
+        from receiver.storage.reading.copy_reads import CONTENT_OF_NODE
+
         query: dict[str, str | int | None] = {
             "tablet": tablet,
             "path": physical,
