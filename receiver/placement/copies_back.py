@@ -19,6 +19,7 @@ from common.errors import NotFoundError, TsferryError, UnreachableError
 from receiver.disks import NAMING, home_of
 from receiver.load.placing import tree_of
 from receiver.metadata.state.table_rows import FileState
+from receiver.placement.node_orders import WITHIN
 from receiver.tablet_copies.read_tickets import READ_TICKET
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class _OfNode:
 
 
 class CopiesBack:
-    """Brings files back, one after the other; any thread may call."""
+    """Brings files back; any thread may call, and waits for what brings the same file alone."""
 
     def __init__(
         self,
@@ -97,7 +98,8 @@ class CopiesBack:
         self._trees = trees
         self._places = places
         self._ca_cert = ca_cert
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
+        self._coming: set[str] = set()
 
     def bring(self, row: FileRow) -> bool:
         """Have a file here that may be at nodes alone; whether it is here then.
@@ -106,7 +108,7 @@ class CopiesBack:
             NoSpaceError: the disk is full.
             NotFoundError: it was deleted meanwhile.
         """
-        with self._lock:
+        with self._alone(row):
             return tree_of(self._trees(), row) is not None or self._from_nodes(row)
 
     def mend(self, row: FileRow) -> bool:
@@ -118,18 +120,34 @@ class CopiesBack:
             NoSpaceError: the disk is full.
             NotFoundError: it was deleted meanwhile.
         """
-        with self._lock:
+        with self._alone(row):
             tree = tree_of(self._trees(), row)
             if tree is not None and _is_whole(tree, row):
                 return True
             return self._from_nodes(row, tree)
+
+    @contextmanager
+    def _alone(self, row: FileRow) -> Iterator[None]:
+        """Keep others from the same file; a node that is slow to give one keeps nobody from all."""
+        name = row.physical
+        with self._changed:
+            self._changed.wait_for(lambda: name not in self._coming)
+            self._coming.add(name)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._coming.remove(name)
+                self._changed.notify_all()
 
     def _from_nodes(self, row: FileRow, into: Tree | None = None) -> bool:
         """Fetch a file, into this directory; whether a node gave it."""
         from receiver.storage.reading.reader_calls import ReaderCalls
 
         for place in self._places(row.physical):
-            calls = ReaderCalls(place.url, token=None, ca_cert=self._ca_cert, what="the node's URL")
+            calls = ReaderCalls(
+                place.url, token=None, ca_cert=self._ca_cert, what="the node's URL", within=WITHIN
+            )
             try:
                 self._fetch(row, _OfNode(calls, place), into)
             except (NotFoundError, OSError):

@@ -17,6 +17,7 @@ __all__ = [
     "KEPT_FILES",
     "MAKE_TABLETS",
     "STAGED_AT_NODE",
+    "WITHIN",
     "GivesOrders",
     "NodeOrders",
 ]
@@ -27,6 +28,8 @@ KEPT_FILES: Final = "/node/v1/tablets/files"
 STAGED_AT_NODE: Final = "/node/v1/staged"
 _TIMEOUT: Final = (3.0, 15.0)
 """Seconds to connect and to answer: a pass waits for all that it asks."""
+WITHIN: Final = 60.0
+"""Seconds that an answer of a node may take in all: one that trickles keeps no thread for good."""
 
 
 class GivesOrders(Protocol):
@@ -76,6 +79,7 @@ class NodeOrders:
                 ca_cert=self._ca_cert,
                 what="the node's URL",
                 timeout=_TIMEOUT,
+                within=WITHIN,
             )
             self._calls[node.uuid] = (node.url, node.call_key, calls)
             return calls

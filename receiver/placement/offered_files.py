@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from common import wire
 from common.errors import NotFoundError, ProtocolError, TsferryError, UnreachableError
-from receiver.placement.node_orders import KEPT_FILES
+from receiver.placement.node_orders import KEPT_FILES, WITHIN
 from receiver.tablet_copies.copies_wire import KeptFiles
 from receiver.tablet_copies.read_tickets import READ_TICKET
 
@@ -79,7 +79,9 @@ class KeptOfNodes:
     ) -> bytes:
         from receiver.storage.reading.reader_calls import ReaderCalls
 
-        calls = ReaderCalls(node.url, token=token, ca_cert=self._ca_cert, what="the node's URL")
+        calls = ReaderCalls(
+            node.url, token=token, ca_cert=self._ca_cert, what="the node's URL", within=WITHIN
+        )
         try:
             return calls.get(path, query, headers)
         finally:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -18,6 +19,7 @@ __all__ = ["CallAnswer", "ReaderCalls"]
 
 _TIMEOUT = (10, 60)
 _MOST = 1 << 27
+_PIECE = 1 << 20
 _NO_ANSWER = (requests.RequestException, urllib3.exceptions.HTTPError, OSError, UnicodeError)
 """An answer that breaks off is urllib3's error, since its body is read past `requests`; a name that
 no host can have is so too, and a token that no header can carry is one of characters."""
@@ -42,6 +44,8 @@ class ReaderCalls:
         ca_cert: str | None,
         what: str,
         timeout: tuple[float, float] = _TIMEOUT,
+        within: float | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Ask nothing yet.
 
@@ -51,6 +55,8 @@ class ReaderCalls:
             ca_cert: PEM file that it is checked against.
             what: names the URL in messages.
             timeout: seconds until it has to take a connection, and between two pieces of an answer.
+            within: seconds that the body of an answer may take in all; None: as long as it goes on.
+            monotonic: seconds.
 
         Raises:
             UsageError: the URL is none, or the token would travel where others can read it.
@@ -66,6 +72,7 @@ class ReaderCalls:
         self._url = url.rstrip("/")
         self._token, self._ca_cert = token, ca_cert
         self._timeout = timeout
+        self._within, self._monotonic = within, monotonic
         self._of_thread = threading.local()  # a session is no thing for several threads
         self._lock = threading.Lock()
         self._sessions: list[requests.Session] = []
@@ -115,12 +122,25 @@ class ReaderCalls:
                 allow_redirects=False,
                 stream=True,
             ) as answer:
-                got = answer.raw.read(_MOST, decode_content=True)
+                got = self._body(answer)
         except _NO_ANSWER as error:
             raise UnreachableError(f"{url} does not answer: {error}") from error
         if answer.status_code >= 300:
             raise _refusal(url, answer, got)
         return CallAnswer(answer.status_code, answer.headers, got)
+
+    def _body(self, answer: requests.Response) -> bytes:
+        if self._within is None:
+            return answer.raw.read(_MOST, decode_content=True)
+        until, got = self._monotonic() + self._within, bytearray()
+        while len(got) < _MOST:
+            piece = answer.raw.read1(min(_PIECE, _MOST - len(got)), decode_content=True)
+            if not piece:
+                break
+            got += piece
+            if self._monotonic() > until:
+                raise TimeoutError(f"{len(got)} bytes in {self._within:g} seconds, and no end")
+        return bytes(got)
 
     def close(self) -> None:
         """Let go of connections."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,44 @@ def test_files_are_there_while_they_are_worked_on(losing: Losing):
         (losing.data / each).unlink()
     with losing.back.pinned(rows):
         assert all((losing.data / each).exists() for each in losing.files)
+
+
+def test_a_node_that_does_not_come_to_an_end_with_a_file_keeps_nobody_from_others(
+    losing: Losing, monkeypatch: pytest.MonkeyPatch
+):
+    slow, other = losing.files[:2]
+    for each in (slow, other):
+        (losing.data / each).unlink()
+    asked, go_on = threading.Event(), threading.Event()
+    real = losing.content
+
+    def content(url: str, query: dict) -> bytes:
+        if query["path"] == slow and not asked.is_set():
+            asked.set()
+            assert go_on.wait(20)
+        return real(url, query)
+
+    monkeypatch.setattr(losing, "content", content)
+    came: list[bool] = []
+
+    def bring(physical: str) -> threading.Thread:
+        row = row_of(losing, physical)
+        thread = threading.Thread(target=lambda: came.append(losing.back.bring(row)), daemon=True)
+        thread.start()
+        return thread
+
+    first = bring(slow)
+    assert asked.wait(20)
+    second = bring(slow)  # waits for the first, and finds it
+    third = bring(other)
+    third.join(5)
+    assert came == [True]
+    assert not (losing.data / slow).exists()
+    go_on.set()
+    for each in (first, second, third):
+        each.join(20)
+    assert came == [True] * 3
+    assert {each: (losing.data / each).read_bytes() for each in losing.files} == losing.contents
 
 
 def test_a_node_that_lacks_a_file_is_passed_over(losing: Losing, monkeypatch: pytest.MonkeyPatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pytest
 
@@ -56,6 +56,63 @@ def test_a_body_that_breaks_off_is_no_answer(answering, head: bytes, ends: bool)
     url = answering(b"HTTP/1.1 200 OK\r\n" + head, ends=ends)
     with pytest.raises(UnreachableError, match="does not answer"):
         asks(url).get("/x", {})
+
+
+def test_an_answer_that_trickles_on_is_no_answer_after_a_while() -> None:
+    """Each piece comes in time, and the clock passes with each."""
+    now = 0.0
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+
+        def serve() -> None:
+            peer, _ = server.accept()
+            with closing(peer), suppress(OSError):
+                peer.recv(1 << 16)
+                peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9999999999\r\n\r\n")
+                while True:
+                    peer.sendall(b"a" * 100)
+
+        def monotonic() -> float:
+            nonlocal now
+            now += 10
+            return now
+
+        threading.Thread(target=serve, daemon=True).start()
+        calls = ReaderCalls(
+            f"http://127.0.0.1:{server.getsockname()[1]}",
+            token=None,
+            ca_cert=None,
+            what="the node's URL",
+            timeout=(2, 5),
+            within=25,
+            monotonic=monotonic,
+        )
+        with pytest.raises(UnreachableError, match="in 25 seconds, and no end"):
+            calls.get("/x", {})
+        assert now == 40
+        calls.close()
+
+
+@pytest.mark.parametrize(
+    "head", [b"Content-Length: 100\r\n\r\nabc", b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"]
+)
+def test_what_breaks_off_is_no_answer_with_a_limit_either(answering, head: bytes) -> None:
+    url = answering(b"HTTP/1.1 200 OK\r\n" + head)
+    calls = ReaderCalls(url, token=None, ca_cert=None, what="x", timeout=(2, 5), within=60)
+    with pytest.raises(UnreachableError, match="does not answer"):
+        calls.get("/x", {})
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"Content-Length: 3\r\n\r\nabc",
+        b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n2\r\nbc\r\n0\r\n\r\n",
+    ],
+)
+def test_a_whole_answer_is_the_same_with_a_limit(answering, head: bytes) -> None:
+    url = answering(b"HTTP/1.1 200 OK\r\n" + head, ends=False)
+    calls = ReaderCalls(url, token=None, ca_cert=None, what="x", timeout=(2, 5), within=60)
+    assert calls.get("/x", {}) == b"abc"
 
 
 def test_a_log_that_is_followed_breaks_off(answering) -> None:
