@@ -61,7 +61,7 @@ class _OfNode:
         self._place = place
 
     def read(self, key: str, offset: int, length: int) -> bytes:
-        """So many bytes, or fewer."""
+        """So many bytes: one that gives crumbs of what it has would never come to an end."""
         from receiver.storage.reading.copy_reads import CONTENT_OF_NODE
 
         query: dict[str, str | int | None] = {
@@ -71,9 +71,12 @@ class _OfNode:
             "length": length,
         }
         try:
-            return self._calls.get(CONTENT_OF_NODE, query, {READ_TICKET: self._place.ticket})
+            block = self._calls.get(CONTENT_OF_NODE, query, {READ_TICKET: self._place.ticket})
         except NotFoundError as error:  # at this node; another one may have it
             raise UnreachableError(f"{self.url}: {error.message}") from error
+        if len(block) != length:
+            raise UnreachableError(f"{self.url}: {len(block)} bytes of {length} came")
+        return block
 
 
 class CopiesBack:

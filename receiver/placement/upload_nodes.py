@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from common.errors import NameRefusedError, UnreachableError
+from common.errors import NameRefusedError, NotFoundError
 from common.names import FilePath
 from common.wire import UploadNode
 from receiver.metadata.state.placed_files import placement_of
@@ -108,11 +108,11 @@ class UploadNodes:
         """Bytes of a sender's file at a node, `length` at most; none where no more are there.
 
         Raises:
-            UnreachableError: the node is not there.
+            NotFoundError: there is no such node, or it is declared lost.
             TsferryError: it gives nothing.
         """
         there = self._nodes().get(node)
         if there is None or not there.url or there.is_lost:
-            raise UnreachableError(f"there is no storage node {node[:40]!a} to be asked")
+            raise NotFoundError(f"there is no storage node {node[:40]!a} to be asked")
         upload = upload_id(sender, entry.path, entry.size, entry.tail)
         return self._orders.staged(there, upload, begin, length)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
@@ -20,6 +21,7 @@ from common.wire import PlanEntry, PullAnswer, PullState
 from receiver.transfer.planning import same_content
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from concurrent.futures import Future
 
     from common.wire import PullRequest
@@ -36,6 +38,9 @@ _RANGE: Final = 8 << 20
 """Bytes that are read at once."""
 _LAST: Final = 1 << 16
 """Bytes at the end of a file that are not read before its MD5 is told."""
+_SILENT: Final = 30.0
+"""Seconds for which nothing more is read from a node that did not answer: what waits for others is
+not to wait for it again and again."""
 _REMEMBERED: Final = 1000
 """Pulls that may be over and not asked about, before these are forgotten."""
 
@@ -78,7 +83,13 @@ class NodePulls(Closing):
     """The files that are being read; any thread may call."""
 
     def __init__(
-        self, uploads: Uploads, nodes: ReadsStaged, *, block: int, parallel: int = 4
+        self,
+        uploads: Uploads,
+        nodes: ReadsStaged,
+        *,
+        block: int,
+        parallel: int = 4,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Read nothing yet.
 
@@ -87,12 +98,15 @@ class NodePulls(Closing):
             nodes: where they are.
             block: bytes of one upload that come at once, at most.
             parallel: files that are read at once.
+            monotonic: seconds.
         """
         self._uploads = uploads
         self._nodes = nodes
         self._block = min(block, _RANGE)
         self._lock = threading.Lock()
+        self._monotonic = monotonic
         self._pulls: dict[tuple[str, str], _Pull] = {}
+        self._silent: dict[str, float] = {}
         self._pool = ThreadPoolExecutor(parallel, thread_name_prefix="pull-upload")
 
     def pull(
@@ -207,10 +221,11 @@ class NodePulls(Closing):
             wanted = min(self._block, left if md5 is not None else left - _LAST)
             if wanted <= 0:
                 return
-            block = self._nodes.read(node, sender, entry, pull.offset, wanted)
+            block = self._of_node(node, sender, entry, pull.offset, wanted)
             if not block and md5 is None:
                 return
-            if not 0 < len(block) <= wanted:
+            # Of a file that is whole there all comes that is asked for: in crumbs it never ended.
+            if not 0 < len(block) <= wanted or (md5 is not None and len(block) < wanted):
                 raise UnreachableError(
                     f"{len(block)} bytes came at {pull.offset}, and {left} are to come"
                 )
@@ -223,6 +238,22 @@ class NodePulls(Closing):
                 told = {"sender": pull.source.folder.uuid, "path": planned.path, "node": node}
                 log.info("a file came from a node", extra=told)
                 return
+            if len(block) < min(wanted, _LAST):
+                return  # no more is there yet
+
+    def _of_node(self, node: str, sender: str, entry: PlanEntry, begin: int, length: int) -> bytes:
+        with self._lock:
+            until = self._silent.get(node, 0.0)
+        if self._monotonic() < until:
+            raise UnreachableError("it did not answer a moment ago")
+        try:
+            return self._nodes.read(node, sender, entry, begin, length)
+        except UnreachableError:
+            now = self._monotonic()
+            with self._lock:
+                silent = {each: until for each, until in self._silent.items() if until > now}
+                self._silent = {**silent, node: now + _SILENT}
+            raise
 
     def _own(self, source: _Source, entry: PlanEntry) -> tuple[str, int]:
         """The upload that the bytes go to, and how far it is."""

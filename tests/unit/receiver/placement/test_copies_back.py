@@ -31,6 +31,7 @@ class Losing:
         self.contents = {each: (self.data / each).read_bytes() for each in self.files}
         self.trees = [Tree(self.data), Tree(root / "other", create=True)]
         self.wrong: dict[str, bytes] = {}
+        self.asked = 0
         patch.setattr(ReaderCalls, "get", self.get)
         self.back = CopiesBack(self.centre.engine, lambda: self.trees, self.places)
 
@@ -46,6 +47,7 @@ class Losing:
         ]
 
     def content(self, url: str, query: dict) -> bytes:
+        self.asked += 1
         node = next(each for each in self.nodes if url.endswith(each.host))
         if not node.is_up:
             raise UnreachableError("it is away")
@@ -102,6 +104,10 @@ def test_a_node_that_lies_or_is_away_is_passed_over(losing: Losing):
     losing.wrong[losing.nodes[0].host] = b"\0" * 100_000
     assert losing.back.bring(row_of(losing, physical))
     assert (losing.data / physical).read_bytes() == losing.contents[physical]
+    (losing.data / physical).unlink()
+    losing.wrong[losing.nodes[0].host], losing.asked = b"\0", 0  # in crumbs
+    assert losing.back.bring(row_of(losing, physical))
+    assert losing.asked == 2
     (losing.data / physical).unlink()
     losing.nodes[1].stop()
     assert not losing.back.bring(row_of(losing, physical))

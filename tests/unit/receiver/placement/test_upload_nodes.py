@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from common import wire
-from common.errors import UnreachableError
+from common.errors import NotFoundError
 from receiver.placement.node_orders import NodeOrders
 from receiver.placement.upload_nodes import UploadNodes
 from receiver.tablet_copies.read_tickets import TicketKeys, TicketMaker
@@ -129,5 +129,5 @@ def test_a_node_that_is_of_no_use_is_passed_over(offers: Offers):
 def test_what_is_at_a_node_that_nobody_knows_is_not_read(offers: Offers):
     for uuid in ("9" * 32, offers.centre.nodes[0].uuid):
         offers.centre.lost = {offers.centre.nodes[0].uuid}
-        with pytest.raises(UnreachableError):
+        with pytest.raises(NotFoundError):
             offers.nodes.read(uuid, EDGE, ENTRY, 0, 10)

@@ -32,13 +32,15 @@ class FakeNodes:
         self.before: Callable[[int], None] = lambda begin: None
         self.offered: list[tuple[str, list[str]]] = []
         self.too_much = 0
+        self.most = 1 << 20
 
     def read(self, node: str, sender: str, entry: wire.PlanEntry, begin: int, length: int) -> bytes:
         assert node == NODE
         upload = f"{sender} {entry.path} {entry.size} {entry.tail}"
         self.reads.append((begin, length))
         self.before(begin)
-        return self.there.get(upload, b"")[begin : begin + length + self.too_much]
+        length = min(length + self.too_much, self.most)
+        return self.there.get(upload, b"")[begin : begin + length]
 
     def offer(
         self, sender: str, task: str, entry: wire.PlanEntry, avoid: Collection[str]
@@ -135,6 +137,15 @@ def test_a_node_that_lies_costs_its_file_another_way_and_nothing_else(pulling: P
     assert outcome[pulling.path].result is wire.Result.LOADED
 
 
+def test_a_node_that_gives_crumbs_is_not_read_on_and_on(pulling: Pulling):
+    pulling.nodes.there[pulling.id], pulling.nodes.most = CONTENT, 10
+    assert pulling.pull(None).state is PullState.COMING
+    settle(pulling)
+    assert pulling.plan().offset == 10
+    assert pulling.pull().state is PullState.FAILED
+    assert len(pulling.nodes.reads) == 2
+
+
 def test_a_file_that_the_sender_says_is_another_one_does_not_count(pulling: Pulling):
     pulling.nodes.there[pulling.id] = CONTENT
     assert pulling.pull("f" * 32).state is PullState.FAILED
@@ -153,6 +164,26 @@ def test_a_node_that_dies_in_the_middle_costs_what_was_not_read(pulling: Pulling
     assert (decision.action, decision.offset) == (Action.RESUME, 3 * BLOCK)
     pulling.edge.send(str(decision.upload), CONTENT, offset=decision.offset)
     assert pulling.plan().action is Action.HAVE
+
+
+def test_what_waits_for_others_does_not_wait_for_a_silent_node_again_and_again(pulling: Pulling):
+    now = 5.0
+    node, nodes = pulling.node, pulling.nodes
+    pulls = NodePulls(node.uploads, nodes, block=BLOCK, monotonic=lambda: now)
+    node.tasks._pulls = pulls
+
+    def be_silent(begin: int) -> None:
+        raise UnreachableError("it does not answer")
+
+    nodes.there[pulling.id], nodes.before = CONTENT, be_silent
+    other = plan_entry(path_of(2), CONTENT, md5=None)
+    pulling.edge.plan(pulling.task, [other])
+    assert pulling.pull(path=other.path).state is PullState.FAILED
+    assert pulling.pull().state is PullState.FAILED
+    assert len(nodes.reads) == 1
+    now, nodes.before = 36.0, lambda begin: None
+    assert pulling.pull().state is PullState.HERE
+    pulls.close()
 
 
 def test_a_receiver_that_was_restarted_reads_on_where_it_was(world: World, nodes: FakeNodes):
