@@ -46,7 +46,7 @@ class StagedUpload:
     Attributes:
         number: of the directory that it is in.
         partial: its bytes.
-        touched: when bytes last came, seconds since the epoch.
+        touched: when bytes last came, or went to the master, seconds since the epoch.
         turns: who works on it.
         md5: of the whole, once that is here and verified.
         gone: nobody may use it any more.

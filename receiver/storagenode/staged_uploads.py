@@ -224,6 +224,7 @@ class StagedUploads:
             content = os.pread(fd, length, begin) if length else b""
         finally:
             os.close(fd)
+        found.touched = self._clock()
         return StagedPiece(content, there, md5)
 
     @contextmanager

@@ -306,6 +306,17 @@ def test_no_more_is_held_than_there_is_room_for_and_nothing_for_ever(place: Plac
     assert place.left() == []
 
 
+def test_what_the_master_is_reading_is_not_dropped(place: Place):
+    place.send(sent())
+    for _ in range(3):
+        place.now += 3000
+        assert place.uploads.read(sent().upload, 0, 10).content == CONTENT[:10]
+        place.uploads.expire(place.now)
+    place.now += 3601
+    place.uploads.expire(place.now)
+    assert place.left() == []
+
+
 def test_one_sender_has_no_more_here_than_it_may_have_unloaded(place: Place):
     place.send(sent())
     large = sent(path=PATH.replace("1-1-0-0", "2-2-0-0"), size=7001)
