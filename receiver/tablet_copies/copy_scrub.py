@@ -103,6 +103,7 @@ class CopyScrub(Closing):
         self._thread: threading.Thread | None = None
         self._owed = 0.0
         self._since_noted = 0.0
+        self._passed_over = 0
         self.place = _read(home)
 
     def start(self) -> None:
@@ -148,7 +149,7 @@ class CopyScrub(Closing):
         """
         if not self.place.begun:
             self._note(ScrubPlace(begun=self._clock(), last=self.place.last))
-        found = 0
+        found = self._passed_over = 0
         try:
             for tablet, replica in self._behind(self.place.tablet):
                 files = replica.files()
@@ -160,6 +161,9 @@ class CopyScrub(Closing):
         finally:
             self._note(self.place)
         self._note(ScrubPlace(last=self.place.begun))
+        if self._passed_over:
+            told = {"files": self._passed_over}
+            log.warning("copies on disks that are away were not read through", extra=told)
         return found
 
     def _behind(self, tablet: str) -> Iterator[tuple[str, TabletReplica]]:
@@ -190,6 +194,9 @@ class CopyScrub(Closing):
                 return name not in replica.missing()
             except DamagedError:
                 return False  # of another size: told as well
+            except OSError:  # its disk is away, and that of others is not: these are read
+                self._passed_over += 1
+                return True
             if not why:
                 return True
         if replica.rot(name, file):
@@ -203,7 +210,7 @@ class CopyScrub(Closing):
         Raises:
             NotFoundError: it is not here any more.
             DamagedError: it has another size.
-            OSError: its directory is not there.
+            OSError: its directory is not there: nobody knows.
             StoppedError: told to stop.
         """
         tree = replica.tree_of(name)

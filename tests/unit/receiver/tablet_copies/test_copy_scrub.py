@@ -171,9 +171,9 @@ def test_a_file_that_cannot_be_read_has_rotted_and_on_a_disk_that_is_away_none_h
     scrub = scrub_of(node)
     monkeypatch.setattr(os, "pread", fail)
     monkeypatch.setattr(scrub, "_is_there", lambda _: False)
-    with pytest.raises(OSError, match="Input"):
-        scrub.run_once()
+    assert scrub.run_once() == 0  # and comes to its end, so what is on others is read
     assert node.store.rotten() == 0
+    assert scrub.place.last
     monkeypatch.setattr(scrub, "_is_there", lambda _: True)
     assert scrub.run_once() == 1
     assert node.store.rotten() == 1
