@@ -33,6 +33,10 @@ _LOOK_S = 0.25
 """How often it is looked whether we are to stop."""
 _GRACE_S = 2.0
 """Between SIGTERM and SIGKILL."""
+_LAST_S = 0.5
+"""For which an end is waited for behind SIGKILL."""
+_left: set[int] = set()
+"""Process groups of commands that have ended, of which something may be left."""
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -71,11 +75,13 @@ def run_command(
         return DeliveryOutcome(ok=False, text=f"{command[0]} cannot be run: {why}")
     finally:
         os.close(content)
-    with child:
+    assert child.stdout is not None
+    with child.stdout:
         printed = bytearray()
         ended = _watch(child, printed, time.monotonic() + timeout, stopped)
         if not ended:
             _end_group(child, printed, grace)
+    _collect(child.pid)
     return _outcome(command[0], child.returncode, printed, None if ended else timeout)
 
 
@@ -129,21 +135,41 @@ def _read(output: int, printed: bytearray) -> bool:
 
 def _end_group(child: subprocess.Popen[bytes], printed: bytearray, grace: float) -> None:
     # It leads its group, and is not waited for yet: the number is nobody else's.
-    with suppress(ProcessLookupError):
+    # One that became another user is not ours to end; nor does one end that waits for a disk.
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGTERM)
     _watch(child, printed, time.monotonic() + grace, lambda: False)
-    with suppress(ProcessLookupError):
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)  # those of its group that did not heed it, too
-    child.wait()
+    with suppress(subprocess.TimeoutExpired):
+        child.wait(_LAST_S)
 
 
-def _outcome(program: str, code: int, printed: bytearray, limit: float | None) -> DeliveryOutcome:
+def _collect(group: int) -> None:
+    """Let those of a group end for good that are ours since their parents ended.
+
+    They come to the first process of a container, which is us in our image: nobody else asks what
+    became of them. Those that still run are asked for again behind the next command.
+    """
+    _left.add(group)
+    for each in list(_left):
+        try:
+            while os.waitpid(-each, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            _left.discard(each)
+
+
+def _outcome(
+    program: str, code: int | None, printed: bytearray, limit: float | None
+) -> DeliveryOutcome:
     said = printable(printed.decode("utf-8", "replace").strip())
     if said:
-        _log.info("%s: exit code %d: %s", program, code, said)
+        _log.info("%s: exit code %s: %s", program, code, said)
     more = f": {said[:_SHOWN]}" if said else ""
     if limit is not None:
         return DeliveryOutcome(ok=False, text=f"{program} did not end within {limit:g} s{more}")
+    assert code is not None
     if code < 0:
         name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
         return DeliveryOutcome(ok=False, text=f"{program} was ended by {name}{more}")

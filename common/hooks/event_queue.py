@@ -200,10 +200,21 @@ class EventQueue(Closing):
         with self._lock:
             self._say(DeliveredLine(self._now.delivered_at, 0, place, 0))
 
-    def failed(self, error: str) -> None:
-        """A try did not come through."""
+    def failed(self, error: str, trying: str = "") -> None:
+        """A try did not come through.
+
+        Args:
+            error: what came of it, in words.
+            trying: names what was tried; empty for nothing that is to be given up.
+        """
+        said = error[:_LONGEST_ERROR].encode("utf-8", "replace").decode()
         with self._lock:
-            self._say(FailedLine(self._clock(), error[:_LONGEST_ERROR]))
+            self._say(FailedLine(self._clock(), said, trying))
+
+    def tried_since(self, trying: str) -> float | None:
+        """When a try of this failed first, if nothing else was tried since; None if none did."""
+        with self._lock:
+            return self._now.tried_since if self._now.trying == trying else None
 
     def drop(
         self,
@@ -311,6 +322,8 @@ class EventQueue(Closing):
                 now.failed += 1
                 now.failed_at, now.error = line.at, line.error
                 now.failing_since = now.failing_since or line.at
+                if line.trying and line.trying != now.trying:
+                    now.trying, now.tried_since = line.trying, line.at
             case DroppedLine():
                 self._remove(line.seq)
                 now.place = line.place or now.place

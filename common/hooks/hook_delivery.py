@@ -7,6 +7,7 @@ a time is on its way, those behind it wait, and those of a kind keep their order
 from __future__ import annotations
 
 import logging
+import math
 import random
 import threading
 import time
@@ -121,8 +122,9 @@ class HookDelivery:
         self._read_to: LogPlace | None = None
         self._noted = monotonic()
         self._tries = 0
-        self._trying = ""
+        self._trying: str | None = None
         self._failed_first = 0.0
+        self._end = math.inf
         self._said = ""
         self._stop = threading.Event()
         self._wake = threading.Event()
@@ -175,11 +177,19 @@ class HookDelivery:
         """Deliver what waits, up to the first failure, in the caller's thread.
 
         Args:
-            seconds: after which nothing more is begun.
+            seconds: after which nothing more is begun, and a command that runs is ended: for it
+                that is a failure.
         """
-        end = self._monotonic() + seconds
-        while not self._stop.is_set() and self._monotonic() < end and self.step() == 0.0:
-            pass
+        self._end = self._monotonic() + seconds
+        try:
+            while not self._is_to_end() and self.step() == 0.0:
+                pass
+        except Exception:
+            _log.exception("hooks: %s: an error nobody foresaw", self.queue.way)
+        self._end = math.inf
+
+    def _is_to_end(self) -> bool:
+        return self._stop.is_set() or self._monotonic() >= self._end
 
     # -- one step ----------------------------------------------------------------------------------
 
@@ -194,22 +204,36 @@ class HookDelivery:
         if item is None:
             self._note()
             return None
-        outcome = self._send(item.event, self._stop.is_set)
+        outcome = self._sent(item.event)
         if self._stop.is_set() and not outcome.ok:
             return None  # it was cut off by us
         if outcome.ok:
             self._delivered(item)
             return 0.0
         # More may be dropped while that is tried to be told: it is the same try all the same.
-        trying = "dropped" if item.told is not None else item.event.id
+        trying = item.event.id if item.told is None else ""
         if self._trying != trying:
-            self._trying, self._tries, self._failed_first = trying, 0, self._monotonic()
-        pause = self._failed(outcome.text, outcome.retry_after)
+            self._trying, self._tries = trying, 0
+            self._failed_first = self._monotonic() - self._tried_before(trying)
+        pause = self._failed(outcome.text, outcome.retry_after, trying)
         if outcome.gone:
             self.gone = True
         elif self._monotonic() - self._failed_first >= self._give_up_after:
             self._give_up(item)
         return pause
+
+    def _sent(self, event: HookEvent) -> DeliveryOutcome:
+        try:
+            return self._send(event, self._is_to_end)
+        except Exception as error:  # whatever a library makes of an address, or of an answer
+            # Without its words: an address may be in them.
+            name = type(error).__name__
+            return DeliveryOutcome(ok=False, text=f"an error nobody foresaw: {name}")
+
+    def _tried_before(self, trying: str) -> float:
+        """Seconds for which an event has been tried before this process did."""
+        since = self.queue.tried_since(trying) if trying else None
+        return 0.0 if since is None else max(0.0, self._clock() - since)
 
     def _next(self) -> _Item | None:
         while not self._stop.is_set():
@@ -243,6 +267,11 @@ class HookDelivery:
             *first, last = events
             self._ahead += [_Item(each) for each in first]
             self._ahead.append(_Item(last, place=place))
+        reached = piece.reached
+        if before is not None and (reached.log != before.log or reached.ts < before.ts):
+            # The log is another one, or older: what comes from here on is behind this place, also
+            # for the next process, however soon this one ends.
+            self.queue.reached(piece.reached)
         self._read_to = piece.reached
         return piece.reached != before
 
@@ -261,10 +290,10 @@ class HookDelivery:
             self._ahead.popleft()
         if self._said:
             _log.info("hooks: the %s takes events again", self.queue.way)
-        self._trying, self._tries, self._said = "", 0, ""
+        self._trying, self._tries, self._said = None, 0, ""
 
-    def _failed(self, text: str, asked: float | None = None) -> float:
-        self.queue.failed(text)
+    def _failed(self, text: str, asked: float | None = None, trying: str = "") -> float:
+        self.queue.failed(text, trying)
         self._tries += 1
         level = logging.DEBUG if text == self._said else logging.WARNING
         _log.log(level, "hooks: the %s took no event: %s", self.queue.way, text)
@@ -279,4 +308,4 @@ class HookDelivery:
             self.queue.drop(item.event.kind, seq=item.seq, place=item.place)
             if not item.seq:
                 self._ahead.popleft()
-        self._trying = ""
+        self._trying = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import secrets
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -101,5 +102,15 @@ def made_event(
         at=moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         seconds=seconds,
         who=who,
-        what=msgspec.json.decode(msgspec.json.encode(what)),  # as it is read back
+        what=_as_read_back(what),
     )
+
+
+def _as_read_back(what: msgspec.Struct | Mapping[str, Any]) -> dict[str, Any]:
+    """What happened as JSON has it; a name of a file that is no UTF-8 is told with `?` in it."""
+    try:
+        content = msgspec.json.encode(what)
+    except UnicodeEncodeError:
+        text = json.dumps(msgspec.to_builtins(what), ensure_ascii=False)
+        content = text.encode("utf-8", "replace")
+    return msgspec.json.decode(content, type=dict[str, Any])

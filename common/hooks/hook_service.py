@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import logging
 import random
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
@@ -37,6 +38,7 @@ COMMAND: Final = "command"
 WEBHOOK: Final = "webhook"
 _Send = Callable[[HookEvent, Callable[[], bool]], DeliveryOutcome]
 _LOCK: Final = "hooks.lock"
+_ENDING_S: Final = 3.0
 _LONG_S: Final = 600.0
 """Of failures, until that is a concern."""
 
@@ -138,8 +140,9 @@ class HookService(Closing):
         Args:
             seconds: at most.
         """
+        end = time.monotonic() + seconds
         for each in self._ways:
-            each.idle.wait(seconds)
+            each.idle.wait(max(0.0, end - time.monotonic()))
 
     def close(self) -> None:
         """End the threads; what was not delivered is, after the next start."""
@@ -149,9 +152,20 @@ class HookService(Closing):
         self._resources.close()
 
     def drain(self, seconds: float) -> None:
-        """Deliver what waits in this thread, for a program that ends; see `HookDelivery.drain`."""
-        for each in self._ways:
-            each.drain(seconds)
+        """Deliver what waits, for a program that ends: all ways at once; see `HookDelivery.drain`.
+
+        Args:
+            seconds: for which that goes on. What is on its way then has three seconds more to end,
+                and is left where it does not: a host name that nobody answers for has no limit.
+        """
+        threads = [
+            threading.Thread(target=each.drain, args=(seconds,), daemon=True) for each in self._ways
+        ]
+        for thread in threads:
+            thread.start()
+        end = time.monotonic() + seconds + _ENDING_S
+        for thread in threads:
+            thread.join(max(0.0, end - time.monotonic()))
 
     # -- what happens ------------------------------------------------------------------------------
 

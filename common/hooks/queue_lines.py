@@ -83,10 +83,17 @@ class DeliveredLine(
 
 
 class FailedLine(msgspec.Struct, frozen=True, tag_field="is", tag="failed", omit_defaults=True):
-    """A try did not come through."""
+    """A try did not come through.
+
+    Attributes:
+        at: when.
+        error: what came of it, in words.
+        trying: what was tried: the id of the event; empty for none that is given up.
+    """
 
     at: float
     error: str
+    trying: str = ""
 
 
 class DroppedLine(msgspec.Struct, frozen=True, tag_field="is", tag="dropped", omit_defaults=True):
@@ -125,6 +132,8 @@ class StandingLine(msgspec.Struct, tag_field="is", tag="standing", kw_only=True)
         failed_at: the last time.
         failing_since: the first failure behind the last delivery; 0 for none.
         error: of the last failure.
+        trying: what was tried when a try failed last.
+        tried_since: when the first try of that failed.
     """
 
     version: int = QUEUE_VERSION
@@ -140,6 +149,8 @@ class StandingLine(msgspec.Struct, tag_field="is", tag="standing", kw_only=True)
     failed_at: float = 0.0
     failing_since: float = 0.0
     error: str = ""
+    trying: str = ""
+    tried_since: float = 0.0
 
 
 QueueLine = PutLine | DeliveredLine | FailedLine | DroppedLine | StandingLine

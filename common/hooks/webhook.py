@@ -107,9 +107,9 @@ class Webhook:
             return float(text)
         try:
             at = email.utils.parsedate_to_datetime(text)
-        except ValueError:
+            return max(0.0, at.timestamp() - self._clock())
+        except (ValueError, OverflowError):  # numbers without end are in some
             return None
-        return max(0.0, at.timestamp() - self._clock())
 
     def _words(self, error: OSError, ca_cert: Path | None) -> str:
         """What went wrong, without what stands behind the host."""

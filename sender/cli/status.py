@@ -10,7 +10,7 @@ import click
 
 from common.cli import Invocation, emit_json
 from common.config.shared_rules import PER_MILLISECOND
-from common.errors import EXIT_HELD, EXIT_NOT_LOADED, UsageError
+from common.errors import EXIT_HELD, EXIT_NOT_LOADED, TsferryError, UsageError
 from common.terminal import printable, size_text
 from sender.cli.program import Session, json_option, opened, receiver_option
 from sender.cli.sender_check import in_the_way
@@ -113,7 +113,10 @@ def _hooks(config: SenderConfig) -> list[str]:
     from common.hooks.hook_service import concerns_of, hook_standings
     from sender.hooks.sender_hooks import hooks_directory
 
-    found = hook_standings(config.hooks, hooks_directory(config.schema_dir))
+    try:
+        found = hook_standings(config.hooks, hooks_directory(config.schema_dir))
+    except (TsferryError, OSError) as error:  # of a newer program, or not ours to read
+        return [f"Hooks: {error}"]
     return [text for each in found for text in concerns_of(each, time.time())]
 
 
@@ -126,7 +129,6 @@ def _code(found: ReceiverStanding) -> int:
 
 def _daemon(session: Session) -> dict[str, Any] | None:
     """What the daemon says of itself; None if none runs, which its lock tells, as for `start`."""
-    from common.errors import TsferryError
     from sender.daemon.control import ask
     from sender.daemon.processes import running
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -18,10 +19,13 @@ if TYPE_CHECKING:
 
 __all__ = ["hooks_directory", "open_sender_hooks", "tell_of_rounds"]
 
+_log = logging.getLogger(__name__)
+
 _TRIES: Final = (0.5,) * 40
 """Pauses of a `sync` until another one that tells has ended."""
-_DRAIN_S: Final = 15.0
-"""For which a `sync` goes on telling; what is left is told by the next."""
+_DRAIN_S: Final = 12.0
+"""For which a `sync` goes on telling, and three more for what is on its way then; what is left is
+told by the next."""
 
 
 def hooks_directory(schema_dir: Path) -> Path:
@@ -64,5 +68,8 @@ def tell_of_rounds(
     above = hooks_directory(config.schema_dir)
     with HookService.open(config.hooks, above, who, tries=_TRIES, sleep=sleep) as hooks:
         for report in reports:
-            tell_round(hooks, uuid, label, report)
+            try:
+                tell_round(hooks, uuid, label, report)
+            except Exception:
+                _log.exception("hooks: what a round came to could not be told")
         hooks.drain(_DRAIN_S)

@@ -92,6 +92,7 @@ def delivery(
     ticks: Callable[[], float] | None = None,
     wants: Callable[[EventKind], bool] = lambda kind: True,
     give_up_after: float = 100.0,
+    clock: Callable[[], float] = lambda: 7.0,
 ) -> HookDelivery:
     made = HookDelivery(
         queue,
@@ -100,7 +101,7 @@ def delivery(
         wants=wants,
         give_up_after=give_up_after,
         log=log,
-        clock=lambda: 7.0,
+        clock=clock,
         monotonic=ticks or Ticks(),
         chance=lambda: 0.0,
     )

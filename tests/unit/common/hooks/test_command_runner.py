@@ -1,3 +1,4 @@
+import ctypes
 import json
 import os
 import signal
@@ -128,3 +129,35 @@ def test_one_that_runs_while_we_are_to_stop_is_ended(tmp_path):
     outcome = run(script(tmp_path, f"echo > {begun}; exec sleep 1000"), stopped=stop.is_set)
     waiting.join()
     assert not outcome.ok
+
+
+def test_one_that_may_not_be_ended_holds_nobody_up(tmp_path, monkeypatch):
+    pid, kill = tmp_path / "pid", os.killpg
+
+    def refused(group, signum):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "killpg", refused)
+    begin = time.monotonic()
+    outcome = run(script(tmp_path, f"echo $$ > {pid}; exec sleep 1000"), timeout=0.3)
+    assert "did not end within 0.3 s" in outcome.text
+    assert time.monotonic() - begin < 10
+    kill(int(pid.read_text()), signal.SIGKILL)
+    os.waitpid(int(pid.read_text()), 0)
+
+
+def test_as_the_first_process_of_a_container_we_leave_no_zombies(tmp_path):
+    subreaper = 36
+    libc = ctypes.CDLL(None)
+    pid = tmp_path / "pid"
+    libc.prctl(subreaper, 1, 0, 0, 0)
+    try:
+        hook = script(tmp_path, f"trap '' TERM; sleep 1000 & echo $! > {pid}; wait; sleep 1000")
+        run(hook, timeout=0.3)
+        orphan = int(pid.read_text())
+        assert is_over(orphan)
+        run(["/bin/true"])
+        with pytest.raises(ProcessLookupError):
+            os.kill(orphan, 0)
+    finally:
+        libc.prctl(subreaper, 0, 0, 0, 0)

@@ -226,3 +226,61 @@ def test_the_thread_delivers_what_is_put_and_ends(waits):
     assert made.idle.wait(10)
     made.close()
     assert way.texts == ["a"]
+
+
+def test_a_way_out_that_raises_has_failed_and_its_words_are_not_shown(waits, caplog):
+    def send(event, stopped):
+        raise ValueError("https://h.example/secret")
+
+    made = delivery(waits, send)
+    waits.put(event("a"))
+    assert made.step() == 0.5
+    assert waits.standing.error == "an error nobody foresaw: ValueError"
+    assert "secret" not in caplog.text
+
+
+def test_from_a_log_that_was_put_back_nothing_is_missed_by_who_dies_soon(tmp_path):
+    older = LogPlace("another", 9, 9)
+    with queue(tmp_path) as found:
+        found.reached(older)
+        log = Commits([commit("1"), commit("2")])
+        log.after = put_back(log, log.after)
+        made = delivery(found, Way(*[REFUSED] * 9), log=log)
+        made.step()
+        log.commits.append(commit("3"))
+        made.step()
+    with queue(tmp_path) as found:  # killed before anything came through
+        way = Way()
+        steps(delivery(found, way, log=log))
+    assert way.texts == ["3"]
+
+
+def put_back(log, after):
+    """As an engine does it: a place that is none of this log is now."""
+
+    def found(place, wants):
+        if place is not None and place.log != LOG:
+            place = None
+        return after(place, wants)
+
+    return found
+
+
+def test_an_event_is_given_up_also_by_processes_of_which_none_lives_so_long(tmp_path):
+    moments = iter([100.0, 150.0, 170.0])
+    for moment in moments:
+        with queue(tmp_path, clock=lambda now=moment: now) as found:
+            if moment == 100.0:
+                found.put(event("a"))
+                found.put(event("b"))
+            way = Way(REFUSED)
+            made = delivery(found, way, give_up_after=60.0, clock=lambda now=moment: now)
+            made.drain(10)
+            assert way.taken == []
+            left = found.standing.waiting
+    assert left == 1
+    with queue(tmp_path, clock=lambda: 171.0) as found:
+        way = Way(TAKEN, REFUSED)
+        delivery(found, way, give_up_after=60.0, clock=lambda: 171.0).drain(10)
+        assert [each.kind for each in way.taken] == ["dropped"]
+        assert found.standing.waiting == 1  # the next has a time of its own

@@ -1,4 +1,6 @@
 import json
+import socket
+import time
 
 import pytest
 
@@ -161,3 +163,29 @@ def test_a_test_goes_by_every_way_now_and_by_no_queue(tmp_path, command, secret)
     assert found["webhook"]["text"] == f"{server.url}/...: HTTP 403"
     assert told(out) == [("test", "happened")]
     assert hook_standings(config, tmp_path / "home") == []
+
+
+def test_a_program_that_ends_waits_no_longer_than_it_says_for_hooks_that_hang(tmp_path, secret):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        config = HooksConfig(
+            command=("/bin/sleep", "1000"),
+            webhook=f"http://127.0.0.1:{silent.getsockname()[1]}/x",
+            secret_file=secret,
+            timeout=600.0,
+        )
+        begin = time.monotonic()
+        with opened(config, tmp_path) as hooks:
+            hooks.happened("disk", FULL)
+            hooks.drain(0.1)
+        assert time.monotonic() - begin < 15
+    standings = {each.way: each for each in hook_standings(config, tmp_path / "home")}
+    assert (standings["command"].failed, standings["command"].waiting) == (1, 1)
+    assert standings["webhook"].waiting == 1
+
+
+def test_what_is_no_utf8_is_told_with_a_mark_in_its_place(tmp_path, command):
+    given, out = command
+    with opened(HooksConfig(command=given), tmp_path) as hooks:
+        hooks.happened("disk", StandingTrouble(problem="/data/\udcff.tsfile"))
+        hooks.drain(10)
+    assert json.loads(out.read_text())["what"]["problem"] == "/data/?.tsfile"

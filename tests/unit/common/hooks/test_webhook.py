@@ -100,6 +100,8 @@ def test_410_says_that_nothing_is_wanted(server, secret):
         ("soon", None),
         ("-5", None),
         ("9" * 40, None),
+        ("Mon, 01 Jan 2001 00:00:00 +" + "9" * 30, None),
+        ("Mon, 01 Jan " + "9" * 30 + " 00:00:00 GMT", None),
     ],
 )
 def test_retry_after_is_read_as_number_and_as_date(server, secret, value, seconds):

@@ -88,6 +88,12 @@ def test_hooks_that_take_nothing_for_long_are_in_status(edge, command):
     assert "Hooks: the command has taken nothing since " in command("status")[1]
 
 
+def test_a_queue_of_a_newer_program_keeps_no_status_from_being_shown(edge, command):
+    with Tree(hooks_directory(edge.schema) / "hooks", create=True) as tree:
+        tree.write_atomic("command.queue", written_line(StandingLine(version=2)))
+    assert "which is not known here: move it away" in command("status")[1]
+
+
 def test_a_test_says_what_came_of_it(command, hook, out):
     code, said = command("hooks", "test")
     assert (code, said) == (0, f"command: taken: {hook}: exit code 0\n")
