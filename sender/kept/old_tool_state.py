@@ -53,7 +53,7 @@ class OldLists(msgspec.Struct, frozen=True):
     Attributes:
         receiver: `<host>_<port>` of the old receiver.
         synced: path -> the data directory whose list has it.
-        folders: data directories in which the tool has a folder for it.
+        folders: data directories in which the tool has a folder for it under that name.
         odd: what was not whole, or could not be read, in words.
     """
 
@@ -118,6 +118,9 @@ def read_old_tool(
 
 def _lists(trees: Mapping[Path, Tree], receiver: str | None) -> OldLists:
     names = {name for tree in trees.values() for name in _folders(tree)}
+    # Cut off between two data directories one folder has its new name, and another not yet.
+    aside = {name for name in names if f"{name}{SET_ASIDE}" in names}
+    names -= {f"{name}{SET_ASIDE}" for name in aside}
     if receiver is None:
         if len(names) > 1:
             known = ", ".join(sorted(names))
@@ -135,11 +138,15 @@ def _lists(trees: Mapping[Path, Tree], receiver: str | None) -> OldLists:
     synced: dict[FilePath, Path] = {}
     folders, odd = [], []
     for data_dir, tree in trees.items():
-        if receiver not in _folders(tree):
+        name, here = receiver, _folders(tree)
+        if name in here:
+            folders.append(data_dir)
+        elif name in aside and f"{name}{SET_ASIDE}" in here:
+            name += SET_ASIDE
+        else:
             odd.append(f"{data_dir}: no {SENDER_DIRS}/{receiver}: nothing counts as synced of it")
             continue
-        folders.append(data_dir)
-        for path in _synced(tree, f"{SENDER_DIRS}/{receiver}", odd):
+        for path in _synced(tree, f"{SENDER_DIRS}/{name}", odd):
             synced.setdefault(path, data_dir)
     return OldLists(receiver, synced, tuple(folders), tuple(odd))
 

@@ -175,9 +175,8 @@ def carry_out(remote: Remote, old: OldTool, found: Adopted, previous: str | None
         UsageError: a data directory is another sender's.
     """
     paths = remote.config.data_dirs
-    for path in paths:
-        with Tree(path) as tree:
-            owner = read_marker(tree)
+    owners = [_owner_of(path, (remote.uuid, previous)) for path in paths]
+    for path, owner in zip(paths, owners, strict=True):
         mark(path, remote.uuid, adopt=previous is not None and owner == previous)
         crash.point("oldtool.marked")
     with DataDirs.open(paths, remote.uuid) as dirs:
@@ -191,6 +190,22 @@ def carry_out(remote: Remote, old: OldTool, found: Adopted, previous: str | None
     crash.point("oldtool.listed")
     identity.take(remote.config.schema_dir, remote.uuid)
     crash.point("oldtool.identified")
+
+
+def _owner_of(path: Path, ours: tuple[str, str | None]) -> str | None:
+    """Whose a data directory is; all are asked before one is taken.
+
+    Raises:
+        UsageError: another sender's.
+    """
+    try:
+        with Tree(path) as tree:
+            owner = read_marker(tree)
+    except OSError as error:
+        raise UsageError(f"data directory {path}: {error.strerror}; mount it first") from error
+    if owner is not None and owner not in ours:
+        raise UsageError(f"{path} belongs to the sender {owner}, and nothing was changed")
+    return owner
 
 
 def _set_aside(tree: Tree, folder: str) -> None:

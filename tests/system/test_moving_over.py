@@ -256,3 +256,25 @@ def test_where_there_is_nothing_of_the_old_tool_that_is_said(site: MovingSite) -
     assert "is damaged" in site.call("adopt", code=1)
     assert "expected 32" in site.call("adopt", "--uuid", "x", code=2)
     assert site.call("adopt", "--uuid", site.uuid, code=3)["uuid"] == site.uuid
+
+
+def test_one_directory_of_another_sender_keeps_all_of_them_as_they_are(
+    site: MovingSite, tmp_path: Path
+) -> None:
+    other = tmp_path / "disk2"
+    (other / "sequence").mkdir(parents=True)
+    (other / ".tsferry").write_text(f"tsferry data directory 1\nsender {'9' * 32}\n")
+    text = site.config.read_text()
+    site.config.write_text(
+        text.replace("data_dirs = [", f'data_dirs = ["{other}", ').replace(
+            f'["{other}", "{site.sender.data}"]', f'["{site.sender.data}", "{other}"]'
+        )
+    )
+    site.here(1)
+    site.listed(1)
+    site.there(1)
+    site.own()
+    site.adopt_there()
+    before = tree_of(site.sender.data)
+    assert "belongs to the sender" in str(site.call("adopt", "--commit", code=2))
+    assert tree_of(site.sender.data) == before

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import DamagedError, UsageError
-from sender.kept.old_tool_state import OldTool, read_old_tool
+from sender.kept.old_tool_state import SET_ASIDE, OldTool, read_old_tool
 from tests.support.old_tool import RECEIVER, UUID, OldSenderTree, lay, tree_of
 
 P1 = "sequence/root.sg/0/2650/1581324718762-101-1.tsfile"
@@ -150,3 +150,18 @@ def test_of_several_receivers_one_is_named_and_our_own_folders_are_none_of_them(
 def test_where_there_was_no_old_tool_that_is_said(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="tsferry-sender init"):
         read_old_tool([tmp_path, tmp_path / "gone"], tmp_path, tmp_path, None)
+
+
+def test_lists_that_a_death_left_half_set_aside_count_all_the_same(
+    old: OldSenderTree, tmp_path: Path
+) -> None:
+    second = OldSenderTree(tmp_path / "disk2" / "data", old.system)
+    old.listed([P1])
+    second.listed([P2])
+    old.folder.rename(old.folder.with_name(f"{RECEIVER}{SET_ASIDE}"))
+    dirs = [old.data, second.data]
+    for receiver in (None, RECEIVER):
+        found = read_old_tool(dirs, old.system, old.system / "schema", receiver)
+        assert synced(found) == [P1, P2]
+        assert (found.lists.receiver, found.lists.folders) == (RECEIVER, (second.data,))
+        assert found.odd == ()
