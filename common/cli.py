@@ -124,7 +124,13 @@ class Program(Generic[T]):
     def _file(self, named: Path | None) -> Path | None:
         if named is not None:
             return named
-        return self.default_file if os.path.lexists(self.default_file) else None
+        try:
+            self.default_file.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError:
+            pass  # it may be there: what reads it says why it cannot
+        return self.default_file
 
 
 @dataclass(frozen=True)

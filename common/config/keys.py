@@ -123,7 +123,10 @@ def suggestion(root: type[msgspec.Struct], parent: str, wrong: str) -> str:
     last = {key.rpartition(".")[2]: key for key in reversed(known)}
     moved = difflib.get_close_matches(tidy, sorted(last), n=1, cutoff=0.75)
     if moved:
-        return f'did you mean "{last[moved[0]]}"?'
+        meant = last[moved[0]]
+        if parent and "." not in meant:
+            return f'did you mean "{meant}"? It belongs above the first [table] of the file'
+        return f'did you mean "{meant}"?'
     return "known here: " + ", ".join(sorted(siblings))
 
 

@@ -17,6 +17,7 @@ import msgspec
 
 from common.config.loaded_values import ConfigProblem, config_error
 from common.errors import ConfigError
+from common.system_errors import system_error
 
 __all__ = ["Document", "key_lines", "read_secret", "read_toml", "readable_by_others"]
 
@@ -68,7 +69,14 @@ def read_toml(path: Path) -> Document:
     """
     try:
         blob = _read(path, _LARGEST_FILE)
-    except ValueError as error:  # also a path that holds a NUL
+    except OSError as error:
+        refused = system_error(error)
+        if refused is not None:
+            raise ConfigError(refused.message) from None
+        raise _unusable(
+            str(path), f"cannot be read: expected a TOML file ({error.strerror or error})"
+        ) from None
+    except ValueError as error:  # too large, or a path that holds a NUL
         raise _unusable(str(path), f"cannot be read: expected a TOML file ({error})") from None
     try:
         text = blob.decode("utf-8-sig")
@@ -92,7 +100,11 @@ def read_secret(path: Path) -> str:
     Raises:
         ValueError: the file cannot be read, or is too large for a token.
     """
-    return _read(path, _LARGEST_SECRET).decode("ascii", "replace").strip()
+    try:
+        blob = _read(path, _LARGEST_SECRET)
+    except OSError as error:
+        raise ValueError(error.strerror or str(error)) from None
+    return blob.decode("ascii", "replace").strip()
 
 
 def readable_by_others(path: Path) -> bool:
@@ -104,11 +116,8 @@ def readable_by_others(path: Path) -> bool:
 
 
 def _read(path: Path, limit: int) -> bytes:
-    try:
-        with path.open("rb") as stream:
-            blob = stream.read(limit + 1)
-    except OSError as error:
-        raise ValueError(error.strerror or str(error)) from None
+    with path.open("rb") as stream:
+        blob = stream.read(limit + 1)
     if len(blob) > limit:
         raise ValueError(f"larger than {limit} bytes")
     return blob

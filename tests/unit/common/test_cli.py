@@ -1,3 +1,4 @@
+import errno
 import importlib
 import json
 import os
@@ -194,6 +195,23 @@ def test_a_named_file_must_be_there_and_the_default_need_not(call, tmp_path):
     code, _, err = call("-c", str(tmp_path / "gone"), "--set", "must=x", "config", "show")
     assert code == 2
     assert "No such file" in err
+
+
+def test_a_default_file_that_may_not_be_looked_at_is_not_passed_over(call, tmp_path, monkeypatch):
+    shut = tmp_path / "etc.toml"
+    really = os.lstat
+
+    def refuse(path, *_, **__):
+        if Path(path) == shut:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return really(path)
+
+    monkeypatch.setattr(Path, "lstat", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
+    code, _, err = call("config", "show")
+    assert code == 2
+    assert f"{shut}: the user " in err
+    assert len(err.splitlines()) == 1
 
 
 def test_the_file_in_the_working_directory_is_not_taken(call, tmp_path, monkeypatch):

@@ -226,6 +226,11 @@ def test_a_relative_configuration_file_gives_absolute_paths(tmp_path, monkeypatc
         ("[inner]\nSize = 5", 2, 'inner.Size: unknown key, did you mean "inner.size"?'),
         ("[inner]\nSIZE = 5", 2, 'inner.SIZE: unknown key, did you mean "inner.size"?'),
         ("size = 5", 1, 'size: unknown key, did you mean "inner.size"?'),
+        (
+            "[inner]\non = true\ncount = 5",
+            3,
+            'inner.count: unknown key, did you mean "count"? It belongs above the first [table]',
+        ),
         ("[inner]\nzzz = 5", 2, "known here: above, limit, on, ratio, short, size, wait"),
         ("[[entry]]\nnmae = 'x'", 2, 'entry[0].nmae: unknown key, did you mean "entry[0].name"?'),
         ("[[entry]]\nname = 'x'\nport = 13", 3, "entry[0].port = 13: expected a lucky number"),
