@@ -27,7 +27,7 @@ from receiver.hooks.receiver_hooks import open_receiver_hooks
 from receiver.hooks.standing_looks import StandingLooks
 from receiver.load.service import LoadService
 from receiver.load.upkeep.table_upkeep import TableUpkeep
-from receiver.load.upkeep.verdicts import Verdict, record_verdicts
+from receiver.load.upkeep.verdicts import Verdict
 from receiver.metadata.clock.machine_clock import MachineClock
 from receiver.open_engine import open_engine
 from receiver.operator.adopting.adoptions import Adoptions
@@ -35,6 +35,7 @@ from receiver.operator.background_tasks import background_concerns, background_t
 from receiver.operator.centre_loading import CentreLoads
 from receiver.operator.centre_writes import CentreWrites
 from receiver.operator.copies import copy_concerns
+from receiver.operator.damaged_files import DamagedFiles
 from receiver.operator.directories import RunningReceiver
 from receiver.operator.loaded_content import LoadedContent
 from receiver.operator.log_files import log_files
@@ -89,6 +90,7 @@ class Node(Closing):
         final_merges: has merged files take the place of what they were made of for good.
         nodes: the storage nodes that it has heard from.
         copies: of tablets at them.
+        damaged: takes verdicts, and mends what somebody else has whole.
         remote_work: what executors elsewhere do of the background work.
         storage: copies into the object store; None without one.
         uploads: the tus calls.
@@ -155,7 +157,10 @@ class Node(Closing):
             config.nodes, engine, self.nodes, load.disks.standing, stirred=load.loader.stir
         )
         self.tables.may_forget = self.copies.may_forget
-        self.storage = _storage(config, engine, load)
+        self.damaged = DamagedFiles(
+            engine, load.disks.standing, self.copies.back, lambda rows: load.disks.pinned(rows)
+        )
+        self.storage = _storage(config, engine, load, self.damaged)
         acknowledging = self._acknowledging()
         self.uploads = Uploads(config, engine, load, acknowledging, clock=clock)
         self.checks = Checks(
@@ -206,6 +211,7 @@ class Node(Closing):
             compactor=self.compactor,
             nodes=self.nodes,
             copies=self.copies,
+            damaged=self.damaged,
             final_merges=self.final_merges,
             storage=self.storage,
             out_of_reach=files_out_of_reach(engine, load.disks) if self.storage is None else 0,
@@ -394,7 +400,9 @@ class Node(Closing):
         return found
 
 
-def _storage(config: ReceiverConfig, engine: Engine, load: LoadService) -> StorageService | None:
+def _storage(
+    config: ReceiverConfig, engine: Engine, load: LoadService, damaged: DamagedFiles
+) -> StorageService | None:
     """The copies, where a store is configured: without one nothing of them is imported."""
     if config.storage.url is None:
         return None
@@ -407,7 +415,7 @@ def _storage(config: ReceiverConfig, engine: Engine, load: LoadService) -> Stora
         load.disks.standing,
         takes=lambda tree: not load.disks.is_draining(tree),
         shipped=load.loader.stir,
-        found_bad=lambda physical, digest, why: record_verdicts(
-            engine, [Verdict(physical, digest, f"found while it was copied: {why}")]
+        found_bad=lambda physical, digest, why: damaged.judge(
+            [Verdict(physical, digest, f"found while it was copied: {why}")]
         ),
     )

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from receiver.operator.adopting.adoptions import Adoptions
     from receiver.operator.centre_loading import CentreLoads
     from receiver.operator.centre_writes import CentreWrites
+    from receiver.operator.damaged_files import DamagedFiles
     from receiver.placement.copy_service import CopyService
     from receiver.storage.copying import StorageService
     from receiver.superseding.prover import Prover
@@ -77,6 +78,7 @@ class RunningReceiver(ReceiverDirectories):
         compactor: merges files.
         nodes: the storage nodes that it has heard from.
         copies: of tablets at them.
+        damaged: takes verdicts, and mends what somebody else has whole.
         final_merges: has merged files take the place of what they were made of.
         storage: makes the copies in the object store; None without one.
         out_of_reach: files that were in an object store only when it was opened without one.
@@ -96,6 +98,7 @@ class RunningReceiver(ReceiverDirectories):
     compactor: Compactor
     nodes: NodeManager
     copies: CopyService
+    damaged: DamagedFiles
     final_merges: FinalMerges
     storage: StorageService | None
     out_of_reach: int

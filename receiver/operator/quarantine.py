@@ -9,10 +9,11 @@ which holds its content, is shown, lifted and dropped together with it.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from common.digests import md5_of_fd
-from common.errors import ConflictError, NotFoundError
+from common.errors import ConflictError, NotFoundError, TsferryError
 from common.names import FilePath
 from common.tsfile import Corrupt, read_tail
 from receiver.disks import AwayError
@@ -24,6 +25,7 @@ from receiver.load.upkeep.verdicts import hold_of
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.paths import IllegalPathError
+from receiver.metadata.state.placed_files import placed_nodes
 from receiver.metadata.state.table_rows import FileState
 from receiver.operator.views import QuarantineView
 
@@ -71,9 +73,19 @@ def retry_quarantined(there: RunningReceiver, sender: str, path: str, digest: st
     if row is not None:
         return _retry_refused(there, row)
     if file is not None and (file.sender, file.path) == (sender, path):
+        _mend(there, file)
         with there.disks.pinned([file]):
             return _retry_loaded(there, file, hold)
     raise _not_in_quarantine(path, digest)
+
+
+def _mend(there: RunningReceiver, row: FileRow) -> None:
+    """Have a file here whole, where a storage node gives it by now."""
+    with there.engine.reading() as state:
+        at_nodes = row.state is FileState.QUARANTINED and placed_nodes(state, row.physical)
+    if at_nodes:
+        with suppress(TsferryError, OSError):  # what lies here is looked at then
+            there.copies.back.mend(row)
 
 
 def _retry_refused(there: RunningReceiver, row: QuarantineRow) -> str:

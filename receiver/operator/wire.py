@@ -426,7 +426,7 @@ class VerdictEntry(Struct, frozen=True, kw_only=True):
         md5: of the content that was judged, 32 lower-case hex digits.
         bad: why it goes to quarantine; None if every point was proved.
         as_sent: of a bad file, whether its bytes are those that were loaded: then it is put on
-            hold, else its sender is asked for it again.
+            hold, else it is mended from who has it whole, or its sender is asked for it again.
     """
 
     physical: str
@@ -463,9 +463,12 @@ class VerdictsAnswer(Struct, frozen=True, kw_only=True):
         quarantined: files that are in quarantine, put there now or before.
         stale: verdicts about files that are gone, hidden or of other content by now.
         dissolved: compactions that are read no more, as of now or before.
+        mended: bad files that are here as they were loaded, from a storage node or the object
+            store. They are not verified by that.
     """
 
     verified: int = 0
     quarantined: int = 0
     stale: int = 0
     dissolved: int = 0
+    mended: int = 0

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from receiver.storage.reading.reader_calls import ReaderCalls
     from receiver.tablet_copies.copies_wire import FilePlace
 
-__all__ = ["BroughtBack", "CopiesBack"]
+__all__ = ["BroughtBack", "CopiesBack", "is_whole"]
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +125,7 @@ class CopiesBack:
         """
         with self._alone(row):
             tree = tree_of(self._trees(), row)
-            if tree is not None and _is_whole(tree, row):
+            if tree is not None and is_whole(tree, row):
                 return True
             return self._from_nodes(row, tree)
 
@@ -226,7 +226,7 @@ class CopiesBack:
         log.info("a file came back from a node", extra={"file": row.physical, "node": node.url})
 
 
-def _is_whole(tree: Tree, row: FileRow) -> bool:
+def is_whole(tree: Tree, row: FileRow) -> bool:
     """Whether a file is as it was loaded, by its bytes on the disk."""
     try:
         fd = tree.open_read(row.physical)

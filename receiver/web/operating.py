@@ -7,7 +7,7 @@ from msgspec.structs import asdict, replace
 
 from common.errors import UsageError
 from common.wire import FetchAnswer, FetchRequest
-from receiver.load.upkeep.verdicts import BadMerge, Verdict, dissolve_bad, record_verdicts
+from receiver.load.upkeep.verdicts import BadMerge, Verdict, dissolve_bad
 from receiver.metadata.sql.executing import moment
 from receiver.operator import views, wire
 from receiver.operator.deletes import allow_held_deletes, drop_held_deletes, list_held_deletes
@@ -488,7 +488,7 @@ def retired_drop(call: Call) -> Response:
     "POST",
     "/v1/verdicts",
     Role.OPERATOR,
-    "Record what a verification found: proved files, and bad ones for quarantine",
+    "Record what a verification found: proved files, and bad ones to be mended, or for quarantine",
     AnswerRow(200, wire.VerdictsAnswer),
     takes=wire.VerdictsRequest,
     body=Body.LARGE,
@@ -498,9 +498,10 @@ def verdicts(call: Call) -> Response:
     request = call.body(wire.VerdictsRequest)
     found = [Verdict(each.physical, each.md5, each.bad, each.as_sent) for each in request.verdicts]
     merges = [BadMerge(each.id, each.reason) for each in request.compactions]
-    recorded = record_verdicts(call.operator.engine, found)
+    recorded, mended = call.operator.damaged.judge(found)
     dissolved = dissolve_bad(call.operator.engine, merges)
-    return json_answer(wire.VerdictsAnswer(**recorded._asdict(), dissolved=dissolved))
+    answer = wire.VerdictsAnswer(**recorded._asdict(), mended=mended, dissolved=dissolved)
+    return json_answer(answer)
 
 
 @ROUTES.call(

@@ -330,3 +330,23 @@ class CopyCentre:
             each.stop()
         self.assignment.close()
         self.engine.close()
+
+
+def place_tablets(engine: Engine, node: str = "5" * 32) -> None:
+    """All tablets are placed at a storage node that does not exist."""
+    with engine.reading() as state:
+        tablets = list(state.tablet_table.rows)
+    engine.commit(
+        [
+            records.NodeRegistered(
+                uuid=node,
+                kind="remote",
+                name="n",
+                host="n",
+                instance=1,
+                addresses=("http://n",),
+                boot="6" * 32,
+            )
+        ]
+    )
+    engine.commit([records.TabletPlaced(each, 1, (node,), node) for each in tablets])

@@ -66,9 +66,10 @@ if TYPE_CHECKING:
     from receiver.metadata.state.tables.compactions import CompactedOutput, CompactedRow
     from receiver.metadata.state.tables.uploaded import InStore
 
-__all__ = ["Found", "Report", "examine", "fsck", "is_to_be_there", "strays_among"]
+__all__ = ["STRAY", "Found", "Report", "examine", "fsck", "is_to_be_there", "strays_among"]
 
 STRAY = "stray"
+"""Directory of a data directory for what is not to lie under its name."""
 _AT_ONCE = 10_000
 """Names on the disk that are compared with the rows at once."""
 _SHOWN = 20

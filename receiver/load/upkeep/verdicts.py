@@ -38,9 +38,11 @@ __all__ = [
     "BadMerge",
     "Recorded",
     "Verdict",
+    "check_number",
     "dissolve_bad",
     "hold_of",
     "is_held",
+    "one_of_each",
     "record_verdicts",
 ]
 
@@ -113,8 +115,7 @@ def record_verdicts(engine: Engine, verdicts: Sequence[Verdict]) -> Recorded:
         GuardFailed: files were changed all the time by others; once more in a moment.
         TsferryError: the engine takes no commits.
     """
-    if len(verdicts) > MOST_VERDICTS:
-        raise TooLargeError(f"{len(verdicts)} verdicts, {MOST_VERDICTS} are taken at once")
+    check_number(verdicts)
     for _ in range(_ATTEMPTS):
         with engine.reading() as state:
             decided = _decide(state, verdicts)
@@ -127,6 +128,16 @@ def record_verdicts(engine: Engine, verdicts: Sequence[Verdict]) -> Recorded:
             crash.point("verdicts.committed")
         return decided.recorded
     raise GuardFailed(f"verdicts were overtaken {_ATTEMPTS} times; deliver them again in a moment")
+
+
+def check_number(verdicts: Sequence[Verdict]) -> None:
+    """See that so many can be committed at once.
+
+    Raises:
+        TooLargeError: they cannot.
+    """
+    if len(verdicts) > MOST_VERDICTS:
+        raise TooLargeError(f"{len(verdicts)} verdicts, {MOST_VERDICTS} are taken at once")
 
 
 def dissolve_bad(engine: Engine, merges: Sequence[BadMerge]) -> int:
@@ -159,7 +170,7 @@ def _decide(state: State, verdicts: Sequence[Verdict]) -> _Decided:
     proved: list[str] = []
     bad: list[records.Op] = []
     stale = quarantined = 0
-    for each in _one_of_each(verdicts):
+    for each in one_of_each(verdicts):
         row = state.files.get(each.physical)
         if row is None or row.md5 != each.md5:
             stale += 1
@@ -209,13 +220,14 @@ def hold_of(state: State, row: FileRow) -> QuarantineRow | None:
     return entry if made_together and row.state is FileState.QUARANTINED else None
 
 
-def _one_of_each(verdicts: Sequence[Verdict]) -> Iterable[Verdict]:
+def one_of_each(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Of several verdicts on one content one, which is bad if any is."""
     found: dict[tuple[str, str], Verdict] = {}
     for each in verdicts:
         before = found.get((each.physical, each.md5))
         if before is None or before.bad is None:
             found[each.physical, each.md5] = each
-    return found.values()
+    return list(found.values())
 
 
 def _reason(text: str) -> str:

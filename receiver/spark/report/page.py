@@ -123,6 +123,8 @@ def _delivered(s: Summary) -> str:
         return "Nothing was committed. " if s.engine else ""
     done = s.delivery
     said = f"Committed: {done.verified:,} verified, {done.quarantined:,} in quarantine"
+    if done.mended:
+        said += f", {done.mended:,} mended from other copies"
     return f"{said}, {done.stale:,} changed meanwhile. " if done.stale else f"{said}. "
 
 

@@ -22,12 +22,14 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
         quarantined: files that are visible no more; wanted again from their senders, or held.
         stale: verdicts without effect: the file was replaced, deleted or quarantined meanwhile.
         dissolved: compactions whose merged files are read no more: their inputs are.
+        mended: bad files that are whole again, from storage nodes or the object store.
     """
 
     verified: int
     quarantined: int
     stale: int
     dissolved: int = 0
+    mended: int = 0
 
 
 class ReportedFinding(msgspec.Struct, frozen=True, kw_only=True):

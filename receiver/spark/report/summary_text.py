@@ -36,10 +36,11 @@ def text(summary: Summary) -> str:
     if summary.delivery is not None:
         done = summary.delivery
         stale = f", {done.stale:,} changed meanwhile" if done.stale else ""
+        mended = f", {done.mended:,} mended from other copies" if done.mended else ""
         dissolved = f", {done.dissolved:,} compactions dissolved" if done.dissolved else ""
         lines.append(
             f"committed: {done.verified:,} verified, {done.quarantined:,} in quarantine"
-            f"{dissolved}{stale}"
+            f"{mended}{dissolved}{stale}"
         )
     serious = [each for each in summary.findings if each.severity != Severity.NOTE]
     serious.sort(key=lambda each: _ORDER.index(Severity(each.severity)))

@@ -50,12 +50,15 @@ class Delivered(NamedTuple):
             but for those that are as they were sent.
         stale: verdicts about files that are gone, hidden or of other content by now.
         dissolved: compactions that are read no more.
+        mended: bad files that storage nodes or the object store had whole; nobody has read them
+            anew.
     """
 
     verified: int
     quarantined: int
     stale: int
     dissolved: int = 0
+    mended: int = 0
 
 
 def deliver(config: ReceiverConfig, verdicts: Sequence[Verdict]) -> Delivered:
@@ -124,7 +127,7 @@ def _to_server(config: ReceiverConfig, page: Sequence[Verdict]) -> Delivered:
         ]
     )
     answer = OperatorClient(config).ask("POST", "/v1/verdicts", VerdictsAnswer, body=request)
-    return Delivered(answer.verified, answer.quarantined, answer.stale)
+    return Delivered(answer.verified, answer.quarantined, answer.stale, mended=answer.mended)
 
 
 def _into_engine(

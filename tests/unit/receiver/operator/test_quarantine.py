@@ -4,9 +4,11 @@ import pytest
 
 from common.errors import NotATsFileError, NotFoundError
 from receiver.metadata.model import records
+from receiver.metadata.state.table_rows import FileRow
 from receiver.node import Node
 from receiver.operator.files import list_files
 from receiver.operator.quarantine import drop_quarantined, list_quarantine, retry_quarantined
+from tests.support.copy_nodes import place_tablets
 from tests.support.node_world import (
     A,
     B,
@@ -112,3 +114,26 @@ def test_an_entry_that_is_not_there_is_not_found(node: Node) -> None:
     ):
         with pytest.raises(NotFoundError):
             call()
+
+
+def test_a_retry_has_a_loaded_file_brought_from_a_storage_node_that_gives_it_by_now(
+    edge: Edge, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edge.round({path_of(1): tsfile()})
+    node = edge.node
+    (found,) = list_files(node.operator).files
+    here = world.data / found.physical
+    good = here.read_bytes()
+    here.write_bytes(b"damaged")
+    node.engine.commit([records.FileQuarantined(found.physical, "page 3")])
+
+    def mend(row: FileRow) -> bool:
+        here.write_bytes(good)
+        return True
+
+    monkeypatch.setattr(node.copies.back, "mend", mend)
+    said = retry_quarantined(node.operator, A, path_of(1), found.physical)
+    assert said.startswith("the bytes are still bad")  # no node is to have it
+    place_tablets(node.engine)
+    said = retry_quarantined(node.operator, A, path_of(1), found.physical)
+    assert said == "the bytes are good; the file is visible again"

@@ -10,76 +10,16 @@ from pathlib import Path
 import pytest
 
 from common import crash
-from common.durable import Tree
-from common.errors import NotFoundError, UnreachableError
+from common.errors import NotFoundError
 from receiver.metadata.model import records
-from receiver.placement.copies_back import CopiesBack
-from receiver.storage.reading.reader_calls import ReaderCalls
-from receiver.tablet_copies.copies_wire import FilePlace
-from tests.support.copy_nodes import CopyCentre
-
-
-class Losing:
-    """A master with two nodes, all copied, that loses what a test takes away."""
-
-    def __init__(self, root: Path, patch: pytest.MonkeyPatch) -> None:
-        self.centre = CopyCentre(root)
-        self.nodes = [self.centre.add(), self.centre.add()]
-        self.files = [self.centre.load(), self.centre.load(), self.centre.load(4)]
-        self.centre.settle()
-        self.data = self.centre.world.data
-        self.contents = {each: (self.data / each).read_bytes() for each in self.files}
-        self.trees = [Tree(self.data), Tree(root / "other", create=True)]
-        self.wrong: dict[str, bytes] = {}
-        self.asked = 0
-        patch.setattr(ReaderCalls, "get", self.get)
-        self.back = CopiesBack(self.centre.engine, lambda: self.trees, self.places)
-
-    def get(self, path: str, query: dict, headers: dict) -> bytes:
-        raise AssertionError
-
-    def places(self, physical: str) -> list[FilePlace]:
-        return [
-            FilePlace(url=f"http://127.0.0.1/{node.host}", ticket="t", tablet=tablet)
-            for node in self.nodes
-            for tablet in node.store.tablets()
-            if physical in node.files(tablet)
-        ]
-
-    def content(self, url: str, query: dict) -> bytes:
-        self.asked += 1
-        node = next(each for each in self.nodes if url.endswith(each.host))
-        if not node.is_up:
-            raise UnreachableError("it is away")
-        if node.host in self.wrong:
-            return self.wrong[node.host][: query["length"]]
-        fd, _ = node.store.replica(query["tablet"]).open_file(query["path"])
-        try:
-            return os.pread(fd, query["length"], query["begin"])
-        finally:
-            os.close(fd)
-
-    def close(self) -> None:
-        for each in self.trees:
-            each.close()
-        self.centre.close()
+from tests.support.losing_master import Losing
 
 
 @pytest.fixture
 def losing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     losing = Losing(tmp_path, monkeypatch)
-
-    def get(calls: ReaderCalls, path: str, query: dict, headers: dict) -> bytes:
-        return losing.content(calls._url, query)
-
-    monkeypatch.setattr(ReaderCalls, "get", get)
     yield losing
     losing.close()
-
-
-def row_of(losing: Losing, physical: str):
-    with losing.centre.engine.reading() as state:
-        return state.files[physical]
 
 
 def test_a_lost_directory_is_made_up_for(losing: Losing):
@@ -102,22 +42,22 @@ def test_a_node_that_lies_or_is_away_is_passed_over(losing: Losing):
     physical = losing.files[0]
     (losing.data / physical).unlink()
     losing.wrong[losing.nodes[0].host] = b"\0" * 100_000
-    assert losing.back.bring(row_of(losing, physical))
+    assert losing.back.bring(losing.row(physical))
     assert (losing.data / physical).read_bytes() == losing.contents[physical]
     (losing.data / physical).unlink()
     losing.wrong[losing.nodes[0].host], losing.asked = b"\0", 0  # in crumbs
-    assert losing.back.bring(row_of(losing, physical))
+    assert losing.back.bring(losing.row(physical))
     assert losing.asked == 2
     (losing.data / physical).unlink()
     losing.nodes[1].stop()
-    assert not losing.back.bring(row_of(losing, physical))
+    assert not losing.back.bring(losing.row(physical))
     assert not (losing.data / physical).exists()
     assert list((losing.data / ".fetching").iterdir()) == []
 
 
 def test_what_was_deleted_meanwhile_does_not_come_back(losing: Losing):
     physical = losing.files[0]
-    row = row_of(losing, physical)
+    row = losing.row(physical)
     (losing.data / physical).unlink()
     losing.centre.engine.commit([records.FileDeleted(physical, "operator")])
     with pytest.raises(NotFoundError):
@@ -142,12 +82,12 @@ def test_what_comes_back_has_its_name_on_the_disk(losing: Losing, monkeypatch: p
             seen.clear()
 
     with crash.arm(hook):
-        losing.back.bring(row_of(losing, physical))
+        losing.back.bring(losing.row(physical))
     assert str((losing.data / physical).parent) in seen
 
 
 def test_files_are_there_while_they_are_worked_on(losing: Losing):
-    rows = [row_of(losing, each) for each in losing.files]
+    rows = [losing.row(each) for each in losing.files]
     for each in losing.files:
         (losing.data / each).unlink()
     with losing.back.pinned(rows):
@@ -173,7 +113,7 @@ def test_a_node_that_does_not_come_to_an_end_with_a_file_keeps_nobody_from_other
     came: list[bool] = []
 
     def bring(physical: str) -> threading.Thread:
-        row = row_of(losing, physical)
+        row = losing.row(physical)
         thread = threading.Thread(target=lambda: came.append(losing.back.bring(row)), daemon=True)
         thread.start()
         return thread
@@ -199,14 +139,14 @@ def test_a_node_that_lacks_a_file_is_passed_over(losing: Losing, monkeypatch: py
     [tablet] = {each.tablet for each in places}
     (losing.nodes[0].paths[0] / "tablets" / tablet / physical).unlink()
     assert places[0].url.endswith(losing.nodes[0].host)
-    assert losing.back.bring(row_of(losing, physical))
+    assert losing.back.bring(losing.row(physical))
     assert (losing.data / physical).read_bytes() == losing.contents[physical]
 
 
 def test_a_damaged_file_is_mended_by_a_node_that_has_it_whole(losing: Losing):
     physical = losing.files[0]
     good = losing.contents[physical]
-    row = row_of(losing, physical)
+    row = losing.row(physical)
     for bad in (good[:-1] + b"?", good[:-1], good + b"?", b""):
         (losing.data / physical).write_bytes(bad)
         losing.wrong[losing.nodes[0].host] = bad
@@ -219,7 +159,7 @@ def test_a_damaged_file_is_mended_by_a_node_that_has_it_whole(losing: Losing):
 
 def test_what_is_whole_is_not_fetched_and_what_no_node_gives_stays_as_it_is(losing: Losing):
     physical = losing.files[0]
-    row = row_of(losing, physical)
+    row = losing.row(physical)
     for each in losing.nodes:
         each.stop()
     assert losing.back.mend(row)
@@ -234,6 +174,6 @@ def test_a_file_is_mended_in_the_directory_where_it_is_found(losing: Losing):
     other.parent.mkdir(parents=True)
     (losing.data / physical).rename(other)
     other.write_bytes(b"damaged")
-    assert losing.back.mend(row_of(losing, physical))
+    assert losing.back.mend(losing.row(physical))
     assert other.read_bytes() == losing.contents[physical]
     assert not (losing.data / physical).exists()

@@ -13,6 +13,7 @@ from common.digests import md5
 from common.durable import Tree
 from common.errors import NoSpaceError
 from common.wire import Action
+from receiver.load.upkeep.verdicts import Verdict
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import HistoryGoneError
 from receiver.metadata.state.table_rows import FileRow, FileState
@@ -392,3 +393,26 @@ def test_a_restore_fetches_what_no_commit_tells_of_whatever_fits(
         assert data.read(f"{row.physical}.resource") == new
     store.close()
     assert (found.fetched, found.left, found.lacking) == (1, 0, [])
+
+
+def test_a_file_found_bad_is_mended_from_the_store_and_hidden_where_that_has_it_not(
+    node: Node, world: World
+) -> None:
+    Edge(node).round(files(1, 2))
+    rows = {each.path: each for each in list_files(node.operator).files}
+    one, two = rows[path_of(1)], rows[path_of(2)]
+    until(lambda: running_storage(node.operator).uploaded_files == 2)
+    for each in (one, two):
+        (world.data / each.physical).write_bytes(b"damaged")
+    bucket = world.root.parent / "bucket"
+    name = two.physical.rpartition("/")[2]
+    objects = [each for each in bucket.rglob("*") if name in str(each) and each.is_file()]
+    for each in objects:
+        each.write_bytes(b"damaged too")
+    assert objects
+    said = node.operator.damaged.judge(
+        [Verdict(each.physical, each.md5, "page 3") for each in (one, two)]
+    )
+    assert (said.mended, said.recorded.quarantined) == (1, 1)
+    assert (world.data / one.physical).read_bytes() == files(1, 1)[path_of(1)]
+    assert [each.path for each in list_files(node.operator).files] == [path_of(1)]

@@ -9,6 +9,7 @@ import pytest
 from receiver.load.upkeep.fsck import fsck
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileRow, FileState
+from tests.support.copy_nodes import place_tablets
 from tests.support.node_world import Edge, World, path_of, tsfile
 
 FILES = {path_of(number): tsfile(first=number * 100) for number in (1, 2)}
@@ -31,24 +32,8 @@ def row_of(world: World, number: int) -> FileRow:
 
 
 def place(world: World) -> None:
-    """All tablets are placed at a storage node."""
     with world.still_node() as node:
-        with node.engine.reading() as state:
-            tablets = list(state.tablet_table.rows)
-        node.engine.commit(
-            [
-                records.NodeRegistered(
-                    uuid=NODE,
-                    kind="remote",
-                    name="n",
-                    host="n",
-                    instance=1,
-                    addresses=("http://n",),
-                    boot="6" * 32,
-                )
-            ]
-        )
-        node.engine.commit([records.TabletPlaced(each, 1, (NODE,), NODE) for each in tablets])
+        place_tablets(node.engine, NODE)
 
 
 def damage(path: Path, how: str) -> None:
