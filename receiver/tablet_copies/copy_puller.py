@@ -9,6 +9,7 @@ the list is of; what is on no list goes when the master says so.
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -45,6 +46,7 @@ __all__ = ["CopyCalls", "CopyPuller", "OffersFiles"]
 
 log = logging.getLogger(__name__)
 
+_OF_THE_DISK: Final = (errno.EIO, errno.EROFS)
 _RANGE: Final = 8 << 20
 """Bytes that are asked for at once."""
 _LONGEST: Final = 30.0
@@ -354,6 +356,10 @@ class CopyPuller(Closing):
             number = self._store.place(file.size)
             try:
                 replica.receive(number, file, self._blocks(replica.tablet, file, source))
+            except OSError as error:
+                if error.errno in _OF_THE_DISK:
+                    self._store.note_failure(number)
+                raise
             finally:
                 self._store.placed(number, file.size)
         except (TsferryError, OSError) as error:

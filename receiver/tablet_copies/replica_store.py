@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
+import time
 from typing import TYPE_CHECKING, Final, Protocol
 
 from common.durable import Closing, free_bytes
@@ -28,6 +29,9 @@ __all__ = ["DoubtedMasterError", "ReplicaStore", "WeighsMaster"]
 
 log = logging.getLogger(__name__)
 
+_SHUNNED: Final = 30 * 86400.0
+"""Seconds for which a directory that has let a file rot is the last choice: a disk that begins to
+fail goes on. As long as no other one has room it is better than no copy."""
 _TABLET: Final = re.compile(r"[0-9a-f]{32}\Z")
 
 
@@ -65,6 +69,7 @@ class ReplicaStore(Closing):
         *,
         keep_free: int = 0,
         free: Callable[[Tree], int] = lambda tree: free_bytes(tree.path),
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Open what is there; only while nobody else uses the directories.
 
@@ -73,6 +78,7 @@ class ReplicaStore(Closing):
             home: weighs the word of masters.
             keep_free: bytes that stay free in each.
             free: bytes that are free in one.
+            monotonic: seconds that nobody sets.
 
         Raises:
             DamagedError: a journal cannot be read.
@@ -81,6 +87,8 @@ class ReplicaStore(Closing):
         self._home = home
         self._keep_free = keep_free
         self._free = free
+        self._monotonic = monotonic
+        self._failed: dict[int, float] = {}
         self._changed: Callable[[], None] = lambda: None
         self._lock = threading.RLock()
         self._replicas: dict[str, TabletReplica] = {}
@@ -124,13 +132,15 @@ class ReplicaStore(Closing):
                 replica = found or self._new(order.tablet)
                 if replica.generation >= order.generation:
                     continue
-                replica.make(order, replica.home(self._room, 1))
+                replica.make(order, replica.home(self._room, 1, self._failing()))
                 self._replicas[order.tablet] = replica
                 self._tell(order.tablet)
         self._changed()
 
     def _new(self, tablet: str) -> TabletReplica:
-        return TabletReplica(tablet, self._trees, lost=lambda: self.tell(tablet))
+        return TabletReplica(
+            tablet, self._trees, lost=lambda: self.tell(tablet), rotted=self.note_failure
+        )
 
     def drop(self, orders: Sequence[DropOrder], master: MasterMark) -> None:
         """Have no replicas of these generations; what is not there, or is another one, is no error.
@@ -167,6 +177,8 @@ class ReplicaStore(Closing):
     def place(self, wanted: int) -> int:
         """Number of the directory with most room, of which so many bytes are taken for now.
 
+        One that has failed of late is taken only if no other one has room.
+
         Whoever asks calls `placed`, with the same, when the file is there or does not come.
 
         Raises:
@@ -174,7 +186,7 @@ class ReplicaStore(Closing):
         """
         with self._lock:
             room = [self._room(number) for number in range(len(self._trees))]
-            number = TabletReplica("", self._trees).home(room.__getitem__, wanted)
+            number = TabletReplica("", self._trees).home(room.__getitem__, wanted, self._failing())
             self._coming[number] = self._coming.get(number, 0) + wanted
         return number
 
@@ -187,6 +199,14 @@ class ReplicaStore(Closing):
         """Bytes that a directory has room for, beside what is coming."""
         with self._lock:
             return self._room(number)
+
+    def note_failure(self, number: int) -> None:
+        """A directory has let a file rot, or could not take one: its disk may be failing."""
+        self._failed[number] = self._monotonic()
+
+    def _failing(self) -> set[int]:
+        now = self._monotonic()
+        return {each for each, at in list(self._failed.items()) if now - at < _SHUNNED}
 
     def _room(self, number: int) -> int:
         free = self._free(self._trees[number]) - self._keep_free
@@ -290,6 +310,8 @@ class ReplicaStore(Closing):
             replica.open()
             if replica.generation:
                 self._replicas[tablet] = replica
+                for number in replica.rotten_in():
+                    self.note_failure(number)
 
 
 def _check_order(order: CopyOrder) -> None:

@@ -39,7 +39,7 @@ from receiver.tablet_copies.copy_journal import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from common.durable import Tree
     from receiver.heartbeats.node_wire import TabletState
@@ -76,7 +76,12 @@ class TabletReplica:
     """
 
     def __init__(
-        self, tablet: str, trees: Sequence[Tree], *, lost: Callable[[], None] = lambda: None
+        self,
+        tablet: str,
+        trees: Sequence[Tree],
+        *,
+        lost: Callable[[], None] = lambda: None,
+        rotted: Callable[[int], None] = lambda number: None,
     ) -> None:
         """Nothing is touched yet.
 
@@ -84,12 +89,14 @@ class TabletReplica:
             tablet: its id.
             trees: the directories of the node.
             lost: called when a file is found not to be here any more; no lock is held.
+            rotted: called with the number of a directory in which a file has rotted, likewise.
         """
         self.tablet = tablet
         self.commit = 0
         self.is_behind = False
         self.losses = 0
         self._lost = lost
+        self._rotted = rotted
         self._trees = trees
         self._lock = threading.RLock()
         self._journals: dict[int, JournalState] = {}
@@ -476,6 +483,7 @@ class TabletReplica:
                 append_lines(self._trees[number], self._rel(COPIES_LOG), line)
             self._journals[number].take(line)
         crash.point("copies.rotten_noted")
+        self._rotted(number)
         self._lost()
         return True
 
@@ -484,6 +492,11 @@ class TabletReplica:
         with self._lock:
             states = list(self._journals.values())
             return {name: file for each in states for name, file in each.rotten.items()}
+
+    def rotten_in(self) -> list[int]:
+        """Numbers of the directories in which such files lie."""
+        with self._lock:
+            return [number for number, state in self._journals.items() if state.rotten]
 
     @property
     def rotten_count(self) -> int:
@@ -550,19 +563,22 @@ class TabletReplica:
 
     # -- where it lies -----------------------------------------------------------------------
 
-    def home(self, room: Callable[[int], int], wanted: int) -> int:
+    def home(self, room: Callable[[int], int], wanted: int, avoided: Collection[int] = ()) -> int:
         """Number of the directory that a file goes to: the roomiest with room for it.
 
         Args:
             room: free bytes of a directory, by its number.
             wanted: bytes.
+            avoided: directories that take it only if no other one has room.
 
         Raises:
             NoSpaceError: none has room.
         """
         if not self._trees:
             raise NoSpaceError("no data directory of this node is there for a copy to come to")
-        number = max(range(len(self._trees)), key=room)
+        numbers = range(len(self._trees))
+        better = [each for each in numbers if each not in avoided and room(each) >= wanted]
+        number = max(better or numbers, key=room)
         if room(number) < wanted:
             where = self._trees[number].path
             raise NoSpaceError(f"{wanted} bytes are to come, and {where} has most room: too little")

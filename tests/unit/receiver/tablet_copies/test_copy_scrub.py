@@ -117,6 +117,33 @@ def test_what_has_rotted_is_not_given_in_a_later_life_either(centre: CopyCentre,
     assert node.names() == [physical]
 
 
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_directory_in_which_a_file_has_rotted_is_the_last_to_take_another_one(
+    centre: CopyCentre, anew: bool
+):
+    node = centre.add(disks=2)
+    physical = centre.load()
+    centre.settle()
+    good = damage(node, physical)
+    [bad] = [each for each in node.paths if places(node, physical)[0].is_relative_to(each)]
+    [sound] = [each for each in node.paths if each != bad]
+    node.free = {bad: 1 << 40, sound: 1 << 30}
+    scrub_of(node).run_once()
+    if anew:
+        node.restart()
+    else:
+        report(centre, node)
+    node.puller.run_once()
+    [place] = places(node, physical)
+    assert place.is_relative_to(sound)  # though the other one is the roomier
+    assert place.read_bytes() == good
+    node.free[sound] = 0
+    later = centre.load()
+    centre.settle()
+    [place] = places(node, later)
+    assert place.is_relative_to(bad)  # better than no copy
+
+
 def test_a_death_at_any_step_behind_a_finding_leaves_no_rotten_file_that_counts(
     centre: CopyCentre,
 ):
