@@ -182,30 +182,41 @@ class Ownership:
     def error(self) -> FencedError:
         """What is raised once another one has taken over."""
         return FencedError(
-            f"another process has taken over {self._what} in etcd, or its keys were removed; this "
-            "one writes no more: end it, and look for a second receiver with the same prefix"
+            f"not master any more: another process has taken over {self._what} in etcd, or its "
+            "keys were removed; this one writes no more: end it, and look for a second receiver "
+            "with the same prefix"
         )
 
     # -- keeping -----------------------------------------------------------------------------
 
     def _keep(self) -> None:
         while not self._ended.wait(self._seconds / 3):
-            try:
-                if not self._client.keep_alive(self._lease):
-                    self.regain()
-                # A lease is kept alive for everybody; keys are given to whom etcd lets in.
-                self._client.get(Get(self._owner_key, keys_only=True))
-                self.trouble = None
-            except FencedError as error:
-                self.trouble = error.message
-                _log.critical("%s", error)
+            if not self.look():
                 return
-            except (UnreachableError, UnauthorizedError, ForbiddenError) as error:
-                self.trouble = error.message
-                _log.warning("the lease could not be kept alive: %s", error)
-            except TsferryError as error:
-                self.trouble = error.message
-                _log.exception("the lease could not be kept alive")
+
+    def look(self) -> bool:
+        """Keep the lease alive, and see that the place is ours still; False once it is not."""
+        try:
+            if not self._client.keep_alive(self._lease):
+                self.regain()
+            # A lease is kept alive for everybody; keys are given to whom etcd lets in. Its key may
+            # be gone without it, and nobody may commit for long: then this tells of it.
+            created = self._created
+            found = self._client.get(Get(self._owner_key, keys_only=True))
+            if [each.created for each in found.keys] != [created]:
+                self.regain()
+            self.trouble = None
+        except FencedError as error:
+            self.trouble = error.message
+            _log.critical("%s", error)
+            return False
+        except (UnreachableError, UnauthorizedError, ForbiddenError) as error:
+            self.trouble = error.message
+            _log.warning("the lease could not be kept alive: %s", error)
+        except TsferryError as error:
+            self.trouble = error.message
+            _log.exception("the lease could not be kept alive")
+        return True
 
     def close(self) -> None:
         """Give the place up at once; closing twice is harmless."""

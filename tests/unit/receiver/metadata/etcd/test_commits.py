@@ -323,6 +323,18 @@ def test_an_owner_that_another_one_came_after_is_fenced_though_that_one_is_gone(
         old.append(2, 1, b"y")
 
 
+def test_who_is_not_the_owner_any_more_says_so_though_nobody_commits(world):
+    old = world.log(lease=60.0)
+    world.change(Delete(world.at("owner")))
+    assert old._ownership.look()  # nobody came: it is its own again
+    assert old.trouble is None
+    world.change(Delete(world.at("owner")))
+    world.log()
+    assert not old._ownership.look()
+    assert old.fenced
+    assert "not master any more" in old.trouble
+
+
 def test_a_log_that_was_removed_under_its_owner_is_written_no_more(world):
     log = world.log()
     log.append(1, 1, b"x")
