@@ -4,7 +4,7 @@ A schema is a frozen, keyword-only `msgspec.Struct` per table; `load` fills it i
 each value is from, `render` and `as_json` show it. See `kinds` for the types a field may have.
 """
 
-from common.config.kinds import Duration, Size, Url
+from common.config.kinds import Duration, SecretUrl, Size, Url
 from common.config.layers import load
 from common.config.loaded_values import (
     CheckedTable,
@@ -34,6 +34,7 @@ __all__ = [
     "Loaded",
     "Origin",
     "Secret",
+    "SecretUrl",
     "Size",
     "Timetable",
     "UploadRules",

@@ -26,7 +26,7 @@ from common.config.timetable import Hours, Timetable
 from common.config.upload_rules import UploadRules
 from common.terminal import printable
 
-__all__ = ["Duration", "Size", "Url", "ValueKind", "kind_of"]
+__all__ = ["Duration", "SecretUrl", "Size", "Url", "ValueKind", "kind_of"]
 
 _LONGEST_SHOWN = 80
 _WORDS_FOR_NONE = ("none", "unlimited")
@@ -290,6 +290,12 @@ def _url(raw: Any) -> str:
     return f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}"
 
 
+def _without_path(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    host, slash, _ = rest.partition("/")
+    return f"{scheme}://{host}{'/...' if slash else ''}"
+
+
 def _quoted_url(raw: Any) -> str:
     return _hidden(raw) if "@" in str(raw) else _quoted(raw)
 
@@ -354,3 +360,8 @@ Url = Annotated[
     ValueKind("an address such as https://host:port", _url, quote=_quoted_url),
 ]
 """Scheme, host (lower case), port where one was given, path without a slash at its end."""
+SecretUrl = Annotated[
+    str,
+    ValueKind("an address such as https://host:port", _url, to_plain=_without_path, quote=_hidden),
+]
+"""The same, of which nothing behind the host is shown: for many services that is a secret."""

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
-from common.config import ConfigFinding, Duration, Url, is_loopback
+from common.config import ConfigFinding, Duration, SecretUrl, is_loopback
 from common.config.toml_file import read_secret, readable_by_others
 from common.errors import ConfigError
 from common.hooks.hook_event import EventKind
@@ -37,7 +37,7 @@ class HooksConfig(Struct, frozen=True, kw_only=True):
     """
 
     command: tuple[str, ...] = ()
-    webhook: Url | None = None
+    webhook: SecretUrl | None = None
     secret_file: Path | None = None
     events: tuple[EventKind, ...] = ()
     timeout: Annotated[Duration, Meta(ge=0.1, le=3600)] = 10.0

@@ -16,7 +16,7 @@ from msgspec.structs import FieldInfo
 from common.cli import Program
 from common.config import keys
 from common.config.keys import ArrayNode, LeafNode
-from common.config.kinds import Duration, Size, Url, kind_of
+from common.config.kinds import Duration, SecretUrl, Size, Url, kind_of
 from common.config.loaded_values import Secret
 from common.config.networks import AllowList
 from common.config.timetable import Hours, Timetable
@@ -32,6 +32,7 @@ _NAMES: tuple[tuple[Any, str], ...] = (
     (Duration, "[duration](#durations)"),
     (Size, "[size](#sizes)"),
     (Url, "[address](#addresses)"),
+    (SecretUrl, "[address](#addresses)"),
     (Timetable, "[timetable](#timetables)"),
     (Hours, "[hours](#hours)"),
     (UploadRules, "[upload rules](#upload-rules)"),

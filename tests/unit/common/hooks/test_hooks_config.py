@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from common.config import ConfigError, load
+from common.config import ConfigError, load, render
 from common.hooks.hooks_config import HooksConfig, shown_address
 
 
@@ -29,6 +29,18 @@ def loaded(text, tmp_path):
 def test_what_cannot_be_meant_is_refused(tmp_path, text, word):
     with pytest.raises(ConfigError, match=word):
         loaded(text, tmp_path)
+
+
+def test_what_stands_behind_the_host_is_not_shown(tmp_path):
+    file = tmp_path / "hooks.toml"
+    file.write_text('webhook = "https://h.example:8443/hidden"\nsecret_file = "s"')
+    found = load(HooksConfig, file=file, env_prefix="T_", environ={}, flags={})
+    assert found.value.webhook == "https://h.example:8443/hidden"
+    assert "https://h.example:8443/..." in render(found, origin=False)
+    assert "hidden" not in render(found, origin=False)
+    with pytest.raises(ConfigError) as caught:
+        loaded('webhook = "https://h.example/secret?sig=1"\nsecret_file = "s"', tmp_path)
+    assert "sig=1" not in str(caught.value)
 
 
 def test_plain_http_is_for_this_machine_and_for_who_says_so(tmp_path):
