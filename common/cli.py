@@ -102,7 +102,7 @@ class Program(Generic[T]):
             "settings",
             metavar="KEY=VALUE",
             multiple=True,
-            help="Set a configuration key, as in --set transfer.parallel=8. May be repeated.",
+            help="Set a configuration key, as in --set log.level=debug. May be repeated.",
         )
         @click.option("--verbose", "-v", is_flag=True, help="Log at debug level.")
         @click.pass_context
@@ -177,7 +177,7 @@ class Invocation(Generic[T]):
 def _setting(text: str) -> tuple[str, Flag]:
     key, equals, value = text.partition("=")
     if not equals or not key:
-        raise UsageError(f"--set {text}: expected KEY=VALUE, as in --set transfer.parallel=8")
+        raise UsageError(f"--set {text}: expected KEY=VALUE, as in --set log.level=debug")
     return key.strip(), Flag(value, f"--set {key.strip()}")
 
 

@@ -34,7 +34,7 @@ _PATIENCE = 30.0
     "receiver's, or that of one which was restored from it; 2 configuration, or there is no "
     "receiver; 3 files could not be copied: they are named; 4 a directory is away."
 )
-@click.argument("directory", type=click.Path(path_type=Path))
+@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 @json_option
 @click.pass_context
 def backup(ctx: click.Context, directory: Path, as_json: bool) -> None:

@@ -133,7 +133,16 @@ def init(
     for written in (unit, rules):
         if written is not None:
             click.echo(f"wrote {printable(str(written))}")
-    click.echo(f"next: tsferry-receiver --config {printable(str(target))} serve")
+    click.echo(f"next: {_next(target, unit, rules, only_beside=only_beside)}")
+
+
+def _next(target: Path, unit: Path | None, rules: Path | None, *, only_beside: bool) -> str:
+    """What whoever called this does then: of a configuration that was there only what is new."""
+    if unit is not None:
+        return printable(f"systemctl daemon-reload && systemctl enable --now {unit.stem}")
+    if rules is not None and only_beside:
+        return printable(f"name {rules} in rule_files of prometheus.yml")
+    return printable(f"tsferry-receiver --config {target} serve")
 
 
 def _listen(

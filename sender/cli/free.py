@@ -75,9 +75,9 @@ def free(
 
     options = FreeOptions(
         verified=verified,
-        older_than=_parsed("--older-than", older_than, parse_duration),
-        keep=_parsed("--keep", keep, parse_duration),
-        until_free=_parsed("--until-free", until_free, parse_size),
+        older_than=_parsed("--older-than", older_than, parse_duration, "30d"),
+        keep=_parsed("--keep", keep, parse_duration, "30d"),
+        until_free=_parsed("--until-free", until_free, parse_size, "20GiB"),
         patterns=patterns,
         dry_run=dry_run,
     )
@@ -106,13 +106,13 @@ def free(
     return 0
 
 
-def _parsed(name: str, text: str | None, parse: Callable[[object], T]) -> T | None:
+def _parsed(name: str, text: str | None, parse: Callable[[object], T], example: str) -> T | None:
     if text is None:
         return None
     try:
         return parse(text)
     except ValueError as error:
-        raise UsageError(f"{name}: {error}") from error
+        raise UsageError(f"{name} {text}: {error}; expected such as {example}") from error
 
 
 def _as_json(report: FreeReport, error: TsferryError | None) -> dict[str, Any]:

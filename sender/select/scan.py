@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Scanner", "units_of"]
 
 _CHANGED = "changed during the scan"
+_NO_KIND = "is not there any more: mount its disk, or make it (mkdir) where it is to be empty"
 
 
 def units_of(config: SenderConfig) -> int:
@@ -145,7 +146,7 @@ class Scanner:
                 for entries in known
                 for entry in rows_of_kind(entries, kind)
             ):
-                found.unreadable.append(Unreadable(data_dir, kind, "is not there any more"))
+                found.unreadable.append(Unreadable(data_dir, kind, _NO_KIND))
 
     def _union(self, dirs: DataDirs, found: Mapping[Path, WalkResult]) -> Scan:
         files = PathTable[LocalFile](LOCAL_FILES)

@@ -25,6 +25,7 @@ FOREIGN = frozenset({
     "--add-modules",  # java
     "--auto-compaction-retention", "--max-txn-ops",  # etcd
     "--conf", "--py-files",  # spark-submit
+    "--now",  # systemctl
     "--backup-dir", "--delay-updates", "--fsync", "--max-delete", "--partial",  # rsync, rclone
 })  # fmt: skip
 """Options of programs of others, which our texts name."""

@@ -777,3 +777,14 @@ def test_every_list_fits_a_terminal_of_80_columns(filled, command, monkeypatch):
         for line in command(*each.split()).splitlines():
             assert display_width(line) <= 80, f"{each}: {line}"
             assert "\x1b" not in line
+
+
+def test_what_comes_next_is_said_of_what_was_written(command):
+    assert "next: name " in command("init", "--alerts", "rules")
+    units = command("init", "--units", "units")
+    assert "next: systemctl daemon-reload && systemctl enable --now tsferry-receiver\n" in units
+
+
+def test_a_backup_into_a_file_is_wrong_usage(command, tmp_path):
+    (tmp_path / "taken").touch()
+    assert "'taken' is a file" in command("backup", "taken", code=2)

@@ -85,3 +85,10 @@ def test_init_said_twice_alike_goes_on_where_it_ended(tmp_path, monkeypatch, cap
     assert run(commands.cli, "tsferry-sender", [*new, "--adopt"]) == 0
     assert run(commands.cli, "tsferry-sender", [*new, "--label", "plant 8"]) == 2
     assert "is there already: change it there" in capsys.readouterr().err
+
+
+def test_a_duration_that_is_none_is_shown_with_one_that_is(tmp_path, capsys):
+    given = ["--set", f"schema_dir={tmp_path}", "--set", f'data_dirs=["{tmp_path}"]']
+    url = ["--set", "receiver[0].name=dc1", "--set", "receiver[0].url=http://127.0.0.1:1"]
+    assert run(commands.cli, "tsferry-sender", [*given, *url, "free", "--keep", "xyz"]) == 2
+    assert "--keep xyz: not a duration; expected such as 30d" in capsys.readouterr().err

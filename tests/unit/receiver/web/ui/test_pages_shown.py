@@ -70,6 +70,14 @@ def test_the_fleet_tells_of_every_edge(operator, node, edges):
         assert words in read.text
 
 
+def test_a_long_trouble_is_seen_to_be_cut_and_is_there_whole(operator, node, edges):
+    problem = f"no space to write /{'d' * 100}/looks.state"
+    says(node, A, problem=problem)
+    read = operator.see("/ui/")
+    assert f"its last round: {problem}"[:77] + "..." in read.text
+    assert f"its last round: {problem}" in [each.get("title") for each in read.all("span")]
+
+
 def test_an_edge_is_found_by_its_name_its_uuid_and_its_address(operator, edges):
     for text, found in (("PLANT", True), (A[:6], True), ("10.0.0.7", True), ("other", False)):
         read = operator.see(link(q=text))
