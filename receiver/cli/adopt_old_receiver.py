@@ -84,7 +84,8 @@ def adopt(
     while not answer.done:
         answer = server.ask("GET", f"/v1/adoptions/{segment(request.task)}", AdoptionAnswer)
     _show(answer, as_json)
-    if not answer.committed and (commit or any(each.result not in _TAKEN for each in answer.files)):
+    untaken = any(each.result not in _TAKEN for each in answer.files)  # a device went meanwhile
+    if untaken or (commit and not answer.committed):
         context.exit(EXIT_NOT_LOADED)
 
 
