@@ -105,7 +105,7 @@ def _no_log_left_behind() -> Iterator[None]:
     level, before = root.level, root.handlers[:]
     yield
     for each in root.handlers[:]:
-        if each not in before and each.__class__.__module__.startswith("logging"):
+        if each not in before and each.__class__.__module__.startswith(("logging", "common.")):
             root.removeHandler(each)
             each.close()
     root.setLevel(level)
