@@ -6,7 +6,7 @@ several gigabytes, and hold up each collection of garbage.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -14,9 +14,9 @@ from common.errors import ProtocolError
 from receiver.heartbeats.node_wire import MOST_BYTES, TABLET_STATES, ReportedTablet, TabletState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["ReportedColumns"]
+__all__ = ["ReportedColumns", "ReportedTotals"]
 
 _ID: Final = np.dtype("S16")
 """Sixteen bytes compare as sixteen bytes, those that end with zeros too: all have as many."""
@@ -36,12 +36,32 @@ _HALF: Final = np.uint64(32)
 _NUMBER: Final = {state: number for number, state in enumerate(TABLET_STATES)}
 
 
+class ReportedTotals(NamedTuple):
+    """Tablets of a node in numbers.
+
+    Attributes:
+        files: of all tablets.
+        size: bytes of all tablets, and not more than a size can be.
+        unknown: tablets that the catalogue did not have when they were reported.
+        states: tablets, by how they stand.
+    """
+
+    files: int
+    size: int
+    unknown: int
+    states: Mapping[TabletState, int]
+
+
 class ReportedColumns:
     """Tablets of a node, in order of their ids; changed by one thread at a time."""
 
     def __init__(self, ids: np.ndarray, rest: np.ndarray) -> None:
         self._ids = ids
         self._rest = rest
+        # Asked for of all nodes with each look at them, and changed seldom: counted once. Whoever
+        # counts while a change goes on keeps what he found for the state before, and no longer.
+        self._changes = 0
+        self._counted: tuple[int, ReportedTotals] | None = None
 
     @classmethod
     def none(cls) -> ReportedColumns:
@@ -90,16 +110,12 @@ class ReportedColumns:
         return not len(self) or not len(before) or bool(before._ids[-1] < self._ids[0])
 
     @property
-    def size(self) -> int:
-        """Bytes of all tablets, and not more than a size can be."""
-        size = self._rest["size"]  # 64 bits each, and so would the sum have
-        low, high = (size & _LOW).sum(), (size >> _HALF).sum()
-        return min((int(high) << 32) + int(low), MOST_BYTES)
-
-    @property
-    def files(self) -> int:
-        """Files of all tablets."""
-        return int(self._rest["files"].sum(dtype=np.int64))
+    def totals(self) -> ReportedTotals:
+        """In numbers."""
+        changes, counted = self._changes, self._counted
+        if counted is None or counted[0] != changes:
+            counted = self._counted = changes, _counted(self._rest)
+        return counted[1]
 
     def put(self, changed: ReportedColumns) -> None:
         """Let tablets stand as they are in another, those that are new too."""
@@ -112,12 +128,14 @@ class ReportedColumns:
             new = ~there
             self._ids = np.insert(self._ids, places[new], changed._ids[new])
             self._rest = np.insert(self._rest, places[new], changed._rest[new])
+        self._changes += 1
 
     def drop(self, ids: Iterable[str]) -> None:
         """Have tablets be there no more; those that are not there are none."""
         gone = np.isin(self._ids, _packed(list(ids)))
         if gone.any():
             self._ids, self._rest = self._ids[~gone], self._rest[~gone]
+            self._changes += 1
 
     def tablets(self) -> Iterator[ReportedTablet]:
         """Tablets in order of their ids."""
@@ -129,18 +147,9 @@ class ReportedColumns:
         at = int(np.searchsorted(self._ids, wanted)[0])
         return self._tablet(at) if at < len(self) and self._ids[at] == wanted[0] else None
 
-    @property
-    def unknown_count(self) -> int:
-        """How many the catalogue did not have when they were reported."""
-        return len(self) - int(np.count_nonzero(self._rest["known"]))
-
     def unknown(self) -> list[ReportedTablet]:
         """Those that the catalogue did not have when they were reported."""
         return [self._tablet(int(at)) for at in np.flatnonzero(self._rest["known"] == 0)]
-
-    def in_state(self, state: TabletState) -> int:
-        """How many stand so."""
-        return int(np.count_nonzero(self._rest["state"] == _NUMBER[state]))
 
     def _tablet(self, at: int) -> ReportedTablet:
         row = self._rest[at]
@@ -153,6 +162,18 @@ class ReportedColumns:
             size=int(row["size"]),
             digest=_hex(row["digest"]),
         )
+
+
+def _counted(rest: np.ndarray) -> ReportedTotals:
+    size = rest["size"]  # 64 bits each, and so would the sum have
+    low, high = (size & _LOW).sum(), (size >> _HALF).sum()
+    counts = np.bincount(rest["state"], minlength=len(TABLET_STATES))
+    return ReportedTotals(
+        files=int(rest["files"].sum(dtype=np.int64)),
+        size=min((int(high) << 32) + int(low), MOST_BYTES),
+        unknown=len(rest) - int(np.count_nonzero(rest["known"])),
+        states=dict(zip(TABLET_STATES, map(int, counts), strict=True)),
+    )
 
 
 def _packed(texts: Sequence[str]) -> np.ndarray:

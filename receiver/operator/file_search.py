@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 __all__ = ["SEARCHED_STATES", "FileSearch", "FoundFiles", "search_files"]
 
 VISIBLE: Final = "visible"
-SEARCHED_STATES: Final = (VISIBLE, *FILE_STATES)
-"""What files can be searched by: all that readers see, or one state."""
+ADOPTED: Final = "adopted"
+SEARCHED_STATES: Final = (VISIBLE, *FILE_STATES, ADOPTED)
+"""What files can be searched by: all that readers see, one state, or those that readers see and
+that were taken from an old receiver and not verified since."""
 _STEP: Final = 500
 _MOST: Final = 20_000
 """Files that one page looks at."""
@@ -75,6 +77,8 @@ class FileSearch:
     def _stands_so(self, row: FileRow) -> bool:
         if self.state == VISIBLE:
             return row.visible
+        if self.state == ADOPTED:  # which of them are, the table of adoptions says
+            return row.visible and not row.verified
         if self.state == EXPIRED:
             return row.state is FileState.DELETED and row.reason == EXPIRED
         return row.state == self.state
@@ -124,7 +128,7 @@ def search_files(there: ReceiverDirectories, search: FileSearch) -> FoundFiles:
             more = True
             break
         looked, last = looked + 1, key
-        if search.wants(seen.row):
+        if search.wants(seen.row) and _is_of_kind(there, search, seen.row):
             view = view_of_file(seen.row, there)
             found.append(view if not seen.ended else replace(view, deleted=seen.ended))
     return FoundFiles(
@@ -134,6 +138,14 @@ def search_files(there: ReceiverDirectories, search: FileSearch) -> FoundFiles:
         next=last if more else None,
         looked_at=looked,
     )
+
+
+def _is_of_kind(there: ReceiverDirectories, search: FileSearch, row: FileRow) -> bool:
+    """Whether a file was adopted, if that is asked for; of the past it is not told."""
+    if search.state != ADOPTED or search.at is not None:
+        return True
+    with there.engine.reading() as state:
+        return state.adoption_table.is_adopted(row)
 
 
 def _candidates(
@@ -183,7 +195,7 @@ def _page(state: State, search: FileSearch, after: str | None) -> list[tuple[str
     if search.sender is not None and search.state == FileState.LIVE:
         return [(row.path, row) for row in table.inventory(search.sender, after, _STEP)]
     order = FileState.LIVE
-    if search.state not in (VISIBLE, FileState.RETIRED):
+    if search.state not in (VISIBLE, ADOPTED, FileState.RETIRED):
         order = FileState.DELETED if search.state == EXPIRED else FileState(search.state)
     return [(row.physical, row) for row in table.among(order, after, _STEP)]
 

@@ -35,10 +35,14 @@ __all__ = [
     "choose_node",
     "drain_node",
     "forget_node",
+    "list_directories",
     "list_nodes",
     "node_concerns",
     "node_of",
+    "node_to_drain",
+    "node_to_forget",
     "say_of_node",
+    "show_node",
     "undrain_node",
 ]
 
@@ -54,13 +58,29 @@ def list_nodes(there: ReceiverDirectories) -> NodesPage:
         there: what to look at; a server that runs knows how far what it does is.
     """
     with there.engine.reading() as state:
-        rows = state.node_table.of_kind("directory")
         processes = state.node_table.of_kind("remote")
         newest = state.newest
     heard = remote_views(there)
-    nodes = [_view(there, row) for row in rows]
+    nodes = list_directories(there)
     nodes += [_process(there, row, heard[row.uuid]) for row in processes if row.uuid in heard]
     return NodesPage(commit=newest, nodes=nodes)
+
+
+def list_directories(there: ReceiverDirectories) -> list[NodeView]:
+    """Those of the nodes that are data directories of the receiver: a few."""
+    with there.engine.reading() as state:
+        rows = state.node_table.of_kind("directory")
+    return [_view(there, row) for row in rows]
+
+
+def show_node(there: ReceiverDirectories, text: str) -> NodeView:
+    """One of them, by a uuid, the beginning of one, or a name.
+
+    Raises:
+        NotFoundError: there is none.
+        ConflictError: there are several.
+    """
+    return _view(there, node_of(there, text))
 
 
 def node_of(there: ReceiverDirectories, text: str) -> StorageNodeRow:
@@ -107,17 +127,27 @@ def drain_node(there: RunningReceiver, text: str) -> NodeView:
         NotFoundError: there is no such node.
         ConflictError: it is lost, or there is no other data directory for its files.
     """
+    row = node_to_drain(there, text)
+    if not row.draining:
+        say_of_node(there, row, records.NodeDraining(row.uuid, draining=True))
+    return _view(there, node_of(there, row.uuid))
+
+
+def node_to_drain(there: ReceiverDirectories, text: str) -> StorageNodeRow:
+    """A node that can be drained, or is.
+
+    Raises:
+        NotFoundError, ConflictError: see `drain_node`.
+    """
     row = node_of(there, text)
     if row.lost:
         raise ConflictError(f"{row.name} is lost: there is nothing to be moved")
-    if not row.draining:
-        if row.kind == "directory" and not _others(there, row):
-            raise ConflictError(
-                f"no other data directory is there that takes files: add one to data_dirs, or "
-                f"undrain one, before {row.name} is drained"
-            )
-        say_of_node(there, row, records.NodeDraining(row.uuid, draining=True))
-    return _view(there, node_of(there, row.uuid))
+    if not row.draining and row.kind == "directory" and not _others(there, row):
+        raise ConflictError(
+            f"no other data directory is there that takes files: add one to data_dirs, or "
+            f"undrain one, before {row.name} is drained"
+        )
+    return row
 
 
 def undrain_node(there: RunningReceiver, text: str) -> NodeView:
@@ -139,6 +169,16 @@ def forget_node(there: RunningReceiver, text: str) -> None:
         NotFoundError: there is no such node.
         ConflictError: it is needed still.
     """
+    row = node_to_forget(there, text)
+    say_of_node(there, row, records.NodeForgotten(row.uuid))
+
+
+def node_to_forget(there: ReceiverDirectories, text: str) -> StorageNodeRow:
+    """A node whose row may go.
+
+    Raises:
+        NotFoundError, ConflictError: see `forget_node`.
+    """
     row = node_of(there, text)
     if _disk(there, row) is not None:
         raise ConflictError(
@@ -154,13 +194,13 @@ def forget_node(there: RunningReceiver, text: str) -> None:
             raise ConflictError(
                 f"the catalogue has {left} files in {row.name}: drain it, or say that it is lost"
             )
-    say_of_node(there, row, records.NodeForgotten(row.uuid))
+    return row
 
 
 def node_concerns(there: RunningReceiver) -> list[str]:
-    """What is not as it should be with nodes, in words."""
+    """What is not as it should be with data directories, in words."""
     found = []
-    for each in list_nodes(there).nodes:
+    for each in list_directories(there):
         check, drain = each.check, each.drain
         if check is not None and (check.missing or check.wrong or check.foreign):
             found.append(

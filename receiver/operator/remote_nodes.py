@@ -148,7 +148,7 @@ def node_totals(there: ReceiverDirectories) -> NodeTotals:
         doubting=sum(bool(each.doubt) or each.commit > newest for each in heard),
         oldest=round(max((each.age for each in kept), default=0.0), 3) if running else 0.0,
         tablets=sum(len(each.reports.held) for each in heard),
-        unknown=sum(each.reports.held.unknown_count for each in heard),
+        unknown=sum(each.reports.held.totals.unknown for each in heard),
     )
 
 
@@ -201,15 +201,16 @@ def _view(found: NodeSeen, there: ReceiverDirectories) -> RemoteNodeView:
     if heard is None:
         return view
     held = heard.reports.held
+    totals = held.totals
     return replace(
         view,
         version=heard.registration.version,
         tablets=len(held),
-        files=held.files,
-        bytes=held.size,
-        copying=held.in_state("copying"),
-        damaged=held.in_state("damaged"),
-        unknown=held.unknown_count,
+        files=totals.files,
+        bytes=totals.size,
+        copying=totals.states["copying"],
+        damaged=totals.states["damaged"],
+        unknown=totals.unknown,
         load=heard.load,
         free=free_of(heard.directories),
         directories=tuple(heard.directories),

@@ -24,7 +24,7 @@ from receiver.operator.directories import RunningReceiver, time_of
 from receiver.operator.ending import ending_concerns, tokens_ending
 from receiver.operator.files import EXPIRED
 from receiver.operator.lateness import label_concerns, late_senders, shared_labels
-from receiver.operator.node_lists import list_nodes, node_concerns
+from receiver.operator.node_lists import list_directories, node_concerns
 from receiver.operator.paging import every_row
 from receiver.operator.remote_nodes import node_totals, remote_node_concerns
 from receiver.operator.retired import retired_totals
@@ -237,7 +237,7 @@ def _mirror(state: State, row: FileRow) -> str | None:
 
 
 def _directories(there: ReceiverDirectories) -> tuple[DirectoryView, ...]:
-    nodes = {each.name: each for each in list_nodes(there).nodes if each.state == "draining"}
+    nodes = {each.name: each for each in list_directories(there) if each.state == "draining"}
     found = []
     for tree in there.disks.standing():
         node = nodes.get(str(tree.path))

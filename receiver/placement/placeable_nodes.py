@@ -74,7 +74,7 @@ def look_at_nodes(manager: NodeManager) -> dict[str, PlaceableNode]:
                 url=heard.registration.url,
                 call_key=heard.registration.call_key,
                 free=free_of(heard.directories),
-                used=heard.reports.held.size,
+                used=heard.reports.held.totals.size,
                 tablets=len(heard.reports.held),
                 boot=heard.start.boot,
                 is_hurt=any(each.problem and each.begun for each in heard.directories),

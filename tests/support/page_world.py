@@ -11,6 +11,7 @@ from common import wire
 from receiver.metadata.model import records
 from receiver.operator.background_tasks import add_task
 from receiver.operator.background_views import TaskAddRequest
+from receiver.operator.tokens import make_token
 from tests.support.node_world import Edge, path_of, sender, tsfile
 from tests.support.page_reader import HOSTILE
 
@@ -26,7 +27,10 @@ def _uuid(number: int) -> str:
 HOLDER, CLAIMANT = _uuid(0), _uuid(1)
 """Two edges that claim a device; the first has it."""
 
-__all__ = ["CLAIMANT", "DEVICE", "HOLDER", "fill"]
+__all__ = ["CLAIMANT", "DEVICE", "HOLDER", "NODE", "fill"]
+
+NODE = "5" * 32
+"""A storage node that was never heard."""
 
 DEVICE = "root.north.turbine1"
 _PLACES = ("north", "south", "harbour", "ridge", "valley", "dunes", "mill")
@@ -66,6 +70,19 @@ def fill(node: Node, clock: Clock, *, edges: int) -> None:
             for n, edge in enumerate(busy)
         ]
     )
+    node.engine.commit(
+        [
+            records.NodeRegistered(
+                uuid=uuid, kind="remote", name=name, host="rack", instance=1, addresses=()
+            )
+            for uuid, name in (
+                (NODE, "http://store-1.centre.example.com:8765"),
+                ("6" * 32, HOSTILE),
+            )
+        ]
+    )
+    make_token(node.engine, "sender", sender=_uuid(0), note="north", scope=["root.north.**"])
+    make_token(node.engine, "reader", note=HOSTILE)
     add_task(node.operator.work, TaskAddRequest(kind="merge", group="root.north"))
     for n in range(edges):
         beat = wire.Heartbeat(

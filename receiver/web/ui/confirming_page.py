@@ -9,9 +9,11 @@ from flask import Response
 from common.errors import NotFoundError, UsageError
 from receiver.web.ui.edge_actions import EDGE_ACTIONS
 from receiver.web.ui.file_actions import FILE_ACTIONS
+from receiver.web.ui.node_actions import NODE_ACTIONS
 from receiver.web.ui.owner_actions import OWNER_ACTIONS
 from receiver.web.ui.page_routes import PageRoutes
 from receiver.web.ui.task_actions import TASK_ACTIONS
+from receiver.web.ui.token_actions import TOKEN_ACTIONS
 
 if TYPE_CHECKING:
     from receiver.web.ui.page_action import Given, PageAction
@@ -21,7 +23,15 @@ __all__ = ["ROUTES"]
 
 ROUTES = PageRoutes()
 _ACTIONS: Final = {
-    each.name: each for each in (*EDGE_ACTIONS, *OWNER_ACTIONS, *FILE_ACTIONS, *TASK_ACTIONS)
+    each.name: each
+    for each in (
+        *EDGE_ACTIONS,
+        *OWNER_ACTIONS,
+        *FILE_ACTIONS,
+        *TASK_ACTIONS,
+        *NODE_ACTIONS,
+        *TOKEN_ACTIONS,
+    )
 }
 _LONGEST: Final = 2000
 _CHANGED: Final = "It has changed since you read it; nothing was done. Read it again:"

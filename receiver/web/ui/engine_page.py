@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from common.hooks.hooks_config import shown_address
+from receiver.operator.directories import RunningReceiver
 from receiver.operator.status import short_status
 from receiver.web.ui.fleet_page import bucket_of
 from receiver.web.ui.page_routes import PageRoutes
@@ -13,6 +15,7 @@ from receiver.web.ui.page_routes import PageRoutes
 if TYPE_CHECKING:
     from flask import Response
 
+    from common.hooks.event_queue import QueueStanding
     from receiver.web.ui.page_call import PageCall
 
 __all__ = ["ROUTES"]
@@ -34,4 +37,19 @@ def engine_page(page: PageCall) -> Response:
         schema_dir=str(page.call.site.config.schema_dir),
         bucket=bucket_of(page),
         url=page.call.site.config.storage.url,
+        hooks=_hooks(page),
     )
+
+
+def _hooks(page: PageCall) -> list[tuple[str, str, QueueStanding | None]]:
+    """Ways out by which somebody is told of what happens, to where, and how it stands with each."""
+    there, config = page.there, page.call.site.config.hooks
+    known = {}
+    if isinstance(there, RunningReceiver) and there.hooks is not None:
+        known = {each.way: each for each in there.hooks.standings()}
+    ways = []
+    if config.command:
+        ways.append(("command", config.command[0], known.get("command")))
+    if config.webhook is not None:
+        ways.append(("webhook", shown_address(config.webhook), known.get("webhook")))
+    return ways

@@ -15,10 +15,12 @@ from receiver.web.ui import (
     history_page,
     login_page,
     lost_page,
+    nodes_page,
     owners_page,
     quarantine_page,
     retired_page,
     tasks_page,
+    tokens_page,
     verification_page,
 )
 
@@ -38,6 +40,8 @@ PAGES: Final = (
     *tasks_page.ROUTES,
     *history_page.ROUTES,
     *verification_page.ROUTES,
+    *nodes_page.ROUTES,
+    *tokens_page.ROUTES,
     *engine_page.ROUTES,
     *confirming_page.ROUTES,
 )

@@ -35,6 +35,8 @@ NAVIGATION: Final = (
     ("tasks", "Tasks"),
     ("history", "History"),
     ("verification", "Verification"),
+    ("nodes", "Storage nodes"),
+    ("tokens", "Tokens"),
     ("engine", "Engine and disks"),
 )
 """First segments of the pages below `/ui/`, and their names."""
@@ -80,6 +82,10 @@ class PageCall:
     def may_operate(self) -> bool:
         """Whether buttons are shown that change something."""
         return self.who.role == OPERATOR and self.call.site.node.not_the_writer() is None
+
+    def may_see(self, segment: str) -> bool:
+        """Whether a page is in the navigation: whoever may only look sees no tokens."""
+        return segment != "tokens" or self.who.role == OPERATOR
 
     def must_operate(self) -> None:
         """Refuse whoever may only look.

@@ -15,7 +15,7 @@ from receiver.web.app import close, create_app, site_of
 from tests.support.architecture import ROOT
 from tests.support.node_world import Clock, World
 from tests.support.page_reader import HOSTILE
-from tests.support.page_world import CLAIMANT, DEVICE, HOLDER, fill
+from tests.support.page_world import CLAIMANT, DEVICE, HOLDER, NODE, fill
 from tests.support.web import running
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
@@ -44,6 +44,10 @@ PAGES = (
     "tasks",
     "history",
     "verification",
+    "nodes",
+    f"node/{NODE}",
+    f"do/accept-node?node={NODE}",
+    "tokens",
     "engine",
     f"do/transfer?device={DEVICE}&sender={CLAIMANT}",
     f"do/adopt?sender={HOLDER}",

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import UsageError
+from receiver.metadata.state.table_rows import AdoptionRow
 from receiver.operator import file_search
 from receiver.operator.file_search import SEARCHED_STATES, FileSearch, search_files
 from tests.support.node_world import A, B, Edge, World, path_of, tsfile
@@ -29,6 +30,10 @@ def node(tmp_path_factory):
         a.round(files | late)
         b.round({path_of(n, sg="root.c"): tsfile("root.c.d", first=n) for n in range(5)})
         a.round({}, list(files)[::4])
+        with node.engine.reading() as state:  # what B has was adopted
+            task = next(row.task for row in state.files.values() if row.sender == B)
+            adopted = AdoptionRow(sender=B, task=task, source="/old", created=1, changed=1)
+            state.adoption_table.restore(adopted)
         yield node
 
 
@@ -60,6 +65,7 @@ def plain(node, search):
             row.physical.startswith(f"{kind}{prefix}") for kind in ("", "sequence/", "unsequence/")
         )
         and search.wants(row)
+        and (search.state != "adopted" or row.sender == B)
     }
 
 

@@ -9,10 +9,13 @@ import pytest
 
 from receiver.heartbeats.node_manager import NodeManager
 from receiver.heartbeats.node_wire import DirectoryRoom
+from receiver.heartbeats.reported_columns import ReportedColumns
 from receiver.placement.placeable_nodes import PlaceableNode, look_at_nodes
+from tests.support.heard_nodes import tablet
 
 NODE = "a" * 32
 WELL = DirectoryRoom(path="/1", uuid="1" * 32, device=1, free=100, begun=True)
+HELD = ReportedColumns.of([tablet(1, size=3), tablet(2, size=4)], [True, True])
 
 
 def look(*directories: DirectoryRoom) -> PlaceableNode:
@@ -20,7 +23,7 @@ def look(*directories: DirectoryRoom) -> PlaceableNode:
     heard = SimpleNamespace(
         registration=SimpleNamespace(host="h1", url="http://h1", call_key="k"),
         directories=directories,
-        reports=SimpleNamespace(held=type("Held", (list,), {"size": 7})([1, 2])),
+        reports=SimpleNamespace(held=HELD),
         start=SimpleNamespace(boot="b"),
     )
     manager: Any = SimpleNamespace(nodes=lambda: [(row, heard, 1.0, False)])

@@ -29,6 +29,9 @@ PAGES = (
     "/ui/retired",
     "/ui/retired/file",
     "/ui/lost",
+    "/ui/nodes",
+    "/ui/node/0123",
+    "/ui/tokens",
     "/ui/tasks",
     "/ui/history",
     "/ui/verification",
@@ -53,6 +56,7 @@ def test_every_page_is_in_the_list_above(app):
         .replace(A, "<sender>")
         .replace("root.sg", "<table>")
         .replace("accept", "<action>")
+        .replace("0123", "<node>")
         for each in PAGES
     }
     assert paths - free == known

@@ -6,11 +6,14 @@ import json
 
 import pytest
 
+from common.hooks.hooks_config import HooksConfig
 from receiver.metadata.model import records
+from receiver.metadata.state.table_rows import AdoptionRow
 from receiver.operator.background_tasks import add_task
 from receiver.operator.background_views import TaskAddRequest
 from receiver.operator.owners import set_owner
 from receiver.operator.tokens import make_token
+from receiver.web.app import site_of
 from receiver.web.ui.page_templates import link
 from tests.support.node_world import OPERATOR, A, B, Edge, path_of, sender, tsfile
 from tests.support.page_reader import HOSTILE, Person
@@ -31,6 +34,8 @@ EMPTY = {
     "/ui/tasks?state=failed": "No task is failed",
     "/ui/verification": "None is configured",
     "/ui/engine": "takes files",
+    "/ui/nodes": "There is no storage node",
+    "/ui/tokens": "There are no tokens",
     "/ui/history": "The newest first",
 }
 
@@ -396,6 +401,36 @@ def test_the_engine_says_how_it_is(operator, node, edges):
     read = operator.see("/ui/engine")
     for words in (node.engine.uuid, str(node.engine.newest_commit), "takes files", "3, "):
         assert words in read.text
+
+
+def test_hooks_say_whether_they_come_through(make_page_app, world):
+    world.hooks = HooksConfig(command=("/bin/true",), events=("read_only",))
+    app = make_page_app()
+    person = Person(app)
+    person.login("operators-secret")
+    assert "comes through" in person.see("/ui/engine").text
+    (way,) = site_of(app).node.hooks._ways
+    way.queue.failed(f"exit code 3 {HOSTILE}")
+    read = person.see("/ui/engine")
+    for words in ("/bin/true", "nothing came through since", SHOWN):
+        assert words in read.text
+    assert "comes through" not in read.text
+
+
+def test_what_was_adopted_says_so_until_it_is_verified(operator, node, edges):
+    with node.engine.reading() as state:
+        row = state.file_table.held(A, path_of(1))
+        adopted = AdoptionRow(sender=A, task=row.task, source="/old", created=1, changed=1)
+        state.adoption_table.restore(adopted)
+    for path in ("/ui/files?state=adopted", f"/ui/edge/{A}"):
+        assert operator.see(path).text.split().count("adopted") >= 2
+    found = [each for each in operator.see("/ui/files?state=adopted").links() if "physical" in each]
+    assert len(found) == 2, "those of that task, and not those of the other edge"
+    assert "adopted from an old receiver" in operator.see(found[0]).text
+    node.engine.commit([records.FileVerified([row.physical])])
+    assert (
+        "adopted from an old receiver" not in operator.see(link("file", physical=row.physical)).text
+    )
 
 
 def test_what_is_wrong_is_said_on_top(operator, node, monkeypatch):
