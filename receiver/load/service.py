@@ -196,11 +196,11 @@ class LoadService:
                 raise
             folder = self.folders.find(uuid)
             tree = self.disks.roomiest() if folder is None else folder.tree
-            name = str(getattr(error, "filename", None))
+            name = str(getattr(error, "filename", None)).removeprefix(f"{tree.path}/")
             rel = name if name.startswith(root) else f"{root}/data/.uploads/"
             why = obstacle(tree, rel, error)
-            if "/" not in name:  # of a file in the folder, by the descriptor of that
-                why = misplaced(tree, f"{root}/{name}", directory=False) or why
+            if rel.rpartition("/")[0] == root:  # a file of the folder itself
+                why = misplaced(tree, rel, directory=False) or why
             self.folders.hindered[uuid] = why
             raise Transient(
                 f"nothing of sender {uuid} can be taken in: {why}", retry_after=_TRY_AGAIN
