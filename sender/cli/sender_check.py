@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from common.check_line import CheckLevel, CheckLine
+from common.errors import StoppedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +69,7 @@ def check_line_of(found: Sequence[ReceiverStanding], now: float, *, wait_alarm: 
 def _judge_round(line: CheckLine, each: ReceiverStanding, now: float, wait_alarm: float) -> None:
     last = each.last_round or {}
     error, ended = last.get("error"), last.get("ended")
-    if isinstance(error, dict):
+    if isinstance(error, dict) and error.get("type") != StoppedError.slug:  # it goes on
         line.say(_BAD, f"{each.receiver}: the last round ended early: {error.get('message')}")
     if isinstance(ended, int | float):
         line.measure(f"'{each.receiver} age'", max(0.0, now - ended), "s")

@@ -30,6 +30,8 @@ ABSENT = {
     "tsferry_receiver_storage_log_behind_timestamp_seconds",
     "tsferry_receiver_background_oldest_waiting_timestamp_seconds",
     "tsferry_receiver_follow_behind_seconds",
+    "tsferry_receiver_hooks_failing_since_timestamp_seconds",
+    "tsferry_sender_hooks_failing_since_timestamp_seconds",
 }
 """What has no value where all is well, or where there is no node that only reads."""
 

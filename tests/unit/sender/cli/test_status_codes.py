@@ -9,6 +9,8 @@ import pytest
 from common.cli import run
 from common.wire import HeldRecords, LostFiles, Outcome, Result
 from sender.cli.commands import cli
+from sender.cli.sender_check import check_line_of
+from sender.round.look import ReceiverStanding
 from sender.select.data_dirs import MARKER
 from tests.support.edge import Edge
 from tests.support.scripted_receiver import ScriptedReceiver
@@ -89,6 +91,14 @@ def test_a_receiver_that_does_not_answer_and_a_token_that_ends_are_warnings(
     assert command("--set", "transfer.max_retries=0", "sync")[0] == 4
     code, said = command("--set", "transfer.max_retries=0", "status", "--check")
     assert (code, "the last round ended early" in said) == (1, True)
+
+
+def test_a_round_that_somebody_stopped_is_no_warning():
+    stopped = {"ended": 100.0, "error": {"type": "stopped", "message": "told to stop"}}
+    standing = ReceiverStanding(receiver="dc1", url="http://dc1", last_round=stopped)
+    assert check_line_of([standing], 110.0, wait_alarm=3600.0).level == 0
+    standing.last_round["error"]["type"] = "unreachable"
+    assert check_line_of([standing], 110.0, wait_alarm=3600.0).level == 1
 
 
 def test_a_directory_that_is_not_there_is_critical(edge, command):

@@ -380,7 +380,7 @@ def test_a_token_revoked_under_way_ends_the_round(edge, receiver):
     receiver.fault("PATCH /files", *(Answer(problem(UnauthorizedError)) for _ in range(10_000)))
     report = edge.round()
     assert report.exit_code == 4
-    assert receiver.count("PATCH") <= 8
+    assert receiver.count("PATCH") <= 15  # those that were under way; there are 30 files
 
 
 def test_a_file_that_changes_while_it_is_sent_is_dropped_from_the_task(edge, receiver):
