@@ -143,7 +143,13 @@ def test_good_files_are_proved_and_every_kind_of_fault_is_named_and_committed(
         ("2", "problem", "overlap"),
     }  # fmt: skip
     assert (code, told["files"], told["proved"], told["bad"], told["unproved"]) == (1, 12, 6, 6, 0)
-    assert told["delivery"] == {"verified": 6, "quarantined": 6, "stale": 0, "dissolved": 0}
+    assert told["delivery"] == {
+        "verified": 6,
+        "quarantined": 6,
+        "stale": 0,
+        "dissolved": 0,
+        "mended": 0,
+    }
     assert told["merged_points"] is None
     for name in ("files", "findings", "chunks", "spans", "days", "codecs", "duplicates"):
         assert (report / f"{name}.parquet").is_file()
@@ -193,7 +199,13 @@ def test_merged_files_are_proved_and_a_bad_one_is_read_no_more(
     report = tmp_path / "report"
     code, told = verify("--config", str(world.config), "--report", str(report))
     assert (code, told["proved"], told["bad"], told["merged_bad"]) == (1, 5, 0, 1)
-    assert told["delivery"] == {"verified": 5, "quarantined": 0, "stale": 0, "dissolved": 1}
+    assert told["delivery"] == {
+        "verified": 5,
+        "quarantined": 0,
+        "stale": 0,
+        "dissolved": 1,
+        "mended": 0,
+    }
     bad = [each for each in told["findings"] if each["severity"] == "bad"]
     assert {each["physical"] for each in bad} == {str(place.relative_to(world.data))}
     assert {each["check"] for each in bad} == {"md5", "pages"}
@@ -218,7 +230,13 @@ def test_a_disk_that_is_not_mounted_costs_no_verdict(tmp_path: Path, verify: Ver
     world.data.mkdir()
     code, told = verify("--config", str(world.config))
     assert (code, told["unproved"], told["bad"]) == (1, 1, 0)
-    assert told["delivery"] == {"verified": 0, "quarantined": 0, "stale": 0, "dissolved": 0}
+    assert told["delivery"] == {
+        "verified": 0,
+        "quarantined": 0,
+        "stale": 0,
+        "dissolved": 0,
+        "mended": 0,
+    }
     assert not place.exists()
 
 
