@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from common.decoders import from_json
+
 __all__ = ["EventKind", "EventState", "HookEvent", "HookSource", "made_event"]
 
 EventKind = Literal[
@@ -113,4 +115,4 @@ def _as_read_back(what: msgspec.Struct | Mapping[str, Any]) -> dict[str, Any]:
     except UnicodeEncodeError:
         text = json.dumps(msgspec.to_builtins(what), ensure_ascii=False)
         content = text.encode("utf-8", "replace")
-    return msgspec.json.decode(content, type=dict[str, Any])
+    return from_json(content, dict[str, Any])

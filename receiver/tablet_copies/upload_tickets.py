@@ -15,6 +15,7 @@ from typing import Annotated
 
 import msgspec
 
+from common.decoders import from_json
 from common.errors import ForbiddenError
 from common.wire import Struct
 from common.wire.base import Count
@@ -71,6 +72,6 @@ def file_of_ticket(what: str) -> SentFile:
     """
     try:
         padded = what + "=" * (-len(what) % 4)
-        return msgspec.json.decode(base64.urlsafe_b64decode(padded), type=SentFile)
+        return from_json(base64.urlsafe_b64decode(padded), SentFile)
     except (binascii.Error, ValueError, msgspec.MsgspecError) as error:
         raise ForbiddenError(f"the ticket is of another version: {error}") from error

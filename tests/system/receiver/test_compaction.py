@@ -106,7 +106,7 @@ def test_an_operator_has_files_merged_with_a_server_and_without(
     edge.round()
     (said,) = centre.call("compact", edge.sg, "0")["partitions"]
     assert (said["storage_group"], said["partition"], said["files"]) == (edge.sg, "0", 3)
-    assert said["work"] > 0
+    assert int(said["work"]) > 0
     until(lambda: merged(centre)["inputs"] == 3 and not merged(centre)["waiting"], "merged")
     for number in range(4, 6):
         edge.write(number)
