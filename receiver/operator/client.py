@@ -127,15 +127,16 @@ class OperatorClient:
         body: bytes,
     ) -> ServerAnswer:
         """Make a call, and have its answer as it came; raises as `ask`."""
-        try:
-            return self._exchange(method, path, query, headers, body)
-        except UnauthorizedError:
-            # A server that read its configuration again has another token of the day by now.
-            token = _read(self._config, TOKEN_FILE)
-            if token == self._token:
-                raise
-            self._token = token
-            return self._exchange(method, path, query, headers, body)
+        while True:
+            try:
+                return self._exchange(method, path, query, headers, body)
+            except UnauthorizedError:
+                # A server that read its configuration again has another token of the day by now,
+                # and the one that refused may be the last but one.
+                token = _read(self._config, TOKEN_FILE)
+                if token == self._token:
+                    raise
+                self._token = token
 
     def _exchange(
         self,
