@@ -541,15 +541,25 @@ class Tasks:
 
     def _known(self, sender: str, task: str) -> TaskAnswer | None:
         """The answer for a task that is loading or done."""
+        here = self._here(sender, task)
+        return here if here is None or here.state is not TaskState.OPEN else None
+
+    def _here(self, sender: str, task: str) -> TaskAnswer | None:
+        """The answer for a task that is open, loading or done; without a lock.
+
+        A load commits first, then lets go of its folder's task. Who looks at the table first may
+        find the task at neither place, so the folder comes first.
+        """
         folder = self._load.folders.find(sender)
+        current = folder.task if folder is not None else None
         with self._engine.reading() as state:
             done = state.task_table.get(sender, task)
         if done is not None:
             return self._outcome(done, None)
-        current = folder.task if folder is not None else None
-        if current is not None and current.id == task and current.loading:
-            return TaskAnswer(task=task, state=TaskState.LOADING)
-        return None
+        if current is None or current.id != task:
+            return None
+        state_now = TaskState.LOADING if current.loading else TaskState.OPEN
+        return TaskAnswer(task=task, state=state_now)
 
     # -- answers -----------------------------------------------------------------------------
 
@@ -560,17 +570,13 @@ class Tasks:
             NotFoundError: no such task is open, loading or committed here.
         """
         check_sender(who, sender)
-        known = self._known(sender, task)
-        if known is not None and known.state is TaskState.LOADING and wait > 0:
+        here = self._here(sender, task)
+        if here is not None and here.state is TaskState.LOADING and wait > 0:
             self._load.loader.wait(lambda: self._is_told(sender, task), wait)
-            known = self._known(sender, task)
-        if known is not None:
-            return known
-        folder = self._load.folders.find(sender)
-        current = folder.task if folder is not None else None
-        if current is None or current.id != task:
+            here = self._here(sender, task)
+        if here is None:
             raise NotFoundError(f"task {task[:40]!a} is not known here")
-        return TaskAnswer(task=task, state=TaskState.OPEN)
+        return here
 
     def _is_done(self, sender: str, task: str) -> bool:
         with self._engine.reading() as state:

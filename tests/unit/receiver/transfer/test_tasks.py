@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -206,6 +208,31 @@ def test_a_finished_task_answers_every_replay_with_its_outcome(edge: Edge) -> No
     assert edge.outcome(task) == outcome
     with pytest.raises(GoneError):
         edge.plan(task, [])
+
+
+def test_a_task_that_is_loaded_while_it_is_asked_for_is_known(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The load commits and lets go of the task behind any look of the answer at the tables."""
+    task, engine = edge.start(), edge.node.engine
+    edge.batch(task, {path_of(1): CONTENT})
+    asked, asking, reading = threading.Event(), threading.current_thread(), engine.reading
+    loader = edge.node.load.loader
+
+    @contextmanager
+    def looks() -> Iterator[Any]:
+        with reading() as state:
+            yield state
+        if threading.current_thread() is asking and not asked.is_set():
+            asked.set()
+            loader.wait(lambda: loader.waiting == 0, 20)
+
+    with crash.arm(lambda name: name == "load.tables" and asked.wait(20)):
+        edge.end(task, {path_of(1): CONTENT})
+        monkeypatch.setattr(engine, "reading", looks)
+        answer = edge.node.tasks.answer(edge.who, A, task)
+    assert answer.state in (wire.TaskState.LOADING, wire.TaskState.DONE)
+    assert asked.is_set()
 
 
 def test_another_sender_sees_nothing_of_a_task(edge: Edge) -> None:
