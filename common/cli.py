@@ -31,7 +31,7 @@ from typing import Any, Generic, TypeVar
 import click
 import msgspec
 
-from common.config import Flag, Loaded, as_json, load, render
+from common.config import Flag, Loaded, as_json, drop_in_directory, load, render
 from common.errors import EXIT_INTERNAL, EXIT_USAGE, TsferryError, UsageError
 from common.logs import LogConfig, set_up
 from common.system_errors import system_error
@@ -124,13 +124,16 @@ class Program(Generic[T]):
     def _file(self, named: Path | None) -> Path | None:
         if named is not None:
             return named
-        try:
-            self.default_file.lstat()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError:
-            pass  # it may be there: what reads it says why it cannot
-        return self.default_file
+        # Drop-ins without the file that they lie over are none of which nobody hears.
+        for each in (self.default_file, drop_in_directory(self.default_file)):
+            try:
+                each.lstat()
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError:
+                pass  # it may be there: what reads it says why it cannot
+            return self.default_file
+        return None
 
 
 @dataclass(frozen=True)

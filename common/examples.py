@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from common.config.specifiers import as_written
 from common.durable import Tree
 from common.errors import TsferryError, UsageError
 from common.system_errors import user_name
@@ -46,10 +47,11 @@ def configuration(name: str, values: Mapping[str, str]) -> str:
 def toml(value: str | Path | Sequence[str]) -> str:
     """A text, or a list of them, as TOML: strings of JSON are basic strings.
 
-    A path counts from the working directory, as the shell completes it.
+    A path counts from the working directory, as the shell completes it. A percent sign is one, and
+    no specifier.
     """
     text = str(value.absolute()) if isinstance(value, Path) else value
-    return json.dumps(text, ensure_ascii=False)
+    return as_written(json.dumps(text, ensure_ascii=False))
 
 
 def write_unit(

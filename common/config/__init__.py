@@ -1,4 +1,4 @@
-"""Configuration of both programs: flags over environment over file over defaults.
+"""Configuration of both programs: flags over environment over files over defaults.
 
 A schema is a frozen, keyword-only `msgspec.Struct` per table; `load` fills it in and tells where
 each value is from, `render` and `as_json` show it. See `kinds` for the types a field may have.
@@ -18,6 +18,7 @@ from common.config.loaded_values import (
 from common.config.networks import AllowList, is_loopback
 from common.config.render import as_json, render
 from common.config.timetable import DayWindow, Hours, Timetable
+from common.config.toml_file import drop_in_directory
 from common.config.upload_rules import UploadRules
 from common.errors import ConfigError
 
@@ -40,6 +41,7 @@ __all__ = [
     "UploadRules",
     "Url",
     "as_json",
+    "drop_in_directory",
     "is_loopback",
     "load",
     "render",

@@ -1,14 +1,15 @@
-"""Loading: flags over environment over file over defaults, and for each value where it is from.
+"""Loading: flags over environment over files over defaults, and for each value where it is from.
 
-Each layer is spread over the schema into settings (dotted key -> raw value); a higher layer
-replaces a lower one key by key, a whole array of tables at once where it names the array. Then
-the tables are built bottom up. All that is wrong is collected, so that one look at the error is
-enough to put a file right.
+Over the main file lie its drop-ins, in the order of their names. Each layer is spread over the
+schema into settings (dotted key -> raw value); a higher layer replaces a lower one key by key, a
+whole array of tables at once where it names the array. Then the tables are built bottom up. All
+that is wrong is collected, so that one look at the error is enough to put a file right.
 """
 
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,7 +29,14 @@ from common.config.loaded_values import (
     Secret,
     config_error,
 )
-from common.config.toml_file import Document, read_secret, read_toml, readable_by_others
+from common.config.specifiers import Specifiers, expand
+from common.config.toml_file import (
+    Document,
+    drop_ins,
+    read_secret,
+    read_toml,
+    readable_by_others,
+)
 from common.terminal import printable
 
 __all__ = ["load"]
@@ -36,7 +44,10 @@ __all__ = ["load"]
 T = TypeVar("T", bound=msgspec.Struct)
 
 _FILE_SUFFIX = "_file"
-_RANK = {"default": 0, "file": 1, "environment": 2, "flag": 3}
+_OF_THIS_MACHINE: Specifiers = {
+    "H": socket.gethostname,
+    "l": lambda: socket.gethostname().partition(".")[0],
+}
 
 # Kubernetes puts these into each container beside a service named tsferry-receiver.
 _INJECTED = re.compile(r"SERVICE_HOST|SERVICE_PORT(_.*)?|PORT|PORT_[0-9]+_(TCP|UDP|SCTP)(_.*)?")
@@ -50,12 +61,14 @@ class _Setting(msgspec.Struct, frozen=True):
         origin: where it stands.
         text: `raw` comes from a variable or a flag and is still to be read by its kind.
         base: what relative paths are relative to.
+        layer: its number; a higher one goes before.
     """
 
     raw: Any
     origin: Origin
     text: bool
     base: Path
+    layer: int
 
 
 def load(
@@ -66,25 +79,31 @@ def load(
     environ: Mapping[str, str],
     flags: Mapping[str, object],
     secrets: bool = True,
+    specifiers: Specifiers = _OF_THIS_MACHINE,
 ) -> Loaded[T]:
     """Load and check a configuration.
 
     Args:
         schema: the top table.
-        file: the TOML file; None for none.
+        file: the TOML file, with whose drop-ins it is read; None for none.
         env_prefix: such as ``TSFERRY_SENDER_``; ``<prefix>TRANSFER__MAX_RETRIES`` is
             ``transfer.max_retries``. An empty variable counts as not set; ``<prefix>CONFIG`` names
             the file and is none of ours.
         environ: the environment.
         flags: dotted key -> value or `Flag`; None counts as not given.
         secrets: read the files that hold tokens; without, they need not be there yet.
+        specifiers: what texts in files may say of this machine.
 
     Raises:
         ConfigError: names file, key, value and expectation of everything that is wrong.
     """
-    loading = _Loading(schema, env_prefix, secrets)
+    loading = _Loading(schema, env_prefix, secrets, specifiers)
     if file is not None:
-        loading.add_file(read_toml(file.absolute()))
+        main = file.absolute()
+        loading.add_file(read_toml(main), main.parent)
+        for each in drop_ins(main):
+            # As in the main file: a line means the same wherever it stands.
+            loading.add_file(read_toml(each), main.parent)
     loading.add_environment(environ)
     loading.add_flags(flags)
     value = loading.table(schema, "")
@@ -100,10 +119,19 @@ _Maker = Callable[[str, Any], _Setting]
 class _Loading:
     """The settings of all layers, and what has been made of them so far."""
 
-    def __init__(self, root: type[msgspec.Struct], env_prefix: str, secrets: bool) -> None:
+    def __init__(
+        self,
+        root: type[msgspec.Struct],
+        env_prefix: str,
+        secrets: bool,
+        specifiers: Specifiers,
+    ) -> None:
         self.root = root
         self.env_prefix = env_prefix
         self.secrets = secrets
+        self.specifiers = specifiers
+        self.layer = 0
+        """Number of the layer that is being added; defaults are below the first."""
         self.settings: dict[str, _Setting] = {}
         self.origins: dict[str, Origin] = {}
         self.problems: list[ConfigProblem] = []
@@ -111,15 +139,16 @@ class _Loading:
         self.quotes: dict[str, str] = {}
         """Dotted key -> value as an error may show it."""
 
-    def add_file(self, document: Document) -> None:
-        base = document.path.parent
+    def add_file(self, document: Document, base: Path) -> None:
+        self.layer += 1
 
         def setting(key: str, raw: Any) -> _Setting:
-            return _Setting(raw, Origin("file", document.where(key)), False, base)
+            return _Setting(raw, Origin("file", document.where(key)), False, base, self.layer)
 
         self._spread(TableNode(self.root), "", document.tree, setting)
 
     def add_environment(self, environ: Mapping[str, str]) -> None:
+        self.layer += 1
         # Sorted: `RECEIVER` as a whole comes before `RECEIVER__0__URL`, which adds to it.
         for name in sorted(environ):
             text, rest = environ[name], name.removeprefix(self.env_prefix)
@@ -133,6 +162,7 @@ class _Loading:
             self._place(segments, text, Origin("environment", name))
 
     def add_flags(self, flags: Mapping[str, object]) -> None:
+        self.layer += 1
         for key in sorted(flags):
             given = flags[key]
             flag = given if isinstance(given, Flag) else Flag(given, _flag_name(key))
@@ -151,7 +181,7 @@ class _Loading:
             node, key = below, schemas.join_key(key, segment)
 
         def setting(_key: str, value: Any) -> _Setting:
-            return _Setting(value, origin, isinstance(value, str), Path.cwd())
+            return _Setting(value, origin, isinstance(value, str), Path.cwd(), self.layer)
 
         if isinstance(raw, str) and not isinstance(node, LeafNode):
             raw = _from_json(raw)
@@ -239,7 +269,7 @@ class _Loading:
         self.origins[key] = setting.origin
         self.quotes[key] = kind.quote(setting.raw)
         try:
-            value = kind.parse(kind.from_text(setting.raw) if setting.text else setting.raw)
+            value = kind.parse(self._raw(kind, setting))
         except (ValueError, OverflowError) as error:
             why = f" ({printable(str(error))})" if str(error) and not kind.secret else ""
             expected = f"expected {kind.expected}{why}"
@@ -248,6 +278,13 @@ class _Loading:
         if kind.secret and setting.origin.kind == "file":
             self._warn_if_open(Path(re.sub(r":[0-9]+$", "", setting.origin.where)), key)
         return _rooted(value, setting.base)
+
+    def _raw(self, kind: ValueKind, setting: _Setting) -> Any:
+        if setting.text:
+            return kind.from_text(setting.raw)
+        # A percent sign of a password is one; and what a program hands over is meant as it is.
+        is_text_of_file = setting.origin.kind == "file" and not kind.secret
+        return expand(setting.raw, self.specifiers) if is_text_of_file else setting.raw
 
     def _missing(self, kind: ValueKind, key: str) -> None:
         variable = self.env_prefix + re.sub(r"[.\[]", "__", key).replace("]", "").upper()
@@ -262,12 +299,15 @@ class _Loading:
                 continue
             full = schemas.join_key(key, field.encode_name)
             origin = self.origins[full + _FILE_SUFFIX]
-            rank, given = _RANK[origin.kind], _RANK[self.origins[full].kind]
+            rank, given = self._layer_of(full + _FILE_SUFFIX), self._layer_of(full)
             if given == rank and values[field.name] is not None:
                 both = f"expected one of {full} and {full}{_FILE_SUFFIX}, not both"
                 self._problem(origin, full + _FILE_SUFFIX, None, both)
             elif given <= rank and self.secrets:
                 values[field.name] = self._secret(node.kind, full, path, origin)
+
+    def _layer_of(self, key: str) -> int:
+        return self.settings[key].layer if key in self.settings else 0
 
     def _secret(self, kind: ValueKind, key: str, path: Path, origin: Origin) -> Secret | None:
         try:

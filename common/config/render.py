@@ -11,6 +11,7 @@ import msgspec
 from common.config import keys as schemas
 from common.config.keys import ArrayNode, LeafNode, TableNode
 from common.config.loaded_values import Loaded
+from common.config.specifiers import as_written
 from common.terminal import display_width, printable
 
 __all__ = ["as_json", "render"]
@@ -96,7 +97,7 @@ def _toml(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml, value)) + "]"
     if isinstance(value, str):
-        return "".join(map(_toml_character, json.dumps(value, ensure_ascii=False)))
+        return "".join(map(_toml_character, json.dumps(as_written(value), ensure_ascii=False)))
     return json.dumps(value)
 
 

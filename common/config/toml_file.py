@@ -19,7 +19,15 @@ from common.config.loaded_values import ConfigProblem, config_error
 from common.errors import ConfigError
 from common.system_errors import system_error
 
-__all__ = ["Document", "key_lines", "read_secret", "read_toml", "readable_by_others"]
+__all__ = [
+    "Document",
+    "drop_in_directory",
+    "drop_ins",
+    "key_lines",
+    "read_secret",
+    "read_toml",
+    "readable_by_others",
+]
 
 _LARGEST_FILE = 1 << 20
 _LARGEST_SECRET = 1 << 16
@@ -59,6 +67,37 @@ class Document(msgspec.Struct, frozen=True):
                 return f"{self.path}:{self.lines[key]}"
             key = key[: max(key.rfind("."), key.rfind("["), 0)]
         return str(self.path)
+
+
+def drop_in_directory(path: Path) -> Path:
+    """Where the drop-ins of a configuration file are: ``sender.d`` beside ``sender.toml``."""
+    return path.with_suffix(".d")
+
+
+def drop_ins(path: Path) -> list[Path]:
+    """The drop-ins of a configuration file, in the order in which they are read: by name.
+
+    Those that end in .toml and are not hidden: what editors and packages leave there is none.
+
+    Raises:
+        ConfigError: the directory cannot be listed.
+    """
+    directory = drop_in_directory(path)
+    if directory == path:
+        return []
+    try:
+        names = sorted(each.name for each in directory.iterdir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        refused = system_error(error)
+        if refused is not None:
+            raise ConfigError(refused.message) from None
+        raise _unusable(
+            str(directory),
+            f"expected a directory of TOML files, or nothing ({error.strerror or error})",
+        ) from None
+    return [directory / each for each in names if each.endswith(".toml") and each[0] != "."]
 
 
 def read_toml(path: Path) -> Document:
