@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 from common.bandwidth import local_now
 from common.durable import Closing, Tree, failed_sync
+from common.errors import NotTheWriterError
 from common.wire import IncarnationMark
 from receiver.compaction.compactor import Compactor
 from receiver.compaction.crowded import CrowdedPartitions
@@ -29,6 +30,7 @@ from receiver.load.service import LoadService
 from receiver.load.upkeep.table_upkeep import TableUpkeep
 from receiver.load.upkeep.verdicts import Verdict
 from receiver.metadata.clock.machine_clock import MachineClock
+from receiver.metadata.model.errors import FencedError
 from receiver.open_engine import open_engine
 from receiver.operator.adopting.adoptions import Adoptions
 from receiver.operator.background_tasks import background_concerns, background_totals
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
     from contextlib import AbstractContextManager
 
+    from common.errors import TsferryError
     from receiver.config import ReceiverConfig
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
@@ -360,8 +363,16 @@ class Node(Closing):
         """Seconds since the epoch, by what is believed of the machine's clock."""
         return self.engine.clock
 
-    def not_the_writer(self) -> None:
-        """Nothing: it takes files and changes."""
+    def not_the_writer(self) -> NotTheWriterError | None:
+        """What whoever comes to write is told once another receiver has taken this one's place."""
+        displaced = self.engine.displaced()
+        if isinstance(displaced, FencedError):
+            return NotTheWriterError(displaced.message)
+        return None
+
+    def displaced(self) -> TsferryError | None:
+        """Why what it tells of its commits may not be so any more."""
+        return self.not_the_writer() or self.engine.displaced()
 
     def follows(self) -> None:
         """Nobody."""

@@ -164,6 +164,9 @@ class ReadNode(Closing):
             )
         return NotTheWriterError(f"this node only reads; the writer is at {where}")
 
+    def displaced(self) -> None:
+        """Nothing: nobody holds it for the writer."""
+
     def log_files(self, lsn: int, ts: int) -> LogFilesView:
         """The files of the engine, for nodes that follow this one."""
         incarnation = self.follower.progress().incarnation

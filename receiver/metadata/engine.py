@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from common.durable import Lock
+    from common.errors import TsferryError
     from receiver.metadata.commit.recent_commits import JudgedOps
     from receiver.metadata.commit.touched import Touched
     from receiver.metadata.model.remote_log import RemoteLog, RemoteNotes
@@ -306,6 +307,10 @@ class Engine(Operations, Closing):
         """Why no commit can be made now, None while one can; it may pass."""
         away = None if self._remote is None else self._remote.trouble
         return self.failed or away
+
+    def displaced(self) -> TsferryError | None:
+        """Why another process may commit by now, and this one not know of it; None: none can."""
+        return None if self._remote is None else self._remote.displaced()
 
     def reading(self) -> Reading:
         """`with engine.reading() as state`: committed state, which stands still meanwhile.

@@ -35,6 +35,7 @@ from receiver.web import (
     write_calls,
 )
 from receiver.web.call import Call, ReadingSide
+from receiver.web.routes import Role
 from receiver.web.server import RequestHead
 from receiver.web.site import Site
 from receiver.web.ui.every_page import PAGES
@@ -68,6 +69,9 @@ ROUTES = (
     *metrics_calls.ROUTES,
     *openapi.ROUTES,
 )
+_BELIEVED = frozenset({Role.SENDER, Role.NODE})
+"""Who does something for good on the answer: frees a file, lets a copy go. Blocks of files are
+taken all the same: what they come to is decided at the end of their task."""
 EVERYTHING = (*ROUTES, *PAGES)
 """What is routed; `/openapi.json` has what programs call."""
 
@@ -164,8 +168,16 @@ def _judge() -> None:
 
 
 def _view(route: Route) -> Callable[..., Response]:
+    is_believed = route.role in _BELIEVED and not route.path.startswith(tus.FILES)
+
     def view(**arguments: str) -> Response:
-        return route.handler(Call(site_of(current_app), g.who, request, arguments))
+        site = site_of(current_app)
+        answer = route.handler(Call(site, g.who, request, arguments))
+        # Last: what was read while this still was the master was so when it was asked.
+        displaced = site.node.displaced() if is_believed else None
+        if displaced is not None:
+            raise displaced
+        return answer
 
     return view
 

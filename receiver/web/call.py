@@ -86,6 +86,9 @@ class ReadingSide(Protocol):
     def not_the_writer(self) -> TsferryError | None:
         """What whoever comes to write is told; None: it takes what they have."""
 
+    def displaced(self) -> TsferryError | None:
+        """Why another process may have gone on in its place, unknown here; None: none has."""
+
     def follows(self) -> FollowView | None:
         """Where a node that follows stands; None of a receiver."""
 

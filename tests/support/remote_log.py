@@ -61,6 +61,10 @@ class MemoryRemote:
     def trouble(self) -> str | None:
         return "away" if self.place.away else None
 
+    def displaced(self) -> FencedError | None:
+        gone = self.place.owner is not self
+        return FencedError("another receiver has taken over") if gone else None
+
     @property
     def uuid(self) -> str | None:
         return self.place.uuid

@@ -59,6 +59,7 @@ from receiver.metadata.model.errors import NewerLogError, UnknownOutcomeError
 from receiver.metadata.model.remote_log import RemoteLog
 
 if TYPE_CHECKING:
+    from common.errors import TsferryError
     from receiver.metadata.etcd.gateway import EtcdSettings
 
 __all__ = ["EtcdLog", "open_remote"]
@@ -192,6 +193,10 @@ class EtcdLog(RemoteLog):
     def trouble(self) -> str | None:
         """See `RemoteLog.trouble`."""
         return self._ownership.trouble
+
+    def displaced(self) -> TsferryError | None:
+        """See `RemoteLog.displaced`."""
+        return self._ownership.displaced()
 
     @property
     def uuid(self) -> str | None:

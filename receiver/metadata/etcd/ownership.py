@@ -56,8 +56,6 @@ class Ownership:
 
     Attributes:
         fenced: whether another process has taken over.
-        trouble: why the last sign of life was not taken, None while all is well. Only a cluster
-            with a quorum takes one.
     """
 
     def __init__(self, client: EtcdClient, prefix: bytes, lease: float, patience: Patience) -> None:
@@ -70,7 +68,7 @@ class Ownership:
             patience: with which etcd is asked.
         """
         self.fenced = False
-        self.trouble: str | None = None
+        self._trouble: str | None = None
         self._client = client
         self._what = prefix.decode()
         self._owner_key = prefix + b"owner"
@@ -81,6 +79,7 @@ class Ownership:
         self._lease = 0
         self._created = 0
         self._epoch = 0
+        self._sure = -math.inf
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="etcd-lease", daemon=True)
@@ -130,6 +129,7 @@ class Ownership:
         found = self._client.get(Get(self._owner_key)).keys
         if found:
             return _decode(found[0])
+        began = self._patience.clock()
         lease = self._client.grant(self._seconds)
         owner = Put(self._owner_key, msgspec.json.encode(self._me), lease)
         epoch = Put(self._epoch_key, self._me.id.encode())
@@ -144,6 +144,7 @@ class Ownership:
             return taken
         self._lease = holder[0].lease
         self._created = self._epoch = holder[0].created
+        self._sure = began
         return None
 
     def condition(self) -> Compare:
@@ -179,6 +180,34 @@ class Ownership:
     def _is_mine(self, holder: tuple[KeyValue, ...]) -> bool:
         return bool(holder) and _decode(holder[0]).id == self._me.id
 
+    @property
+    def trouble(self) -> str | None:
+        """Why the last sign of life was not taken, or none was for too long; None: all is well.
+
+        Only a cluster with a quorum takes one.
+        """
+        if self._trouble is not None:
+            return self._trouble
+        displaced = self.displaced()
+        return None if displaced is None else displaced.message
+
+    def displaced(self) -> TsferryError | None:
+        """Why another process may be at work in this place by now; None: none can be.
+
+        A lease that was alive when a sign of life went out is so for its whole time from then on. A
+        process that was paused knows by this that it cannot know, before it has asked anybody.
+        """
+        if self.fenced:
+            return self.error()
+        age = self._patience.clock() - self._sure
+        if age < self._seconds:
+            return None
+        return UnreachableError(
+            f"etcd has taken no sign of life of this process for {age:.0f} s: whether another one "
+            f"has taken over {self._what} is not known here",
+            retry_after=self._seconds / 3,
+        )
+
     def error(self) -> FencedError:
         """What is raised once another one has taken over."""
         return FencedError(
@@ -196,6 +225,7 @@ class Ownership:
 
     def look(self) -> bool:
         """Keep the lease alive, and see that the place is ours still; False once it is not."""
+        began = self._patience.clock()
         try:
             if not self._client.keep_alive(self._lease):
                 self.regain()
@@ -205,16 +235,16 @@ class Ownership:
             found = self._client.get(Get(self._owner_key, keys_only=True))
             if [each.created for each in found.keys] != [created]:
                 self.regain()
-            self.trouble = None
+            self._sure, self._trouble = began, None
         except FencedError as error:
-            self.trouble = error.message
+            self._trouble = error.message
             _log.critical("%s", error)
             return False
         except (UnreachableError, UnauthorizedError, ForbiddenError) as error:
-            self.trouble = error.message
+            self._trouble = error.message
             _log.warning("the lease could not be kept alive: %s", error)
         except TsferryError as error:
-            self.trouble = error.message
+            self._trouble = error.message
             _log.exception("the lease could not be kept alive")
         return True
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from common.errors import TsferryError
 
 __all__ = ["RemoteCheckpoint", "RemoteLog", "RemoteNotes"]
 
@@ -76,6 +79,12 @@ class RemoteLog(RemoteNotes, Protocol):
         """Why nothing can be appended, as was seen a moment ago; None while all is well.
 
         Asks nobody, and may be read by any thread.
+        """
+
+    def displaced(self) -> TsferryError | None:
+        """Why another receiver may append by now, and this one not know of it; None: none can.
+
+        A `FencedError` where one has. Asks nobody, and may be called by any thread.
         """
 
     @property

@@ -335,6 +335,35 @@ def test_who_is_not_the_owner_any_more_says_so_though_nobody_commits(world):
     assert "not master any more" in old.trouble
 
 
+def test_who_slept_past_its_lease_does_not_know_whether_it_is_the_owner_until_it_has_asked(world):
+    now = [100.0]
+    log = EtcdLog(
+        EtcdClient(world.settings),
+        world.settings.prefix,
+        lease=60.0,
+        patience=Patience(5.0, clock=lambda: now[0]),
+    )
+    world._logs.append(log)
+    log.acquire(wait=0.0)
+    now[0] += 59.9
+    assert log.displaced() is None
+    assert log.trouble is None
+    now[0] += 0.2  # nobody else is there, and it cannot know
+    found = log.displaced()
+    assert isinstance(found, UnreachableError)
+    assert "no sign of life of this process for 60 s" in found.message
+    assert "60 s" in log.trouble
+    assert log._ownership.look()
+    assert log.displaced() is None
+    assert log.trouble is None
+    world.change(Delete(world.at("owner")))
+    world.log()
+    with pytest.raises(FencedError):  # a commit finds it out before the next sign of life does
+        log.append(1, 1, b"x")
+    assert isinstance(log.displaced(), FencedError)
+    assert "not master any more" in log.trouble
+
+
 def test_a_log_that_was_removed_under_its_owner_is_written_no_more(world):
     log = world.log()
     log.append(1, 1, b"x")

@@ -1,0 +1,89 @@
+"""Once another receiver has taken over, nothing of the old one is taken for the master's."""
+
+import pytest
+
+from common import wire
+from common.errors import UnreachableError
+from receiver.metadata.engine import Engine
+from receiver.metadata.model.errors import FencedError
+from tests.support.node_world import path_of, plan_entry, tsfile
+from tests.unit.receiver.web.conftest import BLOCK, SENDER, TUS
+from tests.unit.receiver.web.test_sync import TASK, check, read, send, started
+from tests.unit.receiver.web.test_tus import create
+
+__all__ = ["started"]
+
+FENCED = FencedError("not master any more: another one is")
+UNSURE = UnreachableError("etcd has taken no sign of life", retry_after=5.0)
+
+
+def displace(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    monkeypatch.setattr(Engine, "displaced", lambda self: error)
+
+
+def calls(client, started):
+    """Each has an answer that somebody does something for good on."""
+    page = wire.PlanPage(entries=[plan_entry(path_of(1), tsfile())])
+    yield check(client)
+    yield send(client, "GET", f"/tasks/{TASK}")
+    yield send(client, "POST", f"/tasks/{TASK}/plan", page, headers=started)
+    yield send(client, "GET", "/inventory?look=true")
+    yield send(client, "GET", "/settled?after=0")
+    yield send(client, "POST", "/heartbeat", wire.Heartbeat(version="1"))
+    yield client.get(f"/v1/copies?node={'1' * 32}&after=0")
+
+
+def test_a_fenced_master_says_to_senders_and_nodes_that_it_is_none(client, started, monkeypatch):
+    displace(monkeypatch, FENCED)
+    for answer in calls(client, started):
+        assert answer.status_code == 421
+        assert answer.get_json()["type"] == "urn:tsferry:not-the-writer"
+        assert answer.get_json()["detail"] == FENCED.message
+
+
+def test_a_master_that_slept_past_its_lease_tells_nobody_what_it_remembers(
+    client, started, monkeypatch
+):
+    displace(monkeypatch, UNSURE)
+    *of_senders, _ = calls(client, started)
+    for answer in of_senders:
+        assert answer.status_code == 503
+        assert answer.get_json()["type"] == "urn:tsferry:unreachable"
+        assert answer.headers["Retry-After"] == "5"
+
+
+def test_what_was_read_before_the_place_was_lost_is_not_told_either(client, monkeypatch):
+    """The answer was made while it was the master, and another one may have gone on since."""
+    answers = iter([None, FENCED])
+    monkeypatch.setattr(Engine, "displaced", lambda self: next(answers, FENCED))
+    assert check(client).status_code == 421
+
+
+def test_bytes_are_taken_by_a_master_that_does_not_know_whether_it_is_one(
+    client, started, monkeypatch
+):
+    """Nothing hangs on them before the end of their task, and etcd may be back by then."""
+    content = tsfile()
+    page = wire.PlanPage(entries=[plan_entry(path_of(1), content)])
+    send(client, "POST", f"/tasks/{TASK}/plan", page, headers=started)
+    displace(monkeypatch, UNSURE)
+    made = create(client, len(content), headers={**started, **TUS}, path=path_of(1), task=TASK)
+    assert made.status_code == 201
+    block = client.patch(
+        made.headers["Location"],
+        data=content[:10],
+        headers={**started, **TUS, **BLOCK, "Upload-Offset": "0"},
+    )
+    assert (block.status_code, block.headers["Upload-Offset"]) == (204, "10")
+
+
+def test_who_only_reads_is_answered_by_a_fenced_master(client, monkeypatch):
+    """As by a node that follows: it shows its own past, and says so at `/readyz`."""
+    displace(monkeypatch, FENCED)
+    assert client.get("/sync/v1/catalogue").status_code == 200
+    assert client.get("/healthz").status_code == 200
+
+
+def test_a_master_in_its_place_answers(client, started):
+    assert read(check(client), wire.CheckAnswer).protocol == wire.PROTOCOL
+    assert send(client, "GET", "/inventory", headers=SENDER).status_code == 200
