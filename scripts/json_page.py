@@ -25,7 +25,7 @@ from common.json_form import ISO, is_moment, is_wide  # noqa: E402
 from receiver.operator import views, wire  # noqa: E402
 from receiver.operator.background_views import BackgroundTasksPage  # noqa: E402
 from receiver.operator.retired_views import RetiredPage  # noqa: E402
-from receiver.operator.table_views import TablesPage, TabletsPage  # noqa: E402
+from receiver.operator.table_views import TablesPage, TableStanding, TabletsPage  # noqa: E402
 from receiver.operator.tree_views import TreePage  # noqa: E402
 from sender.round.look import ReceiverStanding  # noqa: E402
 
@@ -43,6 +43,7 @@ COMMANDS: dict[str, type] = {
     "tsferry-receiver storage status": views.StorageView,
     "tsferry-receiver tree": TreePage,
     "tsferry-receiver tables": TablesPage,
+    "tsferry-receiver tables show": TableStanding,
     "tsferry-receiver tablets": TabletsPage,
     "tsferry-receiver tasks list": BackgroundTasksPage,
     "tsferry-receiver hooks list": HooksView,

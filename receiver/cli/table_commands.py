@@ -7,6 +7,7 @@ import click
 from common.cli import Invocation
 from common.terminal import printable, size_text, table
 from receiver.cli.showing import commit_time, json_option, write_json
+from receiver.cli.table_changing import TABLE_COMMANDS
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask, segment
 from receiver.operator.table_lists import list_tables, list_tablets
@@ -19,16 +20,29 @@ _TABLET_HEADERS = ("TABLET", "BEGIN", "END", "FILES", "SIZE", "FIRST", "LAST", "
 _at = click.option("--at", help="As of a commit timestamp, or a time.")
 
 
-@click.command(
+@click.group(
+    invoke_without_command=True,
     epilog="Example: tsferry-receiver tables --at 2026-01-31T08:00:00Z. Works without a server "
     "too. Exit codes: 0 done; 2 configuration, or no time; 4 the receiver refuses, or the time is "
-    "before the kept history."
+    "before the kept history.",
 )
 @_at
 @json_option
-@click.pass_obj
-def tables(invocation: Invocation[ReceiverConfig], at: str | None, as_json: bool) -> None:
-    """Storage groups, and databases of the table model, that files were loaded into."""
+@click.pass_context
+def tables(context: click.Context, at: str | None, as_json: bool) -> None:
+    """Storage groups, and databases of the table model, that files were loaded into.
+
+    Lists them, unless a command says otherwise.
+    """
+    if context.invoked_subcommand is None:
+        _list_tables(context.obj, at, as_json)
+
+
+for _each in TABLE_COMMANDS:
+    tables.add_command(_each)
+
+
+def _list_tables(invocation: Invocation[ReceiverConfig], at: str | None, as_json: bool) -> None:
     config = invocation.load().value
     found = _tables(config, at, None)
     while found.next is not None:

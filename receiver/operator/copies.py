@@ -30,24 +30,25 @@ def copies_view(there: RunningReceiver) -> CopiesView:
     """How far the copies are."""
     service, config = there.copies, there.config.nodes
     with there.engine.reading() as state:
+        rows = state.placement_table.rows
         tablets = [
-            (tablet, state.placement_table.rows.get(tablet.id))
+            (tablet, rows.get(tablet.id), table.replicas or config.replicas)
             for table in state.loaded_tables.there()
             for tablet in state.tablet_table.of_table(table.id)
         ]
-        placed = [(tablet, row) for tablet, row in tablets if row is not None]
+        placed = [(tablet, row) for tablet, row, _ in tablets if row is not None]
         whole = sum(
             len(service.book.complete(state, tablet, row)) == len(row.nodes)
             for tablet, row in placed
         )
-    wanted = config.replicas
+    short = sum(row is None or len(row.nodes) < wanted for _, row, wanted in tablets)
     return CopiesView(
-        replicas=wanted,
+        replicas=config.replicas,
         before_ack=config.before_ack,
         tablets=len(tablets),
         placed=len(placed),
         creating=sum(not row.running for _, row in placed),
-        short=sum(row is None or len(row.nodes) < wanted for _, row in tablets) if wanted else 0,
+        short=short if config.replicas else 0,
         whole=whole,
         busy=service.condition.busy(),
         strange=tuple(

@@ -27,7 +27,8 @@ class CopiesView(Struct, frozen=True, kw_only=True):
     """How far the copies are.
 
     Attributes:
-        replicas: nodes that are to have each tablet; 0 where none are wanted.
+        replicas: nodes that are to have each tablet, where its table does not say otherwise; 0
+            where none are wanted.
         before_ack: that have a file before it is told to be loaded.
         tablets: of tables that are there.
         placed: of these, those with a place.

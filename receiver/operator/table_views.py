@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from common.wire import Struct
 from common.wire.base import CommitTs, Time
 
-__all__ = ["PartitionGap", "TableView", "TablesPage", "TabletView", "TabletsPage"]
+__all__ = [
+    "PartitionGap",
+    "TableChange",
+    "TableRequest",
+    "TableStanding",
+    "TableView",
+    "TablesPage",
+    "TabletView",
+    "TabletsPage",
+]
 
 
 class TableView(Struct, frozen=True, kw_only=True):
@@ -115,3 +126,64 @@ class TabletsPage(Struct, frozen=True, kw_only=True):
     tablets: list[TabletView]
     gaps: list[PartitionGap]
     next: str | None = None
+
+
+class TableChange(Struct, frozen=True, kw_only=True):
+    """What is to be said of a table.
+
+    Attributes:
+        replicas: storage nodes that are to have each of its tablets; None: nothing is said of it.
+        as_configured: as many are to have them as `nodes.replicas` says.
+        splits: numbers of partitions, increasing: at each but the last a tablet begins, which ends
+            at the next one.
+        begin: the same by times, milliseconds since the epoch: the first tablet has this one.
+        end: the last tablet ends with the partition before this time.
+        every: the time of a tablet, a multiple of `partition_interval`; that by default.
+        despite_offers: make tablets though storage nodes have some that are not known here.
+    """
+
+    replicas: int | None = None
+    as_configured: bool = False
+    splits: tuple[int, ...] = ()
+    begin: int | None = None
+    end: int | None = None
+    every: int | None = None
+    despite_offers: bool = False
+
+
+class TableRequest(TableChange, frozen=True, kw_only=True):
+    """A table that is to be made.
+
+    Attributes:
+        name: of the storage group, or of the database of the table model.
+    """
+
+    name: str
+
+
+class TableStanding(Struct, frozen=True, kw_only=True):
+    """How a table stands.
+
+    Attributes:
+        id: of it.
+        name: of it.
+        state: `creating` while a tablet is not at a node that is to have it, then `running`.
+        replicas: storage nodes that are to have each tablet now, 0 for none.
+        ttl: of its storage group, in milliseconds; None for ever.
+        version: the commit since which nodes have to know that of it; 0 where nothing was said.
+        tablets: how many it has.
+        placed: of these, those that are placed at nodes.
+        running: of these, those that their leaders have reported.
+        short: tablets with fewer nodes than they should have.
+    """
+
+    id: str
+    name: str
+    state: Literal["creating", "running"]
+    replicas: int
+    ttl: int | None = None
+    version: CommitTs = 0
+    tablets: int
+    placed: int
+    running: int
+    short: int

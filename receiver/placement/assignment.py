@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
     from receiver.metadata.state.tables.placements import PlacementRow
-    from receiver.metadata.state.tables.tablets import TabletRow
+    from receiver.metadata.state.tables.tablets import LoadedTableRow, TabletRow
     from receiver.placement.copy_lists import CopyLists
     from receiver.placement.held_copies import HeldCopiesBook
     from receiver.placement.node_orders import GivesOrders
@@ -59,7 +59,7 @@ class PlacementRules(NamedTuple):
     """What is configured.
 
     Attributes:
-        copies: nodes that are to have each tablet.
+        copies: nodes that are to have each tablet, where its table does not say otherwise.
         timeout: seconds that a node has to make a replica.
         lost_after: seconds of silence until what a node has is made again elsewhere; 0 for never.
         apart: no two copies of a tablet on one host.
@@ -98,7 +98,7 @@ class _Verdict(Enum):
 
 class _Due(NamedTuple):
     tablet: TabletRow
-    table: str
+    table: LoadedTableRow
     size: int
     placement: PlacementRow | None
 
@@ -232,13 +232,12 @@ class Assignment(Closing):
         for each in due:
             before = each.placement
             generation = 1 if before is None else before.generation + 1
-            wish = PlacementWish(
-                each.tablet.id, generation, each.size, self._rules.copies, self._rules.apart
-            )
+            copies = each.table.replicas or self._rules.copies
+            wish = PlacementWish(each.tablet.id, generation, each.size, copies, self._rules.apart)
             placed = () if before is None else _leader_first(before)
-            gone = {uuid for uuid in placed if self._is_gone(before, nodes.get(uuid), now)}
+            gone = {uuid for uuid in placed if self._is_gone(before, nodes.get(uuid), copies, now)}
             wished = wished_nodes(wish, nodes, load, placed, gone=gone)
-            short += len(wished) < self._rules.copies
+            short += len(wished) < copies
             if not wished or set(wished) == set(placed):
                 continue
             if gone and not set(wished) - set(placed) and not self._is_hopeless(gone, nodes):
@@ -251,14 +250,18 @@ class Assignment(Closing):
         return len(ops), short
 
     def _is_gone(
-        self, placement: PlacementRow | None, node: PlaceableNode | None, now: float
+        self,
+        placement: PlacementRow | None,
+        node: PlaceableNode | None,
+        copies: int,
+        now: float,
     ) -> bool:
         """Whether a node of a placement is to be made up for."""
         assert placement is not None
         if node is None or node.is_lost:
             return True
         after = self._rules.lost_after
-        if node.is_down and after and self._rules.copies > 1 and node.age > after:
+        if node.is_down and after and copies > 1 and node.age > after:
             return True
         found = self._reported(node.uuid, placement.tablet)
         key = placement.tablet, placement.generation
@@ -323,7 +326,7 @@ class Assignment(Closing):
                     CopyOrder(
                         tablet=row.tablet,
                         generation=row.generation,
-                        table=each.table,
+                        table=each.table.name,
                         begin=each.tablet.begin,
                         end=each.tablet.end,
                     )
@@ -429,7 +432,7 @@ def _tablets(engine: Engine) -> list[_Due]:
             placements = state.placement_table.rows
             for table, tablet in every[begin : begin + _AT_ONCE]:
                 size = totals.of(table.name, tablet.begin, tablet.end).size
-                found.append(_Due(tablet, table.name, size, placements.get(tablet.id)))
+                found.append(_Due(tablet, table, size, placements.get(tablet.id)))
     return found
 
 

@@ -139,5 +139,5 @@ class HeldCopiesBook:
         return [
             node
             for node in placement.nodes
-            if self.commit(node, tablet.id, placement.generation) >= touched > 0
+            if self.commit(node, tablet.id, placement.generation) >= max(touched, 1)
         ]

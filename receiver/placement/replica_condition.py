@@ -36,7 +36,7 @@ class ReplicaCondition:
             book: of what nodes have.
             nodes: as they are now, by uuid.
             copies: that a file needs before its task is told to be loaded; 0 for none.
-            safe: that it needs to be as safe as is wanted; 0 for none.
+            safe: that it needs to be as safe as is wanted, if its table says nothing; 0 for none.
         """
         self._book = book
         self._nodes = nodes
@@ -57,8 +57,12 @@ class ReplicaCondition:
         return self.count(state, row) < self.copies
 
     def is_safe(self, state: State, row: FileRow) -> bool:
-        """Whether as many nodes have a file as are wanted."""
-        return not self.safe or self.count(state, row) >= self.safe
+        """Whether as many nodes have a file as are wanted, of its table or of all."""
+        if not self.safe:
+            return True
+        table = state.loaded_tables.named(row.parsed.sg)
+        wanted = self.safe if table is None else table.replicas or self.safe
+        return self.count(state, row) >= wanted
 
     def busy(self) -> str | None:
         """Why nothing new can be taken, None if it can: too few nodes are there to have it."""

@@ -15,8 +15,9 @@ from receiver.metadata.model.records import OPERATOR
 from receiver.metadata.query.cursors import AnswerPage
 from receiver.metadata.sql.executing import execute, moment
 from receiver.metadata.sql.parser import parse
-from receiver.metadata.sql.statements import LoadFiles, TxnStatement, is_query
+from receiver.metadata.sql.statements import LoadFiles, OfReceiver, TxnStatement, is_query
 from receiver.operator.sql_loads import load_by_sql
+from receiver.operator.sql_tables import tables_by_sql
 from receiver.web.call import Call, json_answer
 from receiver.web.routes import EMPTY, Body, Parameter, Role, Routes
 from receiver.web.routes import AnswerRow as Described
@@ -57,8 +58,8 @@ def run_sql(call: Call) -> Response:
         if call.who.role != OPERATOR:
             raise ForbiddenError(f"a {call.who.role} token may only show and count")
         call.audited(request.statement)
-    if isinstance(statement, LoadFiles):
-        return _loaded(call, statement, in_txn=request.txn is not None)
+    if isinstance(statement, OfReceiver):
+        return _by_receiver(call, statement, in_txn=request.txn is not None)
     deletes = call.site.config.deletes
     held_from = deletes.from_files if deletes.max_fraction < 1 else None
     txn: str | None = None
@@ -103,13 +104,20 @@ def close_sql(call: Call) -> Response:
     return Response(status=204)
 
 
-def _loaded(call: Call, statement: LoadFiles, *, in_txn: bool) -> Response:
-    """What became of files; of a load that takes longer, how to ask."""
+def _by_receiver(call: Call, statement: OfReceiver, *, in_txn: bool) -> Response:
+    """What became of files; of a load that takes longer, how to ask. How a table stands."""
     if in_txn:
-        raise UsageError("a load is a commit of its own: expected behind commit or rollback")
-    done = load_by_sql(call.operator, statement, call.site.config.load.paths)
-    page = AnswerPage(done.rows, None)
-    return _answer(call, done.columns, done.message, call.answering.engine.newest_commit, page)
+        what = "a load" if isinstance(statement, LoadFiles) else "a table"
+        raise UsageError(f"{what} is a commit of its own: expected behind commit or rollback")
+    columns: tuple[str, ...] = ()
+    rows: list[tuple[Any, ...]] = []
+    if isinstance(statement, LoadFiles):
+        done = load_by_sql(call.operator, statement, call.site.config.load.paths)
+        columns, rows, message = done
+    else:
+        message = tables_by_sql(call.operator, statement)
+    page = AnswerPage(rows, None)
+    return _answer(call, columns, message, call.answering.engine.newest_commit, page)
 
 
 def _answer(

@@ -8,8 +8,15 @@ from flask import Response
 
 from common.errors import UsageError
 from receiver.metadata.sql.executing import moment
+from receiver.operator.table_changes import change_table, make_table, table_standing
 from receiver.operator.table_lists import list_tables, list_tablets
-from receiver.operator.table_views import TablesPage, TabletsPage
+from receiver.operator.table_views import (
+    TableChange,
+    TableRequest,
+    TablesPage,
+    TableStanding,
+    TabletsPage,
+)
 from receiver.web.call import Call, json_answer
 from receiver.web.routes import PAGE_AFTER, PAGE_LIMIT, AnswerRow, Parameter, Role, Routes
 
@@ -39,6 +46,45 @@ def tables(call: Call) -> Response:
     return json_answer(
         list_tables(call.looked_at, at=at, after=call.query("after"), limit=call.limit())
     )
+
+
+@ROUTES.call(
+    "POST",
+    "/v1/tables",
+    Role.OPERATOR,
+    "Make a table, with tablets between partitions or times, before anything is loaded into it",
+    AnswerRow(201, TableStanding),
+    takes=TableRequest,
+)
+def make(call: Call) -> Response:
+    """Make a table."""
+    return json_answer(make_table(call.operator, call.body(TableRequest)), 201)
+
+
+@ROUTES.call(
+    "GET",
+    "/v1/tables/<table>",
+    Role.OPERATOR,
+    "How a table stands: whether its tablets are where they are to be",
+    AnswerRow(200, TableStanding),
+)
+def standing(call: Call) -> Response:
+    """How a table stands."""
+    return json_answer(table_standing(call.operator, call.arguments["table"]))
+
+
+@ROUTES.call(
+    "POST",
+    "/v1/tables/<table>",
+    Role.OPERATOR,
+    "Say how many storage nodes are to have a table, or make further tablets of it",
+    AnswerRow(200, TableStanding),
+    takes=TableChange,
+)
+def alter(call: Call) -> Response:
+    """Say something else of a table."""
+    changed = change_table(call.operator, call.arguments["table"], call.body(TableChange))
+    return json_answer(changed)
 
 
 @ROUTES.call(

@@ -8,6 +8,7 @@ from pathlib import Path
 from receiver.heartbeats.node_manager import NodeManager
 from receiver.heartbeats.node_wire import (
     ChangedTablets,
+    DirectoryRoom,
     HeldTablets,
     NodeHeartbeat,
     NodeHeartbeatAnswer,
@@ -74,8 +75,11 @@ class HeldByTest:
 class SpeakingNode:
     """A storage node of a directory: its real home and talk, and a store of the test."""
 
-    def __init__(self, path: Path, store: HeldByTest | None = None, *, url: str = "") -> None:
+    def __init__(
+        self, path: Path, store: HeldByTest | None = None, *, url: str = "", free: int = 0
+    ) -> None:
         self.path = path
+        self.free = free
         self.store = store or HeldByTest()
         self.url = url or f"http://{path.name}.example.com:8765"
         self.open()
@@ -90,8 +94,13 @@ class SpeakingNode:
         self.open()
 
     def _registration(self) -> NodeRegistration:
+        room = DirectoryRoom(path=str(self.path), capacity=self.free, free=self.free)
         return NodeRegistration(
-            url=self.url, host=self.path.name, call_key=CALL_KEY, before=self.home.before
+            url=self.url,
+            host=self.path.name,
+            directories=(room,) if self.free else (),
+            call_key=CALL_KEY,
+            before=self.home.before,
         )
 
     @property

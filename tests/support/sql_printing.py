@@ -128,6 +128,31 @@ def _set_ttl(statement: sql.SetTtl) -> str:
     return f"unset ttl to {path}" if statement.ttl is None else f"set ttl to {path} {statement.ttl}"
 
 
+def _partitions(parts: sql.TablePartitions) -> str:
+    if parts.splits:
+        return f"partitions at ({', '.join(map(str, parts.splits))})"
+    if parts.begin is None:
+        return ""
+    every = "" if parts.every is None else f" every {parts.every}"
+    return f"partitions from {parts.begin} to {parts.end}{every}"
+
+
+def _create_table(statement: sql.CreateTable) -> str:
+    replicas = "" if statement.replicas is None else f"replicas = {statement.replicas}"
+    parts = ", ".join(filter(None, (_partitions(statement.partitions), replicas)))
+    text = f"create table {format_path(statement.path)}"
+    return f"{text} with ({parts})" if parts else text
+
+
+def _alter_table(statement: sql.AlterTable) -> str:
+    text = f"alter table {format_path(statement.path)}"
+    if statement.as_configured:
+        return f"{text} set replicas = default"
+    if statement.replicas is not None:
+        return f"{text} set replicas = {statement.replicas}"
+    return f"{text} add {_partitions(statement.partitions)}"
+
+
 def _load_files(statement: sql.LoadFiles) -> str:
     text = "load " + ", ".join(map(quote_text, statement.paths))
     if statement.owners:
@@ -222,6 +247,8 @@ _FORMS: dict[type, Callable[[Any], str]] = {
     sql.DeleteTimeseries: lambda each: f"delete timeseries {_patterns(each.patterns)}",
     sql.SetTtl: _set_ttl,
     sql.SetUpload: _set_upload,
+    sql.CreateTable: _create_table,
+    sql.AlterTable: _alter_table,
     sql.LoadFiles: _load_files,
     sql.AlterTimeseries: _alter,
     query.ShowTimeseries: _show_timeseries,

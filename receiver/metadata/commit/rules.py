@@ -47,6 +47,7 @@ from receiver.metadata.commit.schema_rules import SchemaRules
 from receiver.metadata.commit.tablet_rules import (
     check_table_dropped,
     check_table_forgotten,
+    check_table_known,
     check_table_made,
     check_tablet_made,
 )
@@ -59,7 +60,7 @@ from receiver.metadata.commit.work_rules import (
     work_conflict,
 )
 from receiver.metadata.model import records
-from receiver.metadata.model.errors import RefusedCommitError
+from receiver.metadata.model.errors import RefusedCommitError, TableExistsError
 from receiver.metadata.model.merged_names import is_merged
 from receiver.metadata.model.snapshot_kv import check_keys, check_prefixes
 from receiver.metadata.state.table_rows import (
@@ -761,7 +762,7 @@ class Rules:
     def _table_made(self, op: records.TableMade) -> None:
         check_table_made(self._state, op)
         if self._table(op.name) is not None or self._table_name(op.id) is not None:
-            raise refusal_of(op, f"there is a table {op.name}")
+            raise TableExistsError(f"there is a table {op.name}", extra={"path": op.name})
         self._put(("table", op.name), op.id)
         self._put(("table_id", op.id), op.name)
 
@@ -771,6 +772,11 @@ class Rules:
         self.touched.exclusive = True
         self._put(("table", name), None)
         self._put(("table_id", op.id), None)
+
+    def _table_told(self, op: records.TableReplicasSet | records.TableTtlSet) -> None:
+        name = self._table_name(op.id)
+        check_table_known(op, name)
+        self._put(("table_id", op.id), name)
 
     def _table_forgotten(self, op: records.TableForgotten) -> None:
         check_table_forgotten(self._state, op)
@@ -937,6 +943,8 @@ _RULES: dict[type, Callable[[Rules, Any], None]] = {
     records.TableDropped: Rules._table_dropped,
     records.TableForgotten: Rules._table_forgotten,
     records.TabletMade: Rules._tablet_made,
+    records.TableReplicasSet: Rules._table_told,
+    records.TableTtlSet: Rules._table_told,
     records.NodeRegistered: Rules._node_registered,
     records.NodeDraining: Rules._node_told,
     records.NodeLost: Rules._node_told,

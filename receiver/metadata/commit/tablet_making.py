@@ -30,6 +30,7 @@ _SHOWING = (
     records.FileUndeleted,
 )
 _DROPPING = records.StorageGroupDeleted
+_TELLING = (records.TableMade, records.TtlSet)
 
 
 def table_nodes(name: str) -> Nodes | None:
@@ -59,17 +60,29 @@ def with_tablets(state: State, ops: Sequence[records.Op]) -> Sequence[records.Op
             row = None if draft else state.loaded_tables.named(key.sg)
             if row is None or state.tablet_table.holding(row.id, partition) is None:
                 draft = draft or _Draft(state, ops)
-                made += draft.with_partition(key.sg, partition)
+                for each in draft.with_partition(key.sg, partition):
+                    made.append(each)
+                    made += draft.with_ttl_of(each)
         elif isinstance(op, _DROPPING):
             draft = draft or _Draft(state, ops)
             made += draft.without_group(parse_stored(op.path))
         made.append(op)
+        if isinstance(op, _TELLING):
+            draft = draft or _Draft(state, ops)
+            made += draft.with_ttl_of(op)
     return made if len(made) > len(ops) else ops
 
 
 def missing_tablets(state: State) -> Iterator[records.Op]:
-    """What makes the tables and tablets of files that were loaded before there were any."""
+    """What makes the tables and tablets of files that were loaded before there were any.
+
+    And tells tables of a TTL that was set before they knew of any.
+    """
     draft = _Draft(state, ())
+    for row in state.loaded_tables.there():
+        ttl = _ttl_of(state, row.name)
+        if ttl != row.ttl:
+            yield records.TableTtlSet(row.id, ttl)
     totals = state.file_table.by_partition
     for name in totals.groups():
         for partition in totals.partitions(name):
@@ -84,6 +97,8 @@ class _Draft:
         self._ops = ops
         self._tables: dict[str, str | None] = {}
         self._tablets: set[tuple[str, int]] = set()
+        self._ttls: dict[Nodes, int | None] = {}
+        self._told: dict[str, int | None] = {}
 
     def _table(self, name: str) -> str | None:
         if name in self._tables:
@@ -103,6 +118,26 @@ class _Draft:
             self._tablets.add((table, partition))
             yield records.TabletMade(uuid4().hex, table, partition, partition + 1)
 
+    def with_ttl_of(self, op: records.Op) -> Iterator[records.Op]:
+        """What tells tables of the TTL of their storage group, where one of both is new."""
+        if isinstance(op, records.TableMade):
+            self._tables[op.name] = op.id
+            nodes = table_nodes(op.name) or ()
+            above = (each for each in self._ttls if nodes[: len(each)] == each)
+            group = next(above, None)
+            ttl = _ttl_of(self._state, op.name) if group is None else self._ttls[group]
+            if ttl is not None:
+                yield records.TableTtlSet(op.id, ttl)
+        elif isinstance(op, records.TtlSet):
+            group = parse_stored(op.path)
+            self._ttls[group] = op.ttl
+            for row in self._state.loaded_tables.there():
+                nodes = table_nodes(row.name) or ()
+                is_meant = self._table(row.name) == row.id and nodes[: len(group)] == group
+                if is_meant and self._told.get(row.id, row.ttl) != op.ttl:
+                    self._told[row.id] = op.ttl
+                    yield records.TableTtlSet(row.id, op.ttl)
+
     def without_group(self, nodes: Nodes) -> Iterator[records.Op]:
         """What drops the tables of a storage group that have no file behind the commit."""
         for row in list(self._state.loaded_tables.there()):
@@ -121,3 +156,10 @@ class _Draft:
                 row = self._state.files.get(op.physical)
                 files -= row is not None and row.visible
         return files == 0
+
+
+def _ttl_of(state: State, name: str) -> int | None:
+    """The TTL of the storage group that a table is or lies in, by the table's name."""
+    nodes = table_nodes(name)
+    group = None if nodes is None else state.schema.groups.of(nodes)
+    return None if group is None else state.schema.groups.ttl(group)

@@ -7,12 +7,22 @@ from typing import TYPE_CHECKING, Final
 
 from common.names import Kind
 from receiver.metadata.commit.record_checks import SIGNED_64, parse_path, refusal_of
+from receiver.metadata.commit.schema_checks import check_ttl
+from receiver.metadata.model import records
 
 if TYPE_CHECKING:
-    from receiver.metadata.model import records
     from receiver.metadata.state.state import State
 
-__all__ = ["check_table_dropped", "check_table_forgotten", "check_table_made", "check_tablet_made"]
+__all__ = [
+    "MOST_REPLICAS",
+    "check_table_dropped",
+    "check_table_forgotten",
+    "check_table_known",
+    "check_table_made",
+    "check_tablet_made",
+]
+
+MOST_REPLICAS: Final = 16
 
 _ID: Final = re.compile(r"[0-9a-f]{32}\Z")
 
@@ -31,6 +41,16 @@ def check_table_dropped(op: records.TableDropped, name: str | None) -> None:
     """Refuse to drop what is not there."""
     if name is None:
         raise refusal_of(op, f"there is no table {op.id!a}")
+
+
+def check_table_known(op: records.TableReplicasSet | records.TableTtlSet, name: str | None) -> None:
+    """Refuse to say of a table what cannot be, or of one that is not there."""
+    if name is None:
+        raise refusal_of(op, f"there is no table {op.id!a}")
+    if isinstance(op, records.TableTtlSet):
+        check_ttl(name, op.ttl)
+    elif op.replicas is not None and not 1 <= op.replicas <= MOST_REPLICAS:
+        raise refusal_of(op, f"{op.replicas} replicas: expected 1 to {MOST_REPLICAS}")
 
 
 def check_table_forgotten(state: State, op: records.TableForgotten) -> None:

@@ -31,6 +31,9 @@ __all__ = [
     "StorageGroupExistsError",
     "StorageGroupMissingError",
     "StorageGroupNestedError",
+    "TableExistsError",
+    "TableMissingError",
+    "TableRefusedError",
     "TagExistsError",
     "TagMissingError",
     "TagRefusedError",
@@ -192,6 +195,27 @@ class StorageGroupMissingError(SchemaRefusedError, NotFoundError):
 
     slug = "storage-group-missing"
     http_status = 404
+
+
+class TableExistsError(SchemaRefusedError):
+    """A table that is to be made is there already, whoever made it."""
+
+    slug = "table-exists"
+
+
+class TableMissingError(SchemaRefusedError, NotFoundError):
+    """There is no table of that name or id."""
+
+    slug = "table-missing"
+    http_status = 404
+
+
+class TableRefusedError(SchemaRefusedError):
+    """A table cannot be made or altered as it was said: its name, partitions or replicas."""
+
+    slug = "table-refused"
+    exit_code = EXIT_USAGE
+    http_status = 400
 
 
 class StorageGroupHoldsFilesError(SchemaRefusedError):

@@ -167,8 +167,10 @@ def execute(
         return StatementResult(statement, answer.ts, answer=answer, size=size)
     if isinstance(statement, sql.TxnStatement):
         raise UsageError("transactions are of a session: of the shell, a script, or over HTTP")
-    if isinstance(statement, sql.LoadFiles):
-        raise UsageError("files are loaded by a receiver that runs: in its shell, or over HTTP")
+    if isinstance(statement, sql.OfReceiver):
+        raise UsageError(
+            "files are loaded, and tables made, by a receiver that runs: in its shell, or over HTTP"
+        )
     if at is not None:
         raise UsageError("the past cannot be changed: `at` is for show and count")
     if isinstance(statement, sql.DeleteStorageGroups):

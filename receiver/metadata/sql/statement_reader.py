@@ -197,6 +197,13 @@ def _moment(text: str, word: Word) -> datetime.datetime:
         ) from None
 
 
+def _time(word: Word) -> int:
+    """Milliseconds since the epoch."""
+    if word.type == "INT":
+        return _count(word)
+    return round(_moment(_text(word), word).timestamp() * 1000)
+
+
 def _asking(kind: Callable[..., T], **more: Any) -> Callable[[object, list[Any]], T]:
     """The method of a question that has a path, or none, and clauses behind it."""
 
@@ -315,6 +322,35 @@ class Reader:
 
     def unset_upload(self, children: list[Word]) -> sql.SetUpload:
         return sql.SetUpload(_path(children[0]), None)
+
+    def create_table(self, children: list[Any]) -> sql.CreateTable:
+        parts = _parts(children[1:])
+        if parts.pop("as_configured", False):
+            raise Misfit("a new table has as many replicas as configured: leave them out")
+        return sql.CreateTable(_path(children[0]), **parts)
+
+    def alter_table(self, children: list[Any]) -> sql.AlterTable:
+        return sql.AlterTable(_path(children[0]), **_parts(children[1:]))
+
+    def replicas(self, children: list[Word]) -> Part:
+        word = children[0]
+        if word.type == "INT":
+            return Part("replicas", _count(word), word)
+        if word.lower() != "default":
+            raise Misfit(f"{shown(word)}: expected a number of replicas, or DEFAULT", word)
+        return Part("as_configured", True, word)
+
+    def partitions_at(self, children: list[Word]) -> Part:
+        splits = tuple(map(_count, children))
+        return Part("partitions", sql.TablePartitions(splits=splits), children[0])
+
+    def partitions_from(self, children: list[Any]) -> Part:
+        begin, end = map(_time, children[:2])
+        every = children[2] if len(children) > 2 else None
+        return Part("partitions", sql.TablePartitions((), begin, end, every), children[0])
+
+    def every(self, children: list[Word]) -> int:
+        return _milliseconds(children[0], "time of a tablet")
 
     def load_files(self, children: list[Any]) -> sql.LoadFiles:
         paths = tuple(_text(each) for each in children if isinstance(each, Word))

@@ -11,22 +11,26 @@ from receiver.metadata.model.paths import Nodes, Pattern
 from receiver.metadata.query.questions import Asked, Query
 
 __all__ = [
+    "AlterTable",
     "AlterTimeseries",
     "BeginTransaction",
     "ChangeStatement",
     "CommitTransaction",
     "CreateAligned",
     "CreateSnapshot",
+    "CreateTable",
     "CreateTimeseries",
     "DeleteStorageGroups",
     "DeleteTimeseries",
     "LoadFiles",
+    "OfReceiver",
     "RollBackTransaction",
     "SetStorageGroups",
     "SetTtl",
     "SetUpload",
     "ShowTransactions",
     "Statement",
+    "TablePartitions",
     "TxnStatement",
     "is_query",
 ]
@@ -130,6 +134,52 @@ class AlterTimeseries:
 
 
 @dataclass(frozen=True, slots=True)
+class TablePartitions:
+    """`partitions at (<number>, ...)`, or `from <time> to <time> [every <time>]`.
+
+    Attributes:
+        splits: numbers of partitions.
+        begin: milliseconds since the epoch; None where numbers are given.
+        end: behind the last.
+        every: milliseconds of a tablet, None for those of a partition.
+    """
+
+    splits: tuple[int, ...] = ()
+    begin: int | None = None
+    end: int | None = None
+    every: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """`create table <path> [with (replicas = <n>, partitions ...)]`.
+
+    `replicas` None: as many as configured.
+    """
+
+    path: Nodes
+    replicas: int | None = None
+    partitions: TablePartitions = TablePartitions()
+
+
+@dataclass(frozen=True, slots=True)
+class AlterTable:
+    """`alter table <path> set replicas = <n>`, or `= default`, or `add partitions ...`.
+
+    Attributes:
+        path: of the table.
+        replicas: how many nodes are to have it; None where nothing is said of that.
+        as_configured: `default`.
+        partitions: of the tablets that are added.
+    """
+
+    path: Nodes
+    replicas: int | None = None
+    as_configured: bool = False
+    partitions: TablePartitions = TablePartitions()
+
+
+@dataclass(frozen=True, slots=True)
 class LoadFiles:
     """`load '<path>', ... [as <sender>, ...] [into '<storage group>'] [on duplicate <policy>]`.
 
@@ -162,7 +212,10 @@ ChangeStatement = (
 TxnStatement = BeginTransaction | CommitTransaction | RollBackTransaction | ShowTransactions
 """A statement that a session carries out (`receiver.txn`), not an engine."""
 
-Statement = Query | ChangeStatement | TxnStatement | LoadFiles
+OfReceiver = LoadFiles | CreateTable | AlterTable
+"""A statement that a receiver which runs carries out, as a commit of its own."""
+
+Statement = Query | ChangeStatement | TxnStatement | OfReceiver
 
 
 def is_query(statement: Statement) -> TypeGuard[Query]:

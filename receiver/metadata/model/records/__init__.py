@@ -125,7 +125,9 @@ from receiver.metadata.model.records.tablet_records import (
     TableDropped,
     TableForgotten,
     TableMade,
+    TableReplicasSet,
     TabletMade,
+    TableTtlSet,
 )
 from receiver.metadata.model.records.work_records import (
     WorkAdded,
@@ -214,6 +216,8 @@ __all__ = [
     "TableDropped",
     "TableForgotten",
     "TableMade",
+    "TableReplicasSet",
+    "TableTtlSet",
     "TabletMade",
     "TabletPlaced",
     "TabletRunning",

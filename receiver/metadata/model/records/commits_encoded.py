@@ -83,7 +83,9 @@ from receiver.metadata.model.records.tablet_records import (
     TableDropped,
     TableForgotten,
     TableMade,
+    TableReplicasSet,
     TabletMade,
+    TableTtlSet,
 )
 from receiver.metadata.model.records.work_records import WorkAdded, WorkEnded, WorkTaken
 
@@ -146,6 +148,8 @@ Op = (
     | TableDropped
     | TableForgotten
     | TabletMade
+    | TableReplicasSet
+    | TableTtlSet
     | CompactionFinal
     | NodeRegistered
     | NodeDraining

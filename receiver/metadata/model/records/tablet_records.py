@@ -43,3 +43,23 @@ class TabletMade(Record, frozen=True, tag=103):
     table: str
     begin: int
     end: int
+
+
+class TableReplicasSet(Record, frozen=True, tag=124):
+    """How many storage nodes are to have the tablets of a table; None for as many as configured.
+
+    With it the version of what nodes know of the table is this commit.
+    """
+
+    id: str
+    replicas: int | None
+
+
+class TableTtlSet(Record, frozen=True, tag=125):
+    """Files of a table are kept so long, in milliseconds; None for ever: as its storage group has.
+
+    With it the version of what nodes know of the table is this commit.
+    """
+
+    id: str
+    ttl: int | None

@@ -26,12 +26,15 @@ _BEGIN = attrgetter("begin")
 
 
 class LoadedTableRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A table; see `records.TableMade`.
+    """A table; see `records.TableMade`, `TableReplicasSet` and `TableTtlSet`.
 
     Attributes:
         created: the commit that made it.
         changed: the commit that the row is from.
         dropped: the commit that dropped it, 0 while it is there.
+        replicas: storage nodes that are to have its tablets; None for as many as configured.
+        ttl: of its storage group, in milliseconds; None for ever.
+        version: the commit since which that is so, 0 where nothing was ever said.
     """
 
     id: str
@@ -39,6 +42,9 @@ class LoadedTableRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     created: int
     changed: int
     dropped: int = 0
+    replicas: int | None = None
+    ttl: int | None = None
+    version: int = 0
 
     def is_there_at(self, ts: int) -> bool:
         """Whether it is there as of a commit."""
@@ -97,6 +103,8 @@ class LoadedTables:
             records.TableMade: self._made,
             records.TableDropped: self._dropped,
             records.TableForgotten: self._forgotten,
+            records.TableReplicasSet: self._replicas_set,
+            records.TableTtlSet: self._ttl_set,
         }
 
     def _made(self, op: records.TableMade, ts: int) -> None:
@@ -109,6 +117,15 @@ class LoadedTables:
 
     def _forgotten(self, op: records.TableForgotten, ts: int) -> None:
         del self.rows[op.id]
+
+    def _replicas_set(self, op: records.TableReplicasSet, ts: int) -> None:
+        row = self.rows[op.id]
+        changed = msgspec.structs.replace(row, replicas=op.replicas, version=ts, changed=ts)
+        self.rows[op.id] = changed
+
+    def _ttl_set(self, op: records.TableTtlSet, ts: int) -> None:
+        row = self.rows[op.id]
+        self.rows[op.id] = msgspec.structs.replace(row, ttl=op.ttl, version=ts, changed=ts)
 
 
 class TabletTable:

@@ -201,6 +201,25 @@ def test_a_process_that_keeps_files_is_shown_accepted_lost_and_found(running, co
     node.close()
 
 
+def test_a_table_is_made_by_hand_and_altered(running, command):
+    made = command(
+        "tables", "create", "root.new", "--from", "2026-01-01", "--to", "2026-02-26", "--every",
+        "28d",
+    )  # fmt: skip
+    assert "running" in made
+    assert "files are kept  for ever" in made
+    altered = json.loads(
+        command("tables", "alter", "root.new", "--split", 9, "--split", 12, "--json")
+    )
+    assert altered["tablets"] == 4
+    assert json.loads(command("tables", "show", altered["id"], "--json")) == altered
+    assert "there already" in command("tables", "create", "root.new", code=3)
+    assert "is no time" in command("tables", "alter", "root.new", "--from", 5, "--to", 5, code=2)
+    assert "--from" in command("tables", "create", "root.x", "--from", "soon", code=2)
+    both = ("--replicas", 1, "--as-configured")
+    assert "either" in command("tables", "alter", "root.new", *both, code=2)
+
+
 def test_tables_and_tablets_are_told_as_they_are_and_were(either, command):
     found = json.loads(command("tables", "--json"))
     assert [(each["name"], each["tablets"], each["files"]) for each in found["tables"]] == [

@@ -75,6 +75,11 @@ ALTERATIONS = st.one_of(
 )
 DEVICES = st.lists(NAMES, min_size=1, max_size=3).map(lambda names: ("root", *names))
 PATTERN_LISTS = st.lists(PATTERNS, min_size=1, max_size=3).map(tuple)
+NO_PARTS = st.just(sql.TablePartitions())
+TABLE_PARTS = st.one_of(
+    st.builds(sql.TablePartitions, st.lists(NUMBERS, min_size=1, max_size=3).map(tuple)),
+    st.builds(sql.TablePartitions, st.just(()), NUMBERS, NUMBERS, st.one_of(st.none(), NUMBERS)),
+)
 STATEMENTS = st.one_of(
     st.just(sql.CreateSnapshot()),
     st.just(sql.BeginTransaction()),
@@ -95,6 +100,12 @@ STATEMENTS = st.one_of(
     st.builds(sql.SetTtl, NODES, st.one_of(st.none(), NUMBERS)),
     st.builds(sql.SetUpload, NODES, st.one_of(st.none(), st.just(-1), NUMBERS)),
     st.builds(sql.AlterTimeseries, NODES, ALTERATIONS),
+    st.builds(
+        sql.CreateTable, NODES, st.one_of(st.none(), NUMBERS), st.one_of(NO_PARTS, TABLE_PARTS)
+    ),
+    st.builds(sql.AlterTable, NODES, NUMBERS),
+    st.builds(sql.AlterTable, NODES, st.none(), st.just(value=True)),
+    st.builds(sql.AlterTable, NODES, st.none(), st.just(value=False), TABLE_PARTS),
     st.builds(
         sql.LoadFiles,
         st.lists(

@@ -143,6 +143,23 @@ def test_aligned_series_are_created_together():
         ("set upload to root.a after 12h", sql.SetUpload(("root", "a"), 12 * 3_600_000)),
         ("set upload to root.never never", sql.SetUpload(("root", "never"), -1)),
         ("unset upload to root.a", sql.SetUpload(("root", "a"), None)),
+        ("create table root.a", sql.CreateTable(("root", "a"))),
+        (
+            "create table root.a with (replicas = 2, partitions at (5, 9, 12))",
+            sql.CreateTable(("root", "a"), 2, sql.TablePartitions((5, 9, 12))),
+        ),
+        (
+            "CREATE TABLE root.a WITH (partitions from 0 to '1970-01-29T00:00:00Z' every 28d)",
+            sql.CreateTable(
+                ("root", "a"), None, sql.TablePartitions((), 0, 28 * 86_400_000, 28 * 86_400_000)
+            ),
+        ),
+        ("alter table root.a set replicas = 3", sql.AlterTable(("root", "a"), 3)),
+        ("alter table root.a set replicas = DEFAULT", sql.AlterTable(("root", "a"), None, True)),
+        (
+            "alter table root.a add partitions from 1970-01-01T00:00:00Z to 700",
+            sql.AlterTable(("root", "a"), None, False, sql.TablePartitions((), 0, 700)),
+        ),
         ("load '/a/b'", sql.LoadFiles(("/a/b",))),
         (
             "LOAD '/a', \"/b c\" on duplicate KEEP as plant into 'root.sg';",
