@@ -554,6 +554,9 @@ class NodeConfig(Struct, frozen=True, kw_only=True):
         heartbeat: time between two signs of life.
         scrub_every: between two readings of all that it holds; None for none.
         scrub_rate: bytes a second that are read for that.
+        cache: whether it keeps for others, in `cache_dir`, what they read of the object store.
+        cache_dir: directory for that, on a disk of this machine; none for none.
+        cache_bytes: what it may hold.
     """
 
     master: tuple[Url, ...] = ()
@@ -566,6 +569,9 @@ class NodeConfig(Struct, frozen=True, kw_only=True):
     heartbeat: Annotated[Duration, Meta(ge=0.1, le=3600)] = 5.0
     scrub_every: Annotated[Duration, Meta(ge=1)] | None = 604800.0
     scrub_rate: Annotated[Size, Meta(ge=2**16)] = 20 * 2**20
+    cache: bool = True
+    cache_dir: Path | None = None
+    cache_bytes: Annotated[Size, Meta(ge=2**24)] = 10 * 2**30
 
 
 class ReceiverConfig(Struct, frozen=True, kw_only=True):
@@ -631,6 +637,12 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
         if self.node.master and self.follow.url is not None:
             text = "expected without follow.url: a storage node follows nobody"
             yield ConfigFinding("node.master", text)
+        if self.node.cache_dir is not None:
+            if self.storage.url is None:
+                text = "expected with storage.url: what is kept there is read in the object store"
+                yield ConfigFinding("node.cache_dir", text)
+            for path in (self.schema_dir, *self.data_dirs):
+                yield from overlapping("node.cache_dir", (path, self.node.cache_dir))
         for key in ("max_chunk_bytes", "max_batch_bytes"):
             if getattr(self.limits, key) > self.listen.max_request_bytes:
                 yield ConfigFinding(f"limits.{key}", "expected at most listen.max_request_bytes")

@@ -52,7 +52,7 @@ _STATEMENTS: Final = """\
 show timeseries [path] [where tag = value | where tag contains text] [order by heat]
 show devices | storage group | child paths | child nodes | tag keys [path]
 show files | partitions [path]              show tables | tablets [path]
-show tasks | nodes
+show tasks | nodes | cache slots
 show tag values [path] [with key = tag]     show ttl [on path]     show all ttl
     each with [limit n] [offset n] [at time]
 count timeseries [path] [where ...] [group by level = n] [at time]

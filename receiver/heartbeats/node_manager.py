@@ -109,6 +109,7 @@ class NodeManager:
     Attributes:
         timeout: seconds of silence until a node counts as down.
         listeners: are told what reports changed, in the thread of the call.
+        beaten: called behind each heartbeat that was taken, in the thread of the call.
         ticket_key: gives the key that goes to a node, by its uuid; None for none.
     """
 
@@ -130,6 +131,7 @@ class NodeManager:
         """
         self.timeout = timeout
         self.listeners: list[Callable[[ReportNews], object]] = []
+        self.beaten: Callable[[], object] = lambda: None
         self.ticket_key: Callable[[str], TicketKey | None] = _no_key
         self._engine = engine
         self._incarnation = incarnation
@@ -154,6 +156,7 @@ class NodeManager:
         mark = self.mark()
         self._check(said, mark)
         answer = self._answer(said, mark)
+        self.beaten()
         if self._lacks(said.commit):
             answer = msgspec.structs.replace(answer, lacks=said.commit)
         return answer
@@ -217,6 +220,7 @@ class NodeManager:
             raise self._refusal(heard, known, said.start, ())
         with self._engine.reading() as state:
             row = state.node_table.rows.get(said.start.uuid)
+            slots = state.cache_slots.row
         if row is None:  # forgotten meanwhile
             self._drop(said.start.uuid)
             return NodeHeartbeatAnswer(master=mark, needs_reregister=True)
@@ -234,6 +238,7 @@ class NodeManager:
             received=reports.received,
             error=error,
             ticket_key=self.ticket_key(said.start.uuid),
+            slots=0 if slots is None else slots.version,
         )
 
     def _report(self, heard: HeardNode, said: NodeHeartbeat) -> str:

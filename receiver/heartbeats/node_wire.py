@@ -120,6 +120,7 @@ class NodeRegistration(Struct, frozen=True, kw_only=True):
         call_key: random, of this start; the master's calls to the node carry it.
         before: `boot` of the starts before this one, the oldest first, `MOST_BEFORE` at most. The
             one that the master knows is among them, or this is a copy that went its own way.
+        cache: bytes that it keeps of the object store for others; 0 for none.
     """
 
     url: Annotated[str, msgspec.Meta(pattern="^https?://[^/?#@ ]+$", max_length=1000)]
@@ -129,6 +130,7 @@ class NodeRegistration(Struct, frozen=True, kw_only=True):
     directories: Annotated[tuple[DirectoryRoom, ...], msgspec.Meta(max_length=1000)] = ()
     call_key: Annotated[str, msgspec.Meta(min_length=32, max_length=128)]
     before: Annotated[tuple[Ident, ...], msgspec.Meta(max_length=MOST_BEFORE)] = ()
+    cache: Count = 0
 
 
 # -- what it holds -------------------------------------------------------------------------------
@@ -271,6 +273,7 @@ class NodeHeartbeatAnswer(Struct, frozen=True, kw_only=True):
         ticket_key: the newest.
         lacks: the commit that the node has seen, where this engine knows that it never had it; 0
             where it had, or cannot tell.
+        slots: the version of the cache slots; 0 for none.
     """
 
     master: MasterMark
@@ -282,6 +285,7 @@ class NodeHeartbeatAnswer(Struct, frozen=True, kw_only=True):
     error: str = ""
     ticket_key: TicketKey | None = None
     lacks: Count = 0
+    slots: Count = 0
 
 
 # -- a node's store ------------------------------------------------------------------------------

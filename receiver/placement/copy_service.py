@@ -16,6 +16,7 @@ from receiver.placement.node_orders import NodeOrders
 from receiver.placement.offered_files import KeptOfNodes, OfferedFiles
 from receiver.placement.placeable_nodes import look_at_nodes
 from receiver.placement.replica_condition import ReplicaCondition
+from receiver.placement.slot_keeping import SlotKeeper
 from receiver.placement.upload_nodes import UploadNodes
 from receiver.tablet_copies.copies_wire import CopySource, FilePlace
 from receiver.tablet_copies.read_tickets import TicketMaker
@@ -47,6 +48,7 @@ class CopyService(Closing):
         book: of what nodes have.
         lists: that nodes read.
         tickets: by which nodes give files to readers.
+        slots: which nodes keep what of the object store.
         condition: how many nodes must have a file.
         assignment: places tablets; runs only where copies are wanted.
         offers: what nodes have and this master does not know.
@@ -82,6 +84,9 @@ class CopyService(Closing):
         self._looked: tuple[float, Mapping[str, PlaceableNode]] | None = None
         self.book = HeldCopiesBook()
         self.tickets = TicketMaker(monotonic=monotonic)
+        self.slots = SlotKeeper(
+            engine, self.nodes, self.tickets, lost_after=config.lost_after, monotonic=monotonic
+        )
         self.lists = CopyLists(engine, self.book, mark=manager.mark, source=self._source_for)
         self.condition = ReplicaCondition(
             self.book, self.nodes, config.before_ack, safe=config.replicas
@@ -117,6 +122,7 @@ class CopyService(Closing):
         )
         manager.listeners.append(self._heard)
         manager.ticket_key = self._ticket_key
+        manager.beaten = self.slots.look
 
     def start(self) -> None:
         """Begin to place tablets, where copies are wanted."""

@@ -29,6 +29,7 @@ class PlaceableNode(NamedTuple):
         used: bytes of copies that it reports.
         tablets: how many it reports.
         boot: of its newest start.
+        cache: bytes that it keeps of the object store for others; 0 for none.
     """
 
     uuid: str
@@ -44,6 +45,7 @@ class PlaceableNode(NamedTuple):
     used: int = 0
     tablets: int = 0
     boot: str = ""
+    cache: int = 0
 
     @property
     def takes(self) -> bool:
@@ -77,6 +79,7 @@ def look_at_nodes(manager: NodeManager) -> dict[str, PlaceableNode]:
                 used=heard.reports.held.totals.size,
                 tablets=len(heard.reports.held),
                 boot=heard.start.boot,
+                cache=heard.registration.cache,
                 is_hurt=any(each.problem and each.begun for each in heard.directories),
             )
         found[row.uuid] = node

@@ -21,7 +21,7 @@ __all__ = ["StoredContent", "place_of", "stands_in"]
 
 
 def place_of(
-    store: StoreAddress,
+    store: StoreAddress | None,
     engine: str,
     there: UploadedRow,
     digest: str,
@@ -30,7 +30,7 @@ def place_of(
     """Where a file is for who reads it from the store.
 
     Args:
-        store: that it was uploaded to.
+        store: that it was uploaded to, where whoever reads is to know it.
         engine: uuid of the metadata engine.
         there: what the commit said that told of the upload.
         digest: MD5 of the file, in hex.

@@ -13,6 +13,7 @@ from werkzeug.routing import Map, RequestRedirect, Rule
 from common.durable import Tree
 from common.errors import ForbiddenError, UnauthorizedError
 from receiver.operator.client import TOKEN_FILE
+from receiver.storagenode.cache_calls import CACHE_ROUTES
 from receiver.storagenode.node_calls import BLOCK_BODY, NODE_ROUTES, NodeCall, NodeCallRole
 from receiver.storagenode.storage_node import StorageNode
 from receiver.storagenode.tablet_calls import TABLET_ROUTES
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["ServedNode"]
 
 _EXTENSION = "tsferry-node"
-_ROUTES = (*NODE_ROUTES, *TABLET_ROUTES, *UPLOAD_ROUTES)
+_ROUTES = (*NODE_ROUTES, *TABLET_ROUTES, *UPLOAD_ROUTES, *CACHE_ROUTES)
 _SMALL_BODY = 1 << 16
 
 

@@ -6,9 +6,35 @@ from common.wire import Struct
 from common.wire.base import CommitTs
 from receiver.heartbeats.node_wire import DirectoryRoom
 
-__all__ = ["NODE_STATUS", "NodeStatus"]
+__all__ = ["NODE_STATUS", "CacheStatus", "NodeStatus"]
 
 NODE_STATUS = "/v1/node"
+
+
+class CacheStatus(Struct, frozen=True, kw_only=True):
+    """What a node keeps of the object store for others; the counts are since its start.
+
+    Attributes:
+        capacity: bytes that it may keep.
+        used: bytes that it keeps.
+        blocks: of files, and digests.
+        rotten: blocks that were not what was kept, and went.
+        slots: the version of the cache slots that it has heard of; 0 before the first.
+        from_disk: bytes that it had.
+        from_nodes: bytes that nodes had which had its slots before.
+        from_store: bytes that it read in the store.
+        requests: to the store.
+    """
+
+    capacity: int
+    used: int
+    blocks: int
+    rotten: int = 0
+    slots: int = 0
+    from_disk: int = 0
+    from_nodes: int = 0
+    from_store: int = 0
+    requests: int = 0
 
 
 class NodeStatus(Struct, frozen=True, kw_only=True):
@@ -36,6 +62,7 @@ class NodeStatus(Struct, frozen=True, kw_only=True):
         rotten: files whose bytes are not those that came, until others have taken their place.
         scrubbed: when the last whole reading of all that it holds began, seconds since the epoch; 0
             for never.
+        cache: what it keeps of the object store for others; None for nothing.
         troubles: what does not go on with its copies.
     """
 
@@ -59,4 +86,5 @@ class NodeStatus(Struct, frozen=True, kw_only=True):
     behind: int = 0
     rotten: int = 0
     scrubbed: float = 0.0
+    cache: CacheStatus | None = None
     troubles: tuple[str, ...] = ()

@@ -19,14 +19,18 @@ import common
 from common.durable import Closing, failed_sync
 from common.errors import ConfigError
 from receiver.heartbeats.node_wire import NodeRegistration
+from receiver.storage.reading.open_stores import opened_at
+from receiver.storage.reading.stored_place import StoreAddress
+from receiver.storagenode.bucket_cache import BucketCache
 from receiver.storagenode.copy_requests import CopyRequests
 from receiver.storagenode.directory_watch import DirectoryWatch
+from receiver.storagenode.disk_blocks import DiskBlocks
 from receiver.storagenode.heartbeat_talk import HeartbeatTalk
 from receiver.storagenode.heartbeats_thread import HeartbeatsThread
 from receiver.storagenode.master_calls import MasterCalls, Masters
 from receiver.storagenode.node_directories import NodeDirectories
 from receiver.storagenode.node_home import NodeHome
-from receiver.storagenode.node_status import NodeStatus
+from receiver.storagenode.node_status import CacheStatus, NodeStatus
 from receiver.storagenode.prompt_store import PromptStore, SilentStoreError
 from receiver.storagenode.staged_uploads import StagedUploads
 from receiver.storagenode.upload_door import UploadDoor
@@ -72,6 +76,8 @@ class StorageNode(Closing):
         pulls: brings what they lack.
         scrub: reads them through.
         uploads: what edges send, until it is in a replica.
+        cache: what it keeps of the object store for others; None for nothing.
+        slots: the version of the cache slots that it has heard of.
         door: whom the master lets send what.
         tickets: the keys by which it knows whom the master sends.
         call_key: the master's calls to it carry this.
@@ -94,6 +100,8 @@ class StorageNode(Closing):
         self.watch = watch
         self.copies = copies
         self.uploads = uploads
+        self.cache: BucketCache | None = None
+        self.slots = 0
         self.tickets = TicketKeys()
         self.door = UploadDoor(home.start.uuid, self.tickets, copies)
         self.call_key = secrets.token_hex(32)
@@ -162,6 +170,8 @@ class StorageNode(Closing):
             )
             uploads = StagedUploads(trees, copies, config.limits, clock=clock)
             node = cls(config, home, directories, watch, copies, uploads, clock)
+            if config.node.cache and config.node.cache_dir is not None:
+                node.cache = stack.enter_context(_kept_of_store(config))
             stack.push(node._resources.pop_all())
             node._resources = stack.pop_all()
         return node
@@ -179,6 +189,7 @@ class StorageNode(Closing):
         self.scrub.start()
 
     def _take_key(self, answer: NodeHeartbeatAnswer) -> None:
+        self.slots = answer.slots
         if answer.ticket_key is not None:
             self.tickets.take(answer.ticket_key)
 
@@ -202,6 +213,8 @@ class StorageNode(Closing):
             found.append("It does not trust its master: see its status.")
         if rotten := self.copies.rotten():
             found.append(f"Files that have rotted, and wait for another copy: {rotten}.")
+        if self.cache is not None and self.cache.blocks.problem:
+            found.append(f"Nothing more of the object store is kept: {self.cache.blocks.problem}.")
         if self.copies.troubles:
             found.append(f"Copies are held up: {len(self.copies.troubles)}; see its status.")
         return found
@@ -241,7 +254,24 @@ class StorageNode(Closing):
             behind=len(self.pulls.behind),
             rotten=self.copies.rotten(),
             scrubbed=self.scrub.place.last,
+            cache=self._kept(),
             troubles=tuple(f"{at}: {why}" for at, why in sorted(self.copies.troubles.items())),
+        )
+
+    def _kept(self) -> CacheStatus | None:
+        cache = self.cache
+        if cache is None:
+            return None
+        return CacheStatus(
+            capacity=cache.blocks.capacity,
+            used=cache.blocks.used,
+            blocks=len(cache.blocks),
+            rotten=cache.blocks.rotten,
+            slots=self.slots,
+            from_disk=cache.from_disk,
+            from_nodes=cache.from_nodes,
+            from_store=cache.from_store,
+            requests=cache.requests,
         )
 
     def _held(self) -> Sequence[ReportedTablet]:
@@ -259,11 +289,25 @@ class StorageNode(Closing):
             directories=tuple(self.watch.rooms()),
             call_key=self.call_key,
             before=self.home.before,
+            cache=0 if self.cache is None else self.cache.blocks.capacity,
         )
 
     def close(self) -> None:
         """Fall silent, and let go of the directories; closing twice is harmless."""
         self._resources.close()
+
+
+def _kept_of_store(config: ReceiverConfig) -> BucketCache:
+    """What is kept of the store that a configuration has."""
+    assert config.node.cache_dir is not None
+    address = StoreAddress.of(config.storage)
+    assert address is not None  # `ReceiverConfig.check`
+    blocks = DiskBlocks(
+        config.node.cache_dir,
+        config.node.cache_bytes,
+        keep_free=config.limits.min_free_bytes,
+    )
+    return BucketCache(blocks, lambda: opened_at(address), ca_cert=_path(config.node.ca_cert))
 
 
 def _path(path: Path | None) -> str | None:

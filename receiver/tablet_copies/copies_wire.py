@@ -23,6 +23,7 @@ from common.wire.base import Count
 from receiver.heartbeats.node_wire import MasterMark, NodeStart
 
 __all__ = [
+    "CachePlace",
     "CopiedDeletions",
     "CopiedFile",
     "CopiedOrigin",
@@ -273,16 +274,32 @@ class FilePlace(Struct, frozen=True, kw_only=True):
     tablet: str
 
 
+class CachePlace(Struct, frozen=True, kw_only=True):
+    """The node that keeps a file of the object store for those who read it.
+
+    Attributes:
+        url: of its server.
+        ticket: for the file, for some minutes.
+        version: of the cache slots by which it was chosen.
+    """
+
+    url: str
+    ticket: str
+    version: Count
+
+
 class FilePlaces(Struct, frozen=True, kw_only=True):
     """Nodes that give a file.
 
     Attributes:
         places: none where no node has it.
         nodes: whether there are any nodes at all.
+        cache: who keeps it of the object store; None where nobody does, or it is not there.
     """
 
     places: list[FilePlace]
     nodes: bool = False
+    cache: CachePlace | None = None
 
 
 class KeptFiles(Struct, frozen=True, kw_only=True):

@@ -2,8 +2,9 @@
 
     to read   <ident of the key>.<HMAC-SHA256 of "read <tablet>" by the key, hex>
     to send   <ident of the key>.<HMAC-SHA256 of "upload <what>" by the key, hex>.<what>
+    kept      <ident of the key>.<HMAC-SHA256 of "cached <what>" by the key, hex>.<what>
 
-What the latter is for stands in it: see `upload_tickets`.
+What the latter two are for stands in them: see `upload_tickets` and `cached_files`.
 
 The master makes a key for each node and hands it over in its answer to a heartbeat. At the node a
 key lasts so many seconds, by the clock that nobody sets, since the heartbeat that brought it first;
@@ -33,7 +34,7 @@ __all__ = ["READ_TICKET", "TicketKeys", "TicketMaker"]
 READ_TICKET: Final = wire.TICKET_HEADER
 """Header that a ticket comes in."""
 _TICKET: Final = re.compile(r"(?P<ident>[0-9a-f]{32})\.(?P<mac>[0-9a-f]{64})\Z")
-_UPLOAD_TICKET: Final = re.compile(
+_WRITTEN_TICKET: Final = re.compile(
     r"(?P<ident>[0-9a-f]{32})\.(?P<mac>[0-9a-f]{64})\.(?P<what>[A-Za-z0-9_-]{1,12000})\Z"
 )
 _KEPT: Final = 4
@@ -42,6 +43,10 @@ _KEPT: Final = 4
 
 def _mac(key: str, what: str) -> str:
     return hmac.new(bytes.fromhex(key), what.encode(), "sha256").hexdigest()
+
+
+def _written(key: TicketKey, purpose: str, what: str) -> str:
+    return f"{key.ident}.{_mac(key.key, f'{purpose} {what}')}.{what}"
 
 
 class TicketKeys:
@@ -74,9 +79,16 @@ class TicketKeys:
         Raises:
             ForbiddenError: the master did not, or it is of another node, or too old.
         """
-        found = _UPLOAD_TICKET.match(ticket)
+        return self._check_written(ticket, "upload")
+
+    def check_cached(self, ticket: str) -> str:
+        """What a ticket lets its bearer read of what is kept here; raises as `check_upload`."""
+        return self._check_written(ticket, "cached")
+
+    def _check_written(self, ticket: str, purpose: str) -> str:
+        found = _WRITTEN_TICKET.match(ticket)
         what = "" if found is None else found["what"]
-        self._check(found, f"upload {what}")
+        self._check(found, f"{purpose} {what}")
         return what
 
     def _check(self, found: re.Match[str] | None, what: str) -> None:
@@ -141,8 +153,13 @@ class TicketMaker:
         best = self._best(node)
         if best is None:
             return None
-        ticket = f"{best.key.ident}.{_mac(best.key.key, f'upload {what}')}.{what}"
+        ticket = _written(best.key, "upload", what)
         return ticket, self._lasts - (self._monotonic() - best.made)
+
+    def cache_ticket(self, node: str, what: str) -> str | None:
+        """A ticket to read something that a node keeps; None where it has no key that counts."""
+        best = self._best(node)
+        return None if best is None else _written(best.key, "cached", what)
 
     def _best(self, node: str) -> _MadeKey | None:
         """Who speaks again has had the answer before: only then its key is used."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from common.errors import UsageError
 from receiver.metadata.query.questions import (
+    ShowCacheSlots,
     ShowFiles,
     ShowPartitions,
     ShowStorageNodes,
@@ -146,14 +147,22 @@ class TxnSession:
         return self.txn
 
 
-_WHAT = {ShowTasks: "tasks", ShowStorageNodes: "nodes"}
+_WHAT = {ShowTasks: "tasks", ShowStorageNodes: "nodes", ShowCacheSlots: "cache slots"}
 
 
 def _check_within(txn: Txn, statement: sql.Statement) -> None:
     """Files, and when they are uploaded, are told of as they were committed."""
     if isinstance(statement, ShowUpload):
         raise UsageError("show upload has no past: ask outside of the transaction")
-    committed = ShowFiles | ShowPartitions | ShowTables | ShowTablets | ShowStorageNodes | ShowTasks
+    committed = (
+        ShowCacheSlots
+        | ShowFiles
+        | ShowPartitions
+        | ShowTables
+        | ShowTablets
+        | ShowStorageNodes
+        | ShowTasks
+    )
     if txn.written and isinstance(statement, committed):
         what = _WHAT.get(type(statement), "files")
         raise UsageError(f"a transaction that has written does not show {what}; ask outside of it")

@@ -158,7 +158,8 @@ def copies_where(call: Call) -> Response:
     if path is None:
         raise UsageError("path: missing; expected the physical path of a file")
     copies = call.node.copies
-    return json_answer(FilePlaces(places=copies.places(path), nodes=bool(copies.nodes())))
+    places, nodes = copies.places(path), bool(copies.nodes())
+    return json_answer(FilePlaces(places=places, nodes=nodes, cache=copies.slots.place(path)))
 
 
 @ROUTES.call(

@@ -258,6 +258,7 @@ _FORMS: dict[type, Callable[[Any], str]] = {
     query.ShowChildNodes: _list("child nodes"),
     query.ShowFiles: _list("files"),
     query.ShowPartitions: _list("partitions"),
+    query.ShowCacheSlots: lambda asked: _words("show cache slots", _part(asked)),
     query.ShowStorageNodes: lambda asked: _words("show nodes", _part(asked)),
     query.ShowTasks: lambda asked: _words("show tasks", _part(asked)),
     query.ShowTtl: _show_ttl,

@@ -18,6 +18,7 @@ from common.digests import is_md5
 from common.errors import ConflictError
 from common.names import is_sender_uuid, is_task_id
 from receiver.metadata.commit.becoming_final import between_final
+from receiver.metadata.commit.cache_rules import check_cache_slots
 from receiver.metadata.commit.compaction_rules import (
     check_compacted,
     check_dissolved,
@@ -848,6 +849,17 @@ class Rules:
         check_running(op, self._placement(op.tablet))
         self._put(("placement", op.tablet), op.generation)
 
+    def _cache_slots_set(self, op: records.CacheSlotsSet) -> None:
+        def committed() -> int:
+            row = self._state.cache_slots.row
+            return 0 if row is None else row.version
+
+        check_cache_slots(op, self._get(("cache_slots",), committed))
+        for each in op.nodes:
+            if self._node(each) is None:
+                raise refusal_of(op, f"there is no node {each!a}")
+        self._put(("cache_slots",), op.version)
+
     def _clock_corrected(self, op: records.ClockCorrected) -> None:
         for before, after in pairwise(op.pieces):
             if not before.ts < after.ts or not before.moment <= after.moment:
@@ -952,5 +964,6 @@ _RULES: dict[type, Callable[[Rules, Any], None]] = {
     records.FileMoved: Rules._file_moved,
     records.TabletPlaced: Rules._tablet_placed,
     records.TabletRunning: Rules._tablet_running,
+    records.CacheSlotsSet: Rules._cache_slots_set,
     records.FileMoved: Rules._file_moved,
 }

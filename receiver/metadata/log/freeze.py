@@ -55,6 +55,7 @@ from receiver.metadata.state.table_rows import (
     UploadTimeRow,
     WorkRow,
 )
+from receiver.metadata.state.tables.cache_slots import CacheSlotsRow
 from receiver.metadata.state.tables.compactions import CompactedRow
 from receiver.metadata.state.tables.owners import OwnerMove
 from receiver.metadata.state.tables.placements import PlacementRow
@@ -91,6 +92,7 @@ _ROW_TABLES: tuple[tuple[str, str, type], ...] = (
     ("tablets", "tablet_table", TabletRow),
     ("nodes", "node_table", StorageNodeRow),
     ("placements", "placement_table", PlacementRow),
+    ("cache-slots", "cache_slots", CacheSlotsRow),
     ("adoptions", "adoption_table", AdoptionRow),
 )
 
@@ -237,6 +239,7 @@ def freeze(
         "tablets": list(state.tablet_table.rows.values()),
         "nodes": list(state.node_table.versions()),
         "placements": list(state.placement_table.rows.values()),
+        "cache-slots": list(state.cache_slots.versions()),
         "adoptions": list(state.adoption_table.rows.values()),
     }
     return FrozenState(

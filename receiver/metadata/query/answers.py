@@ -17,6 +17,7 @@ from typing import Any, Final
 from receiver.metadata.query import (
     background_tasks,
     nodes,
+    seen_cache_slots,
     seen_files,
     seen_nodes,
     seen_tables,
@@ -40,6 +41,7 @@ _SOURCES: Final[dict[type, RowSource]] = {
     ask.ShowTables: seen_tables.SHOW_TABLES,
     ask.ShowTablets: seen_tables.SHOW_TABLETS,
     ask.ShowStorageNodes: seen_nodes.SHOW_NODES,
+    ask.ShowCacheSlots: seen_cache_slots.SHOW_CACHE_SLOTS,
     ask.ShowTasks: background_tasks.SHOW_TASKS,
     ask.ShowTagKeys: nodes.SHOW_TAG_KEYS,
     ask.ShowTagValues: nodes.SHOW_TAG_VALUES,

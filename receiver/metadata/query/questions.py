@@ -21,6 +21,7 @@ __all__ = [
     "CountTimeseries",
     "Listed",
     "Query",
+    "ShowCacheSlots",
     "ShowChildNodes",
     "ShowChildPaths",
     "ShowDevices",
@@ -207,6 +208,11 @@ class ShowStorageNodes(Listed):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShowCacheSlots(Listed):
+    """Storage nodes that keep what of the object store, with their slots; they have no paths."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShowTasks(Listed):
     """Background tasks in the order in which they were added; they have no paths."""
 
@@ -240,6 +246,7 @@ Query = (
     | ShowTables
     | ShowTablets
     | ShowStorageNodes
+    | ShowCacheSlots
     | ShowTasks
     | ShowTagKeys
     | ShowTagValues

@@ -412,6 +412,7 @@ class Reader:
     show_tables = _asking(query.ShowTables)
     show_tablets = _asking(query.ShowTablets)
     show_nodes = _asking(query.ShowStorageNodes)
+    show_cache_slots = _asking(query.ShowCacheSlots)
     show_tasks = _asking(query.ShowTasks)
     show_tag_keys = _asking(query.ShowTagKeys)
     show_tag_values = _asking(query.ShowTagValues)

@@ -26,6 +26,7 @@ from receiver.metadata.state.table_rows import (
 )
 from receiver.metadata.state.tables.adopted_tasks import AdoptionTable
 from receiver.metadata.state.tables.background_work import WorkTable
+from receiver.metadata.state.tables.cache_slots import CacheSlotsTable
 from receiver.metadata.state.tables.clock_corrections import ClockCorrections
 from receiver.metadata.state.tables.compactions import CompactedTable
 from receiver.metadata.state.tables.deletion_notes import DeletionTable
@@ -70,8 +71,8 @@ class State:
         file_table, lost_table, deletion_table, delete_windows, held_deletes, uploaded_table,
         upload_times, owner_table, sender_table, token_table, task_table, quarantine_table,
         txn_table, work_table, compacted_table, loaded_tables, tablet_table, node_table,
-        placement_table, position_table, adoption_table: the tables themselves, for what else is
-            asked of them, and for checkpoints.
+        placement_table, cache_slots, position_table, adoption_table: the tables themselves, for
+            what else is asked of them, and for checkpoints.
     """
 
     def __init__(self, schema: Schema | None = None, keys: KeyTable | None = None) -> None:
@@ -102,6 +103,7 @@ class State:
         self.tablet_table = TabletTable()
         self.node_table = StorageNodeTable()
         self.placement_table = PlacementTable(self.loaded_tables, self.tablet_table)
+        self.cache_slots = CacheSlotsTable()
         self.position_table = SchemaPositions()
         self.adoption_table = AdoptionTable()
         self.files: FileRows = self.file_table.rows
@@ -139,6 +141,7 @@ class State:
             self.tablet_table,
             self.loaded_tables,
             self.node_table,
+            self.cache_slots,
             self.position_table,
             self.adoption_table,
             self._schema_table,

@@ -1,5 +1,8 @@
 """Bytes of files from storage nodes: the receiver says which have one, and gives tickets for them.
 
+Behind those that have a copy comes the one that keeps the file of the object store, if there is
+one: it reads there what it has not, so that of all who read here one comes to the store.
+
 Where it stands is asked for once a file and remembered for a while. A node that gives nothing is
 left alone for a minute, and so is one that gave other bytes than it should: whoever reads a file
 goes on to the next node, and then to the next tier.
@@ -9,17 +12,19 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from common.errors import ForbiddenError, NotFoundError, TsferryError, UnauthorizedError
 from receiver.storage.reading.reader_calls import ReaderCalls
+from receiver.tablet_copies.cached_files import CACHED_AT_NODE, SLOTS_HEADER
 from receiver.tablet_copies.read_tickets import READ_TICKET
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from receiver.storage.reading.receiver_reads import ReceiverReads
-    from receiver.tablet_copies.copies_wire import FilePlace
+    from receiver.tablet_copies.copies_wire import CachePlace, FilePlace, FilePlaces
 
 __all__ = ["CONTENT_OF_NODE", "CopyReads"]
 
@@ -29,6 +34,8 @@ _FRESH: Final = 120.0
 _SOON: Final = 10.0
 """Seconds until it is asked again for a file that no node has yet."""
 _SHUT: Final = 60.0
+_OF_A_NODE: Final = (3.0, 20.0)
+"""Seconds to connect and to answer: other tiers give what a node that hangs does not."""
 _MOST: Final = 10_000
 """Files that are remembered; then it begins anew."""
 
@@ -36,6 +43,7 @@ _MOST: Final = 10_000
 class _Known(NamedTuple):
     until: float
     places: tuple[FilePlace, ...]
+    cache: CachePlace | None
 
 
 class CopyReads:
@@ -66,18 +74,48 @@ class CopyReads:
 
     def read(self, physical: str, begin: int, length: int) -> tuple[str, bytes] | None:
         """So many bytes of a file, and the node that gave them; None where no node does."""
+
+        def of_copy(place: FilePlace) -> bytes:
+            return self._read_of(place, physical, begin, length)
+
+        def of_cache(place: CachePlace) -> bytes:
+            return self._read_cached(place, physical, begin, length)
+
+        return self._first(physical, of_copy, of_cache)
+
+    def digests(self, physical: str) -> bytes | None:
+        """Packed digests of the blocks of a file, of the node that keeps it; None for none."""
+        found = self._first(physical, None, lambda place: self._read_cached(place, physical, 0, 0))
+        return None if found is None else found[1]
+
+    def _first(
+        self,
+        physical: str,
+        of_copy: Callable[[FilePlace], bytes] | None,
+        of_cache: Callable[[CachePlace], bytes],
+    ) -> tuple[str, bytes] | None:
+        """What the first node gives that gives something."""
         for asked in (False, True):
-            places = self._places(physical, anew=asked)
+            known = self._places(physical, anew=asked)
+            if known is None:
+                return None
+            calls: list[tuple[str, Callable[[], bytes]]] = []
+            if of_copy is not None:
+                calls += [(each.url, partial(of_copy, each)) for each in known.places]
+            if known.cache is not None:
+                calls.append((known.cache.url, partial(of_cache, known.cache)))
             refused = False
-            for place in places:
+            for url, call in calls:
+                if self._is_shut(url, physical):
+                    continue
                 try:
-                    return place.url, self._read_of(place, physical, begin, length)
+                    return url, call()
                 except (ForbiddenError, UnauthorizedError):  # a ticket that is too old
                     refused = True
                 except NotFoundError:
-                    self.distrust(place.url, physical)
+                    self.distrust(url, physical)
                 except (TsferryError, OSError):
-                    self._shut_until(place.url, "")
+                    self._shut_until(url, "")
             if not refused:
                 return None
         return None
@@ -99,29 +137,31 @@ class CopyReads:
                 self._shut.clear()
             self._shut[url, physical] = self._monotonic() + _SHUT
 
-    def _places(self, physical: str, *, anew: bool) -> list[FilePlace]:
+    def _is_shut(self, url: str, physical: str) -> bool:
+        now = self._monotonic()
+        with self._lock:
+            return any(self._shut.get((url, name), 0.0) > now for name in ("", physical))
+
+    def _places(self, physical: str, *, anew: bool) -> _Known | None:
         now = self._monotonic()
         with self._lock:
             known = self._known.get(physical)
             if now < self._none_until:
-                return []
-        if known is None or anew or known.until <= now:
-            places = self._asked(physical)
-            if places is None:
-                return []
-            known = _Known(now + (_FRESH if places else _SOON), places)
-            with self._lock:
-                if len(self._known) >= _MOST:
-                    self._known.clear()
-                self._known[physical] = known
+                return None
+        if known is not None and not anew and known.until > now:
+            return known
+        found = self._asked(physical)
+        if found is None:
+            return None
+        is_there = bool(found.places) or found.cache is not None
+        known = _Known(now + (_FRESH if is_there else _SOON), tuple(found.places), found.cache)
         with self._lock:
-            return [
-                each
-                for each in known.places
-                if all(self._shut.get((each.url, name), 0.0) <= now for name in ("", physical))
-            ]
+            if len(self._known) >= _MOST:
+                self._known.clear()
+            self._known[physical] = known
+        return known
 
-    def _asked(self, physical: str) -> tuple[FilePlace, ...] | None:
+    def _asked(self, physical: str) -> FilePlaces | None:
         """Nodes that give a file; None where there are no nodes at all."""
         try:
             found = self._receiver.where(physical)
@@ -131,7 +171,27 @@ class CopyReads:
             with self._lock:
                 self._none_until = self._monotonic() + _SHUT
             return None
-        return tuple(found.places)
+        return found
+
+    def _read_cached(self, place: CachePlace, physical: str, begin: int, length: int) -> bytes:
+        """Of what a node keeps; with length 0 the digests."""
+        got: list[bytes] = []
+        while length or not got:
+            query: dict[str, str | int | None] = {"begin": begin, "length": length}
+            answer = self._of(place.url).ask(
+                "GET", CACHED_AT_NODE, query, {READ_TICKET: place.ticket}
+            )
+            said = answer.headers.get(SLOTS_HEADER, "")
+            if said.isascii() and said.isdigit() and int(said[:19]) > place.version:
+                with self._lock:  # the slots have moved: it is asked anew whose this one is now
+                    self._known.pop(physical, None)
+            got.append(answer.body)
+            if not length:
+                break
+            if not 0 < len(answer.body) <= length:
+                raise NotFoundError(f"{place.url}: {len(answer.body)} bytes of {length}")
+            begin, length = begin + len(answer.body), length - len(answer.body)
+        return got[0] if len(got) == 1 else b"".join(got)
 
     def _read_of(self, place: FilePlace, physical: str, begin: int, length: int) -> bytes:
         got: list[bytes] = []
@@ -154,6 +214,10 @@ class CopyReads:
             if url not in self._calls:
                 # The ticket is all that a node is to see.
                 self._calls[url] = ReaderCalls(
-                    url, token=None, ca_cert=self._ca_cert, what="the node's URL"
+                    url,
+                    token=None,
+                    ca_cert=self._ca_cert,
+                    what="the node's URL",
+                    timeout=_OF_A_NODE,
                 )
             return self._calls[url]

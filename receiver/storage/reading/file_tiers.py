@@ -12,6 +12,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from common.digests import md5
 from common.errors import ConfigError, NotFoundError, TsferryError, UnreachableError
 from receiver.storage.object_store import (
     ObjectArchivedError,
@@ -122,6 +123,10 @@ class FileTiers:
             if found is not None:
                 self._gave.add(found[0])
                 return found[1]
+        elif self._copies is not None and self._place.blocks:
+            kept = self._copies.digests(self._place.physical)
+            if kept is not None and md5(kept).hexdigest() == self._place.blocks:
+                return kept[offset : offset + length]
         refused: TsferryError | None = None
         address = self._place.store
         if address is not None:

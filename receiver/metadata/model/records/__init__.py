@@ -17,6 +17,7 @@ precision; other times are seconds since the epoch. Digests are lower-case hex.
 
 from __future__ import annotations
 
+from receiver.metadata.model.records.cache_records import CacheSlotsSet
 from receiver.metadata.model.records.commits_encoded import (
     Commit,
     Op,
@@ -147,6 +148,7 @@ __all__ = [
     "WORKER",
     "WRITER",
     "AliasSet",
+    "CacheSlotsSet",
     "ClockCorrected",
     "Commit",
     "CompactionDissolved",

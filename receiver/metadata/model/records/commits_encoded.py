@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from receiver.metadata.model.records.cache_records import CacheSlotsSet
 from receiver.metadata.model.records.compaction_records import (
     CompactionDissolved,
     CompactionFinal,
@@ -160,6 +161,7 @@ Op = (
     | FileMoved
     | TabletPlaced
     | TabletRunning
+    | CacheSlotsSet
     | FileMoved
 )
 

@@ -122,6 +122,7 @@ STATEMENTS = st.one_of(
     st.builds(ask.ShowChildNodes, **LISTED),
     st.builds(ask.ShowFiles, **LISTED),
     st.builds(ask.ShowPartitions, **LISTED),
+    st.builds(ask.ShowCacheSlots, limit=LISTED["limit"], offset=LISTED["offset"], at=AT),
     st.builds(ask.ShowStorageNodes, limit=LISTED["limit"], offset=LISTED["offset"], at=AT),
     st.builds(ask.ShowTasks, limit=LISTED["limit"], offset=LISTED["offset"], at=AT),
     st.builds(ask.ShowTagKeys, **LISTED),
