@@ -85,7 +85,12 @@ class CopyService(Closing):
         self.book = HeldCopiesBook()
         self.tickets = TicketMaker(monotonic=monotonic)
         self.slots = SlotKeeper(
-            engine, self.nodes, self.tickets, lost_after=config.lost_after, monotonic=monotonic
+            engine,
+            self.nodes,
+            lambda: look_at_nodes(manager),
+            self.tickets,
+            lost_after=config.lost_after,
+            monotonic=monotonic,
         )
         self.lists = CopyLists(engine, self.book, mark=manager.mark, source=self._source_for)
         self.condition = ReplicaCondition(

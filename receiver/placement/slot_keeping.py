@@ -74,6 +74,7 @@ class SlotKeeper:
         self,
         engine: Engine,
         nodes: Callable[[], Mapping[str, PlaceableNode]],
+        nodes_now: Callable[[], Mapping[str, PlaceableNode]],
         tickets: TicketMaker,
         *,
         lost_after: float,
@@ -83,13 +84,15 @@ class SlotKeeper:
 
         Args:
             engine: of the master.
-            nodes: gives those that there are.
+            nodes: gives those that there are, as they were a moment ago.
+            nodes_now: gives those that there are.
             tickets: by keys that nodes have.
             lost_after: see `cache_nodes`.
             monotonic: seconds that nobody sets.
         """
         self._engine = engine
         self._nodes = nodes
+        self._nodes_now = nodes_now
         self._tickets = tickets
         self._lost_after = lost_after
         self._monotonic = monotonic
@@ -111,7 +114,7 @@ class SlotKeeper:
             self._looking.release()
 
     def _settle(self) -> None:
-        nodes = self._nodes()
+        nodes = self._nodes_now()
         with self._engine.reading() as state:
             row = state.cache_slots.row
         wanted = cache_nodes(nodes, row, self._lost_after)

@@ -21,7 +21,7 @@ HELD = ReportedColumns.of([tablet(1, size=3), tablet(2, size=4)], [True, True])
 def look(*directories: DirectoryRoom) -> PlaceableNode:
     row = SimpleNamespace(uuid=NODE, host="h", draining=0, lost=0)
     heard = SimpleNamespace(
-        registration=SimpleNamespace(host="h1", url="http://h1", call_key="k"),
+        registration=SimpleNamespace(host="h1", url="http://h1", call_key="k", cache=0),
         directories=directories,
         reports=SimpleNamespace(held=HELD),
         start=SimpleNamespace(boot="b"),
