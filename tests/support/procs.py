@@ -19,14 +19,20 @@ BOUND = 30.0
 
 
 def wait_until(condition: Callable[[], Any], what: str, *, bound: float = BOUND) -> Any:
-    """Poll until the condition is true and return what it gave; fail after `bound` seconds."""
+    """Poll until the condition is true and return what it gave; fail after `bound` seconds.
+
+    Where asking is much work (it may start a program), it pauses twice as long as it asked: what is
+    waited for needs the processor as well.
+    """
     end = time.monotonic() + bound
     while True:
+        begin = time.monotonic()
         if found := condition():
             return found
-        if time.monotonic() > end:
+        now = time.monotonic()
+        if now > end:
             raise AssertionError(f"not within {bound:g} s: {what}")
-        time.sleep(0.01)
+        time.sleep(min(max(0.01, 2 * (now - begin)), 0.25))
 
 
 class Child:
