@@ -19,7 +19,9 @@ from tests.unit.sender.send.test_calls import ask
 
 TASK = "1" * 32
 NOISE = random.Random(1).randbytes(1 << 20)
-HALF = bytes(each if index % 2 else 0 for index, each in enumerate(NOISE))
+HALF = bytearray(1 << 20)
+HALF[1::2] = NOISE[1::2]
+HALF = bytes(HALF)
 MIB = float(1 << 20)
 
 
