@@ -1,25 +1,52 @@
-"""When a certificate ends: its field `notAfter`, read from the PEM file without another library.
+"""When a certificate ends, or a list of revoked ones, read from PEM without another library.
 
 Of X.509 (RFC 5280, 4.1) only the way to that field is known here: Certificate is a sequence of
 TBSCertificate and more; that is [0] version (in newer ones), serial number, algorithm, issuer, and
 validity, a sequence of two times, each UTCTime (`YYMMDDhhmmssZ`) or GeneralizedTime
-(`YYYYMMDDhhmmssZ`).
+(`YYYYMMDDhhmmssZ`). A list of revoked certificates (5.1) begins with a version that is no [0], its
+algorithm, its issuer, and the times of this one and, mostly, of the next.
 """
 
 from __future__ import annotations
 
+import base64
 import datetime
 import ssl
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-__all__ = ["CertificateFile", "end_of"]
+__all__ = ["CertificateFile", "crl_end", "end_of"]
 
 _BEGIN: Final = "-----BEGIN CERTIFICATE-----"
 _END: Final = "-----END CERTIFICATE-----"
+_CRL: Final = "-----BEGIN X509 CRL-----", "-----END X509 CRL-----"
 _SEQUENCE, _VERSION, _UTC_TIME, _GENERALIZED_TIME = 0x30, 0xA0, 0x17, 0x18
-_LIMIT = 1 << 20
+_INTEGER: Final = 0x02
+_LIMIT = 1 << 24
+
+
+def crl_end(pem: bytes) -> float:
+    """When the first of the lists of revoked certificates in a PEM text ends that will.
+
+    Raises:
+        ValueError: there is none that ends, or it is damaged.
+    """
+    begin, end = _CRL
+    ends = []
+    for each in pem.decode("ascii", "replace").split(begin)[1:]:
+        rest = _content(memoryview(base64.b64decode(each.partition(end)[0])), _SEQUENCE)[0]
+        rest = _content(rest, _SEQUENCE)[0]
+        if rest[:1] == bytes([_INTEGER]):
+            rest = _content(rest, _INTEGER)[1]
+        for _ in range(3):  # algorithm, issuer, the time of this one
+            rest = _content(rest, None)[1]
+        if rest[:1] in (bytes([_UTC_TIME]), bytes([_GENERALIZED_TIME])):
+            ends.append(_seconds(rest))
+    if not ends:
+        raise ValueError("there is no list that ends")
+    return min(ends)
 
 
 class CertificateFile:
@@ -27,10 +54,12 @@ class CertificateFile:
 
     Args:
         path: of it; None for none, which never ends.
+        reads: what of its content ends.
     """
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, reads: Callable[[bytes], float] | None = None) -> None:
         self._path = path
+        self._reads = reads or end_of
         self._lock = threading.Lock()
         self._known: tuple[tuple[int, int, int], float | None] | None = None
 
@@ -43,7 +72,7 @@ class CertificateFile:
             which = (found.st_ino, found.st_mtime_ns, found.st_size)
             with self._lock:
                 if self._known is None or self._known[0] != which:
-                    self._known = which, end_of(self._path.read_bytes()[:_LIMIT])
+                    self._known = which, self._reads(self._path.read_bytes()[:_LIMIT])
                 return self._known[1]
         except (OSError, ValueError):
             return None

@@ -14,6 +14,8 @@ import urllib3.connection
 import urllib3.connectionpool
 
 if TYPE_CHECKING:
+    import ssl
+
     from _typeshed import WriteableBuffer
 
 __all__ = ["NoHandshakeError", "timed_session"]
@@ -100,7 +102,8 @@ _POOLS = {"http": _Pool, "https": _SecurePool}
 class _Adapter(requests.adapters.HTTPAdapter):
     """Never retries by itself, keeps little in the kernel's send buffer, and waits with an end."""
 
-    def __init__(self) -> None:
+    def __init__(self, secured: ssl.SSLContext | None = None) -> None:
+        self._secured = secured
         super().__init__(pool_connections=1, pool_maxsize=1, max_retries=0)
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
@@ -110,19 +113,28 @@ class _Adapter(requests.adapters.HTTPAdapter):
         ]
         if hasattr(socket, "TCP_NOTSENT_LOWAT"):
             options.append((socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT))
+        if self._secured is not None:
+            kwargs["ssl_context"] = self._secured
         super().init_poolmanager(*args, socket_options=options, **kwargs)
         self.poolmanager.pool_classes_by_scheme = _POOLS
 
     def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
+        if self._secured is not None:  # for the server behind it
+            kwargs["ssl_context"] = self._secured
         manager = super().proxy_manager_for(proxy, **kwargs)
         manager.pool_classes_by_scheme = _POOLS
         return manager
 
 
-def timed_session() -> requests.Session:
-    """Connections whose answers come to an end, and that take nothing from the environment."""
+def timed_session(secured: ssl.SSLContext | None = None) -> requests.Session:
+    """Connections whose answers come to an end, and that take nothing from the environment.
+
+    Args:
+        secured: what TLS begins with (`common.client_certificate`). Then `verify` of each request
+            has to be a path: with True some versions of requests take a context of their own.
+    """
     session = requests.Session()
     session.trust_env = False  # no .netrc, no proxies, no CA bundle
     session.mount("http://", _Adapter())
-    session.mount("https://", _Adapter())
+    session.mount("https://", _Adapter(secured))
     return session

@@ -23,6 +23,7 @@ from common.config import (
 )
 from common.config.metrics_rules import check_listen
 from common.config.shared_rules import TimeUnit, overlapping, whole_milliseconds
+from common.config.toml_file import readable_by_others
 from common.hooks.hooks_config import HooksConfig
 from common.logs import LogConfig
 
@@ -62,6 +63,13 @@ class ListenConfig(Struct, frozen=True, kw_only=True):
         tls_cert: file with the certificate (PEM), and with those between it and the root; with
             `tls_key`.
         tls_key: file with the private key (PEM).
+        client_ca: PEM file with the authorities whose client certificates are taken in the place
+            of tokens, once `token create --certificate` has bound their names; none for none.
+        client_auth: ``optional``: who shows a certificate is known by it, others come with tokens;
+            ``required``: a connection without one ends in the handshake. From this machine it
+            does not, for the commands of the operator here, and nothing else is let in so.
+        client_crl: PEM file with the lists of what these authorities have revoked, one of each of
+            them; none where a revoked name is not bound any more.
         insecure: allow plain HTTP on an address that other machines can reach.
         allow: networks and hosts that may connect; the address of the connection counts, never a
             header.
@@ -77,6 +85,9 @@ class ListenConfig(Struct, frozen=True, kw_only=True):
     port: Annotated[int, Meta(ge=0, le=65535)] = 8765
     tls_cert: Path | None = None
     tls_key: Path | None = None
+    client_ca: Path | None = None
+    client_auth: Literal["optional", "required"] = "optional"
+    client_crl: Path | None = None
     insecure: bool = False
     allow: AllowList = _LOOPBACK
     hosts: tuple[str, ...] = ()
@@ -91,6 +102,11 @@ class ListenConfig(Struct, frozen=True, kw_only=True):
         return self.tls_cert is not None and self.tls_key is not None
 
     @property
+    def wants_certificates(self) -> bool:
+        """Whether nobody is let in without a certificate, but the commands on this machine."""
+        return self.client_ca is not None and self.client_auth == "required"
+
+    @property
     def on_loopback(self) -> bool:
         """Whether only this machine can reach the server."""
         return is_loopback(self.host)
@@ -101,6 +117,7 @@ class ListenConfig(Struct, frozen=True, kw_only=True):
             yield ConfigFinding("tls_cert", "missing: expected with tls_key")
         if self.tls_key is None and self.tls_cert is not None:
             yield ConfigFinding("tls_key", "missing: expected with tls_cert")
+        yield from self._check_clients()
         if self.on_loopback:
             return
         if not self.tls and not self.insecure:
@@ -111,6 +128,14 @@ class ListenConfig(Struct, frozen=True, kw_only=True):
         if self.allow.only_loopback:
             text = "only this machine may connect, though others can reach the address"
             yield ConfigFinding("allow", text, fatal=False)
+
+    def _check_clients(self) -> Iterator[ConfigFinding]:
+        if self.client_ca is not None and not self.tls:
+            yield ConfigFinding("client_ca", "expected with tls_cert and tls_key")
+        if self.client_ca is None and self.client_crl is not None:
+            yield ConfigFinding("client_crl", "expected with client_ca")
+        if self.client_ca is None and self.client_auth == "required":
+            yield ConfigFinding("client_auth", "expected with client_ca")
 
 
 class AuthConfig(Struct, frozen=True, kw_only=True):
@@ -551,6 +576,8 @@ class NodeConfig(Struct, frozen=True, kw_only=True):
         token: a token of the role node, of the master.
         token_file: a file that holds the token, instead.
         ca_cert: PEM file with the authorities that the master is checked against.
+        client_cert: PEM certificate that is shown to the master, in the place of a token.
+        client_key: PEM private key of that, without a passphrase.
         heartbeat: time between two signs of life.
         scrub_every: between two readings of all that it holds; None for none.
         scrub_rate: bytes a second that are read for that.
@@ -566,12 +593,22 @@ class NodeConfig(Struct, frozen=True, kw_only=True):
     token: Secret | None = None
     token_file: Path | None = None
     ca_cert: Path | None = None
+    client_cert: Path | None = None
+    client_key: Path | None = None
     heartbeat: Annotated[Duration, Meta(ge=0.1, le=3600)] = 5.0
     scrub_every: Annotated[Duration, Meta(ge=1)] | None = 604800.0
     scrub_rate: Annotated[Size, Meta(ge=2**16)] = 20 * 2**20
     cache: bool = True
     cache_dir: Path | None = None
     cache_bytes: Annotated[Size, Meta(ge=2**24)] = 10 * 2**30
+
+    def check(self) -> Iterator[ConfigFinding]:
+        """What no single key can tell."""
+        for key, other in (("client_cert", "client_key"), ("client_key", "client_cert")):
+            if getattr(self, key) is None and getattr(self, other) is not None:
+                yield ConfigFinding(key, f"missing: expected with {other}")
+        if self.client_key is not None and readable_by_others(self.client_key):
+            yield ConfigFinding("client_key", "others than its owner may read it", fatal=False)
 
 
 class ReceiverConfig(Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ class Principal:
         sender: the one uuid that a sender token is bound to; None where the receiver wants no
             tokens (loopback) and any uuid may be spoken for.
         scope: device patterns that may be written (`root.siteA.**`); empty: all.
-        token_id: id of the token; None without tokens.
+        token_id: id of the token, or of the certificate that is bound; None without either.
         peer: the real address of the other end, without its port.
         owners: of a writer, uuids of those whose devices it may load, or `*`.
         may_overwrite: of a writer, whether what it loads may stand above what is there.
@@ -34,6 +34,10 @@ class Principal:
     owners: tuple[str, ...] = ()
     may_overwrite: bool = True
     is_local: bool = False
+
+    def may_what(self, other: Principal) -> bool:
+        """Whether this may do the same as another one, and no more and no less."""
+        return _rights(self) == _rights(other)
 
     def must_send_for(self, sender: str) -> None:
         """Raise `ForbiddenError` unless this may speak for the sender `sender`."""
@@ -70,3 +74,7 @@ class Principal:
     def upload_owner(self, sender: str) -> str:
         """To whom an upload belongs: the token that made it; without tokens the sender."""
         return f"token:{self.token_id}" if self.token_id is not None else f"sender:{sender}"
+
+
+def _rights(of: Principal) -> tuple[object, ...]:
+    return of.role, of.sender, frozenset(of.scope), frozenset(of.owners), of.may_overwrite

@@ -15,6 +15,7 @@ from common import zstd
 from common.config import ConfigFinding, Duration, Secret, Size, Timetable, Url, is_loopback
 from common.config.metrics_rules import check_listen
 from common.config.shared_rules import TimeUnit, overlapping, whole_milliseconds
+from common.config.toml_file import readable_by_others
 from common.hooks.hooks_config import HooksConfig
 from common.logs import LogConfig
 from common.names import endpoint_dir
@@ -49,6 +50,9 @@ class ReceiverEntry(Struct, frozen=True, kw_only=True):
             it.
         token_file: a file that holds the token, instead.
         ca_file: PEM bundle that its certificate is checked against, instead of the system's.
+        client_cert: PEM certificate that this sender shows, with those between it and the root, in
+            the place of a token; a new one is taken without a restart.
+        client_key: PEM private key of that, without a passphrase.
         insecure: allow plain HTTP to a host that is not this machine: everyone on the way can
             read the data and the token, and change them.
         use_env_proxies: go through HTTPS_PROXY and the like.
@@ -68,6 +72,8 @@ class ReceiverEntry(Struct, frozen=True, kw_only=True):
     token: Secret | None = None
     token_file: Path | None = None
     ca_file: Path | None = None
+    client_cert: Path | None = None
+    client_key: Path | None = None
     insecure: bool = False
     use_env_proxies: bool = False
     nodes: bool = False
@@ -100,6 +106,7 @@ class ReceiverEntry(Struct, frozen=True, kw_only=True):
             yield ConfigFinding("insecure", "not needed for this url, better left out", fatal=False)
         if self.ca_file is not None and self.url.startswith("http:"):
             yield ConfigFinding("ca_file", "expected only with an https:// url")
+        yield from self._check_certificate()
         if self.nodes_ca_file is not None and not self.nodes:
             yield ConfigFinding("nodes_ca_file", "expected only with nodes = true")
         if self.source == "receiver":
@@ -111,6 +118,18 @@ class ReceiverEntry(Struct, frozen=True, kw_only=True):
         for key in ("source_url", "source_token", "source_token_file"):
             if getattr(self, key) is not None:
                 yield ConfigFinding(key, 'expected only with source = "receiver"')
+
+    def _check_certificate(self) -> Iterator[ConfigFinding]:
+        if self.client_cert is None and self.client_key is None:
+            return
+        for key, other in (("client_cert", "client_key"), ("client_key", "client_cert")):
+            if getattr(self, key) is None:
+                yield ConfigFinding(key, f"missing: expected with {other}")
+        if self.url.startswith("http:"):
+            yield ConfigFinding("client_cert", "expected only with an https:// url")
+        if self.client_key is not None and readable_by_others(self.client_key):
+            text = f"others than its owner may read it: chmod 600 {printable(str(self.client_key))}"
+            yield ConfigFinding("client_key", text, fatal=False)
 
 
 class StorageGroupFilter(Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from common.cli import Invocation
+from common.client_certificate import ClientCertificate
 from common.config.units import parse_size
 from common.errors import Transient, UsageError
 from common.logs import LogConfig
@@ -41,6 +42,16 @@ _NICE = 19
     "command line: better in TSFERRY_WORKER_TOKEN.",
 )
 @click.option("--ca-cert", help="PEM file that the receiver is checked against.")
+@click.option(
+    "--client-cert",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="PEM certificate that the receiver is shown, in the place of a token.",
+)
+@click.option(
+    "--client-key",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="PEM private key of it.",
+)
 @click.option("--kinds", default="merge,prove", show_default=True, help="What to do, by commas.")
 @click.option(
     "--data-dir",
@@ -70,6 +81,8 @@ def work(
     url: str,
     token: str | None,
     ca_cert: str | None,
+    client_cert: Path | None,
+    client_key: Path | None,
     kinds: str,
     data_dirs: tuple[Path, ...],
     store: bool,
@@ -91,12 +104,19 @@ def work(
     unknown = [each for each in wanted if each not in WORK_KINDS]
     if unknown or not wanted:
         raise UsageError(f"--kinds {kinds}: expected {', '.join(WORK_KINDS)}")
-    if not token:
+    if (client_cert is None) is not (client_key is None):
+        raise UsageError("--client-cert: expected with --client-key, and --client-key with it")
+    if not token and client_cert is None:
         raise UsageError("--token: missing: that of a worker, or TSFERRY_WORKER_TOKEN")
+    shown = None
+    if client_cert is not None and client_key is not None:
+        authorities = None if ca_cert is None else Path(ca_cert)
+        keys = ("--client-cert", "--client-key")
+        shown = ClientCertificate(client_cert, client_key, authorities, keys)
     if every <= 0:
         raise UsageError(f"--every {every}: expected seconds above 0")
     limit = parse_size(memory)
-    executor = executor_of(url, token, ca_cert, data_dirs, limit, store=store)
+    executor = executor_of(url, token, ca_cert, data_dirs, limit, store=store, certificate=shown)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     os.nice(_NICE)
     signal.signal(signal.SIGTERM, _interrupt)

@@ -8,7 +8,7 @@ import click
 from msgspec.structs import asdict
 
 from common.cli import Invocation, emit_json
-from common.errors import UsageError
+from common.errors import ProtocolError, UsageError
 from common.terminal import printable
 from receiver.cli.showing import commit_time, json_option, moment, show, write_json
 from receiver.config import ReceiverConfig
@@ -22,7 +22,7 @@ from receiver.operator.wire import TokenRequest, TokensAnswer
 
 __all__ = ["token"]
 
-_HEADERS = ("ID", "ROLE", "SENDER", "SCOPE", "DELETES", "EXPIRES", "MADE", "NOTE")
+_HEADERS = ("ID", "ROLE", "SENDER", "SCOPE", "DELETES", "EXPIRES", "MADE", "NOTE", "CERTIFICATE")
 _LIMITS = {records.SENDER: "held", records.WRITER: "no overwriting"}
 """What a token says that may take nothing out of sight."""
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -70,6 +70,12 @@ def token() -> None:
     help="What a writer loads stands below points that are there, or is refused.",
 )
 @click.option("--expires", metavar="DURATION", help="From now, such as 12h or 365d.")
+@click.option(
+    "--certificate",
+    metavar="NAME",
+    help="Bind a client certificate instead of making a token: a DNS name or a URI of its "
+    "subjectAltName (listen.client_ca says whose certificates are taken).",
+)
 @json_option
 @click.pass_obj
 def create(
@@ -82,9 +88,10 @@ def create(
     no_deletes: bool,
     owners: tuple[str, ...],
     no_overwrite: bool,
+    certificate: str | None,
     as_json: bool,
 ) -> None:
-    """Make a token and show it, this once."""
+    """Make a token and show it, this once; or bind a certificate in its place."""
     if no_deletes and role == records.WRITER:
         raise UsageError("a writer deletes nothing: expected --no-overwrite")
     if no_overwrite and role != records.WRITER:
@@ -101,14 +108,25 @@ def create(
         lasts=lasts,
         allow_deletes=not (no_deletes or no_overwrite),
         owners=list(owners),
+        certificate=certificate,
     )
     try:
         made = OperatorClient(config).ask("POST", "/v1/tokens", TokenMade, body=request)
     except NotRunningError:
         with open_engine(config) as engine:
             made = make_token(engine, **asdict(request))
+    if certificate is not None and made.certificate is None:
+        raise ProtocolError(
+            "the server that runs is of an older version, and made a token: tsferry-receiver token "
+            f"revoke {made.id}, upgrade the server, then bind the certificate"
+        )
     if as_json:
         write_json(made)
+        return
+    if made.certificate is not None:
+        click.echo(f"certificate {made.certificate} is bound: token {made.id} ({role})")
+        if config.listen.client_ca is None:
+            click.echo("no certificate is asked for yet: set listen.client_ca", err=True)
         return
     click.echo(made.token)
     click.echo(f"token {made.id} ({role}); it is shown this once and kept nowhere", err=True)
@@ -122,13 +140,13 @@ def create(
 @json_option
 @click.pass_obj
 def list_tokens(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
-    """All tokens that are not revoked, without their secrets."""
+    """All tokens and bound certificates that are not revoked, without secrets."""
     answer = ask(
         invocation.load().value,
         lambda server: server.ask("GET", "/v1/tokens", TokensAnswer),
         lambda there: TokensAnswer(tokens=list_of_tokens(there.engine)),
     )
-    rows = [
+    rows: list[tuple[object, ...]] = [
         (
             each.id,
             each.role,
@@ -138,10 +156,14 @@ def list_tokens(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
             moment(each.expires),
             commit_time(each.created, each.created_at),
             each.note or None,
+            each.certificate,
         )
         for each in answer.tokens
     ]
-    show(answer, as_json, _HEADERS, rows, "there are no tokens")
+    headers: tuple[str, ...] = _HEADERS
+    if not any(each.certificate for each in answer.tokens):
+        headers, rows = headers[:-1], [row[:-1] for row in rows]
+    show(answer, as_json, headers, rows, "there are no tokens")
 
 
 @token.command(
@@ -152,7 +174,7 @@ def list_tokens(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def revoke(invocation: Invocation[ReceiverConfig], token_id: str, as_json: bool) -> None:
-    """Make a token worthless from now on."""
+    """Make a token, or a certificate that is bound, worthless from now on."""
     config = invocation.load().value
     try:
         OperatorClient(config).tell("DELETE", f"/v1/tokens/{segment(token_id)}")

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from common.client_certificate import ClientCertificate
     from receiver.executor.work_kinds import Answerer
     from receiver.executor.worker_calls import AskedQuestion
     from receiver.operator.background_views import TaskTaken
@@ -208,12 +209,13 @@ class Executor:
 
 def executor_of(
     url: str,
-    token: str,
+    token: str | None,
     ca_cert: str | None,
     data_dirs: Sequence[Path],
     memory: int,
     *,
     store: bool = False,
+    certificate: ClientCertificate | None = None,
 ) -> Executor:
     """An executor for the receiver at a URL.
 
@@ -224,13 +226,14 @@ def executor_of(
         data_dirs: of the receiver, that this machine sees.
         memory: bytes that a process beside this one may take.
         store: whether files are read from the receiver's object store, where that has them.
+        certificate: that the receiver is shown, in the place of a token.
 
     Raises:
         UsageError: the token would travel where others can read it.
     """
-    calls = ReaderCalls(url, token=token, ca_cert=ca_cert, what="--from")
+    calls = ReaderCalls(url, token=token, ca_cert=ca_cert, certificate=certificate, what="--from")
     address = ReceiverAddress(url, ca_cert)
-    reads = ReceiverReads(address, token)
+    reads = ReceiverReads(address, token, certificate=certificate)
     files = ExecutorFiles(reads, data_dirs)
     if store:
         from receiver.executor.stored_inputs import StoredInputs  # libraries of stores

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 import common
-from common.certificates import CertificateFile
+from common.certificates import CertificateFile, crl_end
 from common.durable import Tree, free_bytes
 from common.wire import Propagate
 from receiver.load.deciding.predecessors_files import heir_of
@@ -125,6 +125,8 @@ def _at_rest(there: ReceiverDirectories, problem: str | None) -> StatusView:
             late_senders=tuple((late or ())[:_NAMED]),
             shared_labels=tuple(shared_labels(state)[:_NAMED]),
             certificate_until=CertificateFile(there.config.listen.tls_cert).until(),
+            client_ca_until=CertificateFile(there.config.listen.client_ca).until(),
+            client_crl_until=CertificateFile(there.config.listen.client_crl, crl_end).until(),
             backup_at=None if note is None else note.at,
             tokens_ending=tuple(tokens_ending(state, time_of(there))[:_NAMED]),
         )

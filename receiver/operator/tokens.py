@@ -1,4 +1,4 @@
-"""Tokens: made once, shown once, kept as a hash."""
+"""Tokens: made once, shown once, kept as a hash; and certificates that are bound like tokens."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import hashlib
 import secrets
 from typing import TYPE_CHECKING
 
-from common.errors import NotFoundError, UsageError
+from common.errors import ConflictError, NotFoundError, UsageError
 from common.names import is_sender_uuid
 from receiver.metadata.model import records
 from receiver.metadata.model.centre_source import centre_uuid
+from receiver.metadata.model.certificate_names import name_to_bind
 from receiver.operator.load_owners import uuid_of
 from receiver.operator.views import TokenMade, TokenView
 from receiver.scope import Scope
@@ -41,8 +42,12 @@ def make_token(
     lasts: float | None = None,
     allow_deletes: bool = True,
     owners: Iterable[str] = (),
+    certificate: str | None = None,
 ) -> TokenMade:
     """Commit a new token; it expires at a time, or so many seconds from now.
+
+    The name of a certificate is bound in the same way to what whoever shows such a one may do. It
+    has the hash of something that nobody was told, so that as a token it opens nothing.
 
     Args:
         engine: that knows it.
@@ -55,10 +60,12 @@ def make_token(
         allow_deletes: see `records.TokenPut`.
         owners: of a writer, those whose devices it may load: uuids or labels, `centre`, or `*` for
             all; none: the centre.
+        certificate: name of a client certificate, in the place of a token.
 
     Raises:
-        UsageError: role, sender and scope do not fit together.
+        UsageError: role, sender and scope do not fit together, or that is no name.
         NotFoundError: there is no such sender.
+        ConflictError: a certificate of that name is bound already.
     """
     patterns = list(scope)
     known = next((each for each in records.TOKEN_ROLES if each == role), None)
@@ -73,6 +80,7 @@ def make_token(
     if not allow_deletes and role not in _WRITING:
         raise UsageError("only a sender token can forbid deletes, and a writer's to overwrite")
     Scope(patterns)
+    name = None if certificate is None else _unbound(engine, name_to_bind(certificate))
     loads_for = _loads_for(engine, role, list(owners))
     if lasts is not None:
         expires = engine.clock() + lasts
@@ -88,11 +96,12 @@ def make_token(
         expires=expires,
         allow_deletes=allow_deletes,
         owners=loads_for,
+        certificate=name,
     )
     engine.commit([made])
     return TokenMade(
         id=token_id,
-        token=token,
+        token=token if name is None else "",
         role=role,
         sender=sender,
         scope=patterns,
@@ -100,7 +109,19 @@ def make_token(
         expires=expires,
         allow_deletes=allow_deletes,
         owners=loads_for,
+        certificate=name,
     )
+
+
+def _unbound(engine: Engine, name: str) -> str:
+    with engine.reading() as state:
+        row = state.token_table.by_certificate(name)
+    if row is not None:
+        raise ConflictError(
+            f"the certificate {name} is bound already, to a {row.role}: tsferry-receiver token "
+            f"revoke {row.id}, then bind it anew"
+        )
+    return name
 
 
 def _loads_for(engine: Engine, role: str, names: list[str]) -> list[str]:
@@ -150,6 +171,7 @@ def list_tokens(engine: Engine) -> list[TokenView]:
             expires=row.expires,
             allow_deletes=row.allow_deletes,
             owners=list(row.owners),
+            certificate=row.certificate,
             created=row.created,
             created_at=seconds(row.created),
         )

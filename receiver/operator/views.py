@@ -250,7 +250,7 @@ class StorageView(Struct, frozen=True, kw_only=True):
 
 
 class TokenView(Struct, frozen=True, kw_only=True):
-    """A token without its secret."""
+    """A token without its secret, or the name of a certificate that is bound like one."""
 
     id: str
     role: str
@@ -260,6 +260,7 @@ class TokenView(Struct, frozen=True, kw_only=True):
     expires: float | None = None
     allow_deletes: bool = True
     owners: list[str] = msgspec.field(default_factory=list)
+    certificate: str | None = None
     created: CommitTs = 0
     created_at: float | None = None
 
@@ -275,10 +276,10 @@ class TokenEnding(Struct, frozen=True, kw_only=True):
 
 
 class TokenMade(Struct, frozen=True, kw_only=True):
-    """A new token; the only time that its text is shown."""
+    """A new token, and the only time that its text is shown; empty where a certificate is bound."""
 
     id: str
-    token: str
+    token: str = ""
     role: str
     sender: str | None = None
     scope: list[str] = msgspec.field(default_factory=list)
@@ -286,6 +287,7 @@ class TokenMade(Struct, frozen=True, kw_only=True):
     expires: float | None = None
     allow_deletes: bool = True
     owners: list[str] = msgspec.field(default_factory=list)
+    certificate: str | None = None
 
 
 class SchemaView(Struct, frozen=True, kw_only=True):
@@ -418,6 +420,9 @@ class StatusView(Struct, frozen=True, kw_only=True):
         late_senders: the first 20 of them.
         shared_labels: labels that several senders have, the first 20.
         certificate_until: when the certificate of `listen` ends; None without one.
+        client_ca_until: when the first authority for client certificates ends; None without one.
+        client_crl_until: when the list of what they revoked ends; from then on no client
+            certificate is taken.
         tokens_ending: tokens that end within 30 days, the first 20, those that have ended last.
         backup_at: when `backup` last copied everything, seconds since the epoch; None for never.
     """
@@ -461,5 +466,7 @@ class StatusView(Struct, frozen=True, kw_only=True):
     late_senders: tuple[LateView, ...] = ()
     shared_labels: tuple[SharedLabel, ...] = ()
     certificate_until: float | None = None
+    client_ca_until: float | None = None
+    client_crl_until: float | None = None
     tokens_ending: tuple[TokenEnding, ...] = ()
     backup_at: float | None = None

@@ -394,6 +394,8 @@ class TokenRequest(Struct, frozen=True, kw_only=True):
         lasts: seconds from now, by the receiver's clock; goes before `expires`.
         allow_deletes: whether what its sender deletes may take anything out of sight; of a writer,
             whether what it loads may stand above points that are there.
+        certificate: name of a client certificate (DNS or URI) that is bound to all this, in the
+            place of a token.
     """
 
     role: str
@@ -404,6 +406,7 @@ class TokenRequest(Struct, frozen=True, kw_only=True):
     lasts: float | None = None
     allow_deletes: bool = True
     owners: list[str] = msgspec.field(default_factory=list)
+    certificate: str | None = None
 
 
 class ClockAnswer(Struct, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ from receiver.tablet_copies.read_tickets import READ_TICKET
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from common.client_certificate import ClientCertificate
     from receiver.heartbeats.node_wire import NodeStart
     from receiver.tablet_copies.copies_wire import CopySource, GoneAsked, HeldCopy
 
@@ -43,6 +44,7 @@ class CopyRequests:
         *,
         token: str | None,
         ca_cert: str | None,
+        certificate: ClientCertificate | None = None,
     ) -> None:
         """Ask nothing yet.
 
@@ -51,14 +53,22 @@ class CopyRequests:
             start: which start of which node asks.
             token: of the role node.
             ca_cert: PEM file that all are checked against.
+            certificate: that all are shown.
 
         Raises:
             UsageError: the token would travel where others can read it.
         """
         self._start = start
-        self._ca_cert = ca_cert
+        self._ca_cert, self._certificate = ca_cert, certificate
         self._masters = [
-            ReaderCalls(url, token=token, ca_cert=ca_cert, what="node.master", timeout=_OF_A_MASTER)
+            ReaderCalls(
+                url,
+                token=token,
+                ca_cert=ca_cert,
+                certificate=certificate,
+                what="node.master",
+                timeout=_OF_A_MASTER,
+            )
             for url in masters
         ]
         self._first = 0
@@ -112,6 +122,7 @@ class CopyRequests:
                     url,
                     token=None,
                     ca_cert=self._ca_cert,
+                    certificate=self._certificate,
                     what="the node's URL",
                     timeout=_OF_A_NODE,
                 )

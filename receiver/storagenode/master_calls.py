@@ -17,6 +17,7 @@ from receiver.storagenode.node_home import ForeignMasterError, ReplacedMasterErr
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from common.client_certificate import ClientCertificate
     from receiver.heartbeats.node_wire import NodeHeartbeat
 
 __all__ = ["HEARTBEAT", "HearsNodes", "MasterCalls", "Masters"]
@@ -46,7 +47,13 @@ class HearsNodes(Protocol):
 class MasterCalls:
     """Calls to a receiver over HTTP; see `HearsNodes`."""
 
-    def __init__(self, url: str, token: str | None, ca_cert: str | None) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str | None,
+        ca_cert: str | None,
+        certificate: ClientCertificate | None = None,
+    ) -> None:
         """Ask nothing yet.
 
         Raises:
@@ -54,7 +61,12 @@ class MasterCalls:
         """
         self.url = url
         self._calls = ReaderCalls(
-            url, token=token, ca_cert=ca_cert, what="node.master", timeout=_TIMEOUT
+            url,
+            token=token,
+            ca_cert=ca_cert,
+            certificate=certificate,
+            what="node.master",
+            timeout=_TIMEOUT,
         )
 
     def heartbeat(self, said: NodeHeartbeat) -> NodeHeartbeatAnswer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
+import time
 from typing import TYPE_CHECKING, Any
 
 from flask import Flask, Response, current_app, request
@@ -19,6 +20,7 @@ from receiver.storagenode.storage_node import StorageNode
 from receiver.storagenode.tablet_calls import TABLET_ROUTES
 from receiver.storagenode.upload_calls import UPLOAD_ROUTES
 from receiver.web import problems
+from receiver.web.audit import AuditLog
 from receiver.web.server import RequestHead
 
 if TYPE_CHECKING:
@@ -56,7 +58,10 @@ class ServedNode:
         self.node = StorageNode.open(config)
         self._allow = config.listen.allow
         self._hosts = frozenset(host.lower() for host in config.listen.hosts)
+        self._wants_certificates = config.listen.wants_certificates
         self._token = ""
+        self._audit = AuditLog(time.monotonic)
+        self.handshake_refused = self._audit.handshake_refused
         self._routes = {each.name: each for each in _ROUTES}
         rules = (Rule(each.path, endpoint=each.name, methods=[each.method]) for each in _ROUTES)
         urls = Map(rules, strict_slashes=True, merge_slashes=False)
@@ -107,6 +112,9 @@ class ServedNode:
             raise ForbiddenError(f"the address {head.peer} is not on the list of this node")
         if self._hosts and (head.header("Host") or "").lower() not in self._hosts:
             raise ForbiddenError("this node does not answer to that Host (listen.hosts)")
+        public = route is not None and route.role is NodeCallRole.PUBLIC
+        if self._wants_certificates and head.certificate is None and not (ours or public):
+            raise UnauthorizedError("it takes a client certificate (listen.client_auth)")
         if route is None or route.role in (NodeCallRole.PUBLIC, NodeCallRole.TICKET):
             return
         key = self.node.call_key if route.role is NodeCallRole.MASTER else self._token

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 import common
+from common.client_certificate import ClientCertificate
 from common.durable import Closing, failed_sync
 from common.errors import ConfigError
 from receiver.heartbeats.node_wire import NodeRegistration
@@ -42,7 +43,7 @@ from receiver.tablet_copies.replica_store import ReplicaStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from receiver.config import ReceiverConfig
+    from receiver.config import NodeConfig, ReceiverConfig
     from receiver.heartbeats.node_wire import NodeHeartbeatAnswer, ReportedTablet
 
 __all__ = ["CallCounter", "StorageNode"]
@@ -114,7 +115,8 @@ class StorageNode(Closing):
         self._resources = ExitStack()
         token = None if config.node.token is None else config.node.token.reveal()
         ca_cert = _path(config.node.ca_cert)
-        calls = [MasterCalls(url, token, ca_cert) for url in config.node.master]
+        shown = _certificate(config.node)
+        calls = [MasterCalls(url, token, ca_cert, shown) for url in config.node.master]
         for each in calls:
             self._resources.callback(each.close)
         self._talk = HeartbeatTalk(
@@ -124,7 +126,13 @@ class StorageNode(Closing):
         self._heartbeats = HeartbeatsThread(self._talk, Masters(calls), every=config.node.heartbeat)
         self._resources.callback(self._heartbeats.close)
         copies.notify(self._heartbeats.changed)
-        asks = CopyRequests(config.node.master, lambda: home.start, token=token, ca_cert=ca_cert)
+        asks = CopyRequests(
+            config.node.master,
+            lambda: home.start,
+            token=token,
+            ca_cert=ca_cert,
+            certificate=shown,
+        )
         self._resources.callback(asks.close)
         seen = 0 if home.seen is None else home.seen.commit  # before a master is heard
         self.pulls = CopyPuller(copies, asks, seen=seen, staged=uploads)
@@ -308,6 +316,13 @@ def _kept_of_store(config: ReceiverConfig) -> BucketCache:
         keep_free=config.limits.min_free_bytes,
     )
     return BucketCache(blocks, lambda: opened_at(address), ca_cert=_path(config.node.ca_cert))
+
+
+def _certificate(node: NodeConfig) -> ClientCertificate | None:
+    if node.client_cert is None or node.client_key is None:
+        return None
+    keys = ("node.client_cert", "node.client_key")
+    return ClientCertificate(node.client_cert, node.client_key, node.ca_cert, keys)
 
 
 def _path(path: Path | None) -> str | None:

@@ -1,8 +1,16 @@
 """Who may come in, and as whom.
 
 In this order: the address of the connection (never a header), the `Host` and `Origin` headers that
-a browser sends, the token. Tokens are kept as SHA-256; what is sent is hashed and compared in
-constant time. A token that is revoked or expired stops working with the next request.
+a browser sends, the certificate and the token. Tokens are kept as SHA-256; what is sent is hashed
+and compared in constant time. A token that is revoked or expired stops working with the next
+request, also on a connection that is open.
+
+A client certificate is known by a name of its `subjectAltName` that is bound like a token, by one
+name alone: with two nobody could say what it may do. It stands for itself; where a token comes with
+it, both have to open the same. Otherwise a token that was stolen would do on any machine that has
+some certificate, or a certificate would do more with the token of somebody else. A certificate that
+is bound to nothing lets nobody in, also with a token. The token of the day of the commands on this
+machine needs none: whoever can read it is whoever runs the server.
 
 Without tokens: with `auth.require = "auto"`, and as long as no token of the role was ever made,
 whoever comes from this machine may send and read (with `listen.insecure` from elsewhere too). The
@@ -33,7 +41,7 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import TokenRow
     from receiver.web.routes import Route
-    from receiver.web.server import RequestHead
+    from receiver.web.server import PeerCertificate, RequestHead
 
 __all__ = ["Access", "is_of_host"]
 
@@ -49,6 +57,11 @@ _ROLES = {
 _OPERATING = frozenset({Role.OPERATOR, Role.SQL, Role.WRITER, Role.PAGE})
 _TOKENLESS = {Role.SENDER: SENDER, Role.READER: READER}
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_NAMED = 5
+_WANTED = (
+    'without a client certificate nobody is let in (listen.client_auth = "required"): client_cert '
+    "and client_key at the sender"
+)
 NOBODY = "nobody"
 """Role of whoever makes a call that needs no name."""
 LOCAL_OPERATOR = "local-operator"
@@ -94,6 +107,9 @@ class Access:
         self._check_host(head)
         self._check_origin(head)
         if route is None or route.role in (Role.PUBLIC, Role.PAGE):
+            wanted = self._config.listen.wants_certificates and head.certificate is None
+            if wanted and route is not None and route.role is Role.PAGE:
+                raise UnauthorizedError(_WANTED)
             return Principal(NOBODY, None, (), None, head.peer)
         who = self._who(head, route.role)
         if who.role not in _ROLES[route.role]:
@@ -123,13 +139,52 @@ class Access:
     # -- tokens ----------------------------------------------------------------------------------
 
     def _who(self, head: RequestHead, role: Role) -> Principal:
+        by_token = self._by_token(head)
+        if by_token is not None and by_token.is_local:
+            return by_token
+        if head.certificate is None:
+            if self._config.listen.wants_certificates:
+                raise UnauthorizedError(_WANTED)
+            return by_token or self._without_token(head, role)
+        bound = self._by_certificate(head.certificate, head.peer)
+        if by_token is not None and not by_token.may_what(bound):
+            raise ForbiddenError(
+                f"the token {by_token.token_id} and the certificate (bound as {bound.token_id}) "
+                "are not for the same: send one of them, or have both bound to the same role, "
+                "sender, scope and limits"
+            )
+        return by_token or bound
+
+    def _by_token(self, head: RequestHead) -> Principal | None:
         given = head.header("Authorization")
         if given is None:
-            return self._without_token(head, role)
+            return None
         scheme, _, token = given.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise UnauthorizedError("expected the header Authorization: Bearer <token>")
         return self.of_digest(hash_token(token.strip()), head.peer)
+
+    def _by_certificate(self, shown: PeerCertificate, peer: str) -> Principal:
+        if shown.until <= self._clock():  # since its connection was made
+            raise UnauthorizedError("the certificate has ended: connect with a new one")
+        with self._engine.reading() as state:
+            rows = [state.token_table.by_certificate(name) for name in shown.names]
+        bound = [row for row in rows if row is not None]
+        if not bound:
+            names = ", ".join(shown.names[:_NAMED])
+            raise UnauthorizedError(
+                f"no name of the certificate is bound here ({names}): on the receiver, "
+                f"tsferry-receiver token create --certificate {shown.names[0]}"
+                if names
+                else "the certificate has no DNS name and no URI (subjectAltName) that counts; its "
+                "common name is not looked at"
+            )
+        if len(bound) > 1:
+            raise ForbiddenError(
+                "several names of the certificate are bound, one may be: "
+                + ", ".join(f"{row.certificate} ({row.id})" for row in bound[:_NAMED])
+            )
+        return self._of_row(bound[0], bound[0].hash, peer)
 
     def of_digest(self, digest: str, peer: str) -> Principal:
         """Whose token it is that has this digest.

@@ -33,6 +33,8 @@ _LONGEST: Final = 400
 _EVERY: Final = 60.0
 """Seconds between two lines about one address that is refused."""
 _ADDRESSES: Final = 1000
+_HANDSHAKE: Final = 0
+"""In the place of a status of HTTP, which there is none of yet."""
 
 
 class AuditLog:
@@ -94,6 +96,7 @@ class AuditLog:
         more = self._more(head.peer, status)
         if more is None:
             return
+        shown = None if head.certificate is None else ",".join(head.certificate.names)[:_LONGEST]
         claimed = _TOKEN_ID.search(head.header("Authorization") or "")
         _log.warning(
             "refused",
@@ -104,9 +107,24 @@ class AuditLog:
                 "peer": head.peer,
                 "status": status,
                 "reason": reason,
+                "certificate": shown,
                 "more": more,
             },
         )
+
+    def handshake_refused(self, peer: str, reason: str) -> None:
+        """A connection ended before its first request, for its certificate; as often as others.
+
+        Args:
+            peer: address of the other end.
+            reason: what is wrong with it.
+        """
+        more = self._more(peer, _HANDSHAKE)
+        if more is not None:
+            _log.warning(
+                "certificate refused",
+                extra={"event": "handshake", "peer": peer, "reason": reason, "more": more},
+            )
 
     def _more(self, peer: str, status: int) -> int | None:
         """How many of the kind were not told of since the last line; None: this is not, either."""

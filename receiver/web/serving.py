@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from common import wire
-from common.certificates import CertificateFile
+from common.certificates import CertificateFile, crl_end
 from common.config.metrics_rules import listen_of
 from common.durable import Tree
 from common.errors import ConfigError, TsferryError
@@ -22,16 +22,15 @@ from receiver.web.app import close, create_app, site_of
 from receiver.web.server import (
     Server,
     ServerOptions,
+    ServerTls,
+    TlsFiles,
     bind_to,
     raise_descriptor_limit,
-    server_context,
     url_host,
 )
-from receiver.web.server.tls import load_certificate
 from receiver.web.tus import FILES
 
 if TYPE_CHECKING:
-    import ssl
     from contextlib import AbstractContextManager
 
     from flask import Flask
@@ -62,6 +61,10 @@ class Served(Protocol):
     @property
     def gate(self) -> Gate:
         """Judges requests before their bodies are read."""
+
+    @property
+    def handshake_refused(self) -> Callable[[str, str], None]:
+        """Hears of a client certificate that is not taken: from which address, and why."""
 
     @property
     def measures(self) -> Callable[[], bytes] | None:
@@ -100,6 +103,7 @@ class _Receiver:
         self._site = site_of(self._app)
         self.application = self._app
         self.gate = self._site.gate
+        self.handshake_refused = self._site.audit.handshake_refused
         self.measures = self._site.measures
         self.give_operator_token = self._site.give_operator_token
         self.stop_waiting = self._site.polls.close
@@ -249,7 +253,12 @@ class _Service:
         for sock in sockets:
             sock.setblocking(False)
         server = Server(
-            app.application, sockets, gate=app.gate, options=_options(config), tls=self._tls
+            app.application,
+            sockets,
+            gate=app.gate,
+            options=_options(config),
+            tls=self._tls,
+            refused=app.handshake_refused,
         )
 
         def stop() -> None:
@@ -335,19 +344,27 @@ def _options(config: ReceiverConfig) -> ServerOptions:
     )
 
 
-def _tls(listen: ListenConfig) -> ssl.SSLContext | None:
+def _tls(listen: ListenConfig) -> ServerTls | None:
     if listen.tls_cert is None or listen.tls_key is None:
         return None
-    context = server_context(listen.tls_cert, listen.tls_key)
+    tls = ServerTls(
+        TlsFiles(
+            listen.tls_cert,
+            listen.tls_key,
+            listen.client_ca,
+            listen.client_crl,
+            listen.client_auth == "required",
+        )
+    )
     _has_ended(listen)
-    return context
+    return tls
 
 
-def _reload(context: ssl.SSLContext | None, listen: ListenConfig) -> None:
-    if context is None or listen.tls_cert is None or listen.tls_key is None:
+def _reload(tls: ServerTls | None, listen: ListenConfig) -> None:
+    if tls is None:
         return
     try:
-        load_certificate(context, listen.tls_cert, listen.tls_key)
+        tls.load()
     except ConfigError as error:
         log.error("the certificate stays as it was: %s", error.message)
     else:
@@ -356,13 +373,18 @@ def _reload(context: ssl.SSLContext | None, listen: ListenConfig) -> None:
 
 
 def _has_ended(listen: ListenConfig) -> bool:
-    """Whether the certificate is past its end, which the log says: no client takes it."""
-    end = CertificateFile(listen.tls_cert).until()
-    if end is None or end > time.time():
-        return False
-    at = datetime.datetime.fromtimestamp(end, datetime.UTC).isoformat(timespec="seconds")
-    log.error("listen.tls_cert = %s ended on %s: put a new one there", listen.tls_cert, at)
-    return True
+    """Whether a file is past its end, which the log says: nobody is taken by it, or takes it."""
+    ended = False
+    for key, file, until in (
+        ("tls_cert", listen.tls_cert, CertificateFile(listen.tls_cert).until()),
+        ("client_ca", listen.client_ca, CertificateFile(listen.client_ca).until()),
+        ("client_crl", listen.client_crl, CertificateFile(listen.client_crl, crl_end).until()),
+    ):
+        if until is not None and until <= time.time():
+            at = datetime.datetime.fromtimestamp(until, datetime.UTC).isoformat(timespec="seconds")
+            log.error("listen.%s = %s ended on %s: put a new one there", key, file, at)
+            ended = True
+    return ended
 
 
 def _url(server: Server, *, secure: bool) -> str:

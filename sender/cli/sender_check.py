@@ -45,10 +45,7 @@ def check_line_of(found: Sequence[ReceiverStanding], now: float, *, wait_alarm: 
         if each.problem is not None:
             line.say(_WORSE, f"{each.receiver}: {each.problem}")
         _judge_round(line, each, now, wait_alarm)
-        both = (("token", each.token_until), ("certificate", each.certificate_until))
-        for name, until in both:
-            if until is not None and until - now < _SOON:
-                line.say(_BAD, f"{each.receiver}: the {name} ends in {(until - now) / 86400:.0f} d")
+        _judge_ends(line, each, now)
     lost = sum(0 if each.lost is None else int(each.lost["files"]) for each in found)
     line.count("lost", lost, "files are lost", _WORSE)
     away = sum(len(each.unmounted) for each in found)
@@ -64,6 +61,16 @@ def check_line_of(found: Sequence[ReceiverStanding], now: float, *, wait_alarm: 
     line.measure("pending_size", sum(each.pending_bytes for each in found), "B")
     line.count("waiting", sum(len(each.waiting) for each in found))
     return line
+
+
+def _judge_ends(line: CheckLine, each: ReceiverStanding, now: float) -> None:
+    for name, until in (
+        ("token", each.token_until),
+        ("certificate", each.certificate_until),
+        ("client_cert", each.client_certificate_until),
+    ):
+        if until is not None and until - now < _SOON:
+            line.say(_BAD, f"{each.receiver}: the {name} ends in {(until - now) / 86400:.0f} d")
 
 
 def _judge_round(line: CheckLine, each: ReceiverStanding, now: float, wait_alarm: float) -> None:

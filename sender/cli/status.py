@@ -186,11 +186,15 @@ def _lines(found: ReceiverStanding, config: SenderConfig) -> list[str]:
 
 
 def _ending(found: ReceiverStanding, now: float) -> list[str]:
-    """The token and the receiver's certificate, where they end within 30 days or have ended."""
-    both = (("token", found.token_until), ("certificate", found.certificate_until))
+    """The token and the certificates, where they end within 30 days or have ended."""
+    all_of_them = (
+        ("token", found.token_until),
+        ("certificate", found.certificate_until),
+        ("client_cert", found.client_certificate_until),
+    )
     return [
         f"  {name:<14}  {'has ended' if until <= now else 'ends'} {_local(until)}"
-        for name, until in both
+        for name, until in all_of_them
         if until is not None and until - now < _SOON
     ]
 

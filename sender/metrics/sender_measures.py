@@ -84,6 +84,11 @@ class SenderMeasures:
     CERTIFICATE_EXPIRY = gauge(
         f"{_P}certificate_expiry_timestamp_seconds", "When the receiver's certificate ends.", _R
     )
+    CLIENT_CERTIFICATE_EXPIRY = gauge(
+        f"{_P}client_certificate_expiry_timestamp_seconds",
+        "When the certificate ends that is shown to the receiver; absent: none is.",
+        _R,
+    )
 
     # -- of the daemon -----------------------------------------------------------------------------
 

@@ -75,6 +75,7 @@ def _put_rounds(into: Readings, rounds: RoundsSeen, config: SenderConfig) -> Non
     into.put(of.ROUND_BYTES, last.bytes, name)
     into.put(of.TOKEN_EXPIRY, last.token_until, name)
     into.put(of.CERTIFICATE_EXPIRY, last.certificate_until, name)
+    into.put(of.CLIENT_CERTIFICATE_EXPIRY, last.client_certificate_until, name)
     if rounds.tallies is None and last.error is None:
         into.put(of.SUCCESS_AT, rounds.at, name)
     if last.verified is not None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from common import wire
+from common.certificates import CertificateFile
 from common.durable import Tree
 from common.errors import NotFoundError, TsferryError
 from common.wire import TaskState, Time
@@ -209,6 +210,7 @@ class ReceiverStanding:
         schema: how far the schema log is applied there, and why some of it is not; None for no log.
         token_until: when the token for it ends, as it told last; None for never.
         certificate_until: when its certificate ends, likewise.
+        client_certificate_until: when the certificate ends that is shown to it; None without one.
         problem: why all this could not be found out.
     """
 
@@ -234,6 +236,7 @@ class ReceiverStanding:
     schema: dict[str, Any] | None = None
     token_until: float | None = None
     certificate_until: float | None = None
+    client_certificate_until: float | None = None
     problem: str | None = None
 
 
@@ -244,6 +247,7 @@ def standing(remote: Remote) -> ReceiverStanding:
     it may be that centre.
     """
     found = ReceiverStanding(remote.name, remote.entry.url)
+    found.client_certificate_until = CertificateFile(remote.entry.client_cert).until()
     try:
         with remote.sync_tree() as sync:
             folders = look_for_folders(remote, sync, patient=False)

@@ -13,6 +13,7 @@ from itertools import chain
 import msgspec
 
 from common import crash, wire
+from common.certificates import CertificateFile
 from common.durable import Tree
 from common.errors import NameRefusedError, NotFoundError, TooLargeError, TsferryError
 from common.linelog import Phase
@@ -371,6 +372,8 @@ class Round:
         memory.update(token_until=check.token_until, certificate_until=check.certificate_until)
         self._report.token_until = check.token_until
         self._report.certificate_until = check.certificate_until
+        shown = CertificateFile(self.remote.entry.client_cert).until()
+        self._report.client_certificate_until = shown
         self._report.verified = check.verified
         self._hold(check.held_records, memory)
         self._lost(memory, check.lost)

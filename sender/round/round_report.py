@@ -125,6 +125,7 @@ class RoundReport:
         schema: what became of the schema log; None if there is none here.
         token_until: when the token ends, as the receiver said; None for never.
         certificate_until: when its certificate ends; None if it has none.
+        client_certificate_until: when the certificate ends that is shown to it; None without one.
     """
 
     receiver: str
@@ -162,6 +163,7 @@ class RoundReport:
     schema: SchemaReport | None = None
     token_until: float | None = None
     certificate_until: float | None = None
+    client_certificate_until: float | None = None
 
     @property
     def exit_code(self) -> int:

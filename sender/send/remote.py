@@ -208,6 +208,8 @@ def endpoint(config: SenderConfig, entry: ReceiverEntry, uuid: str) -> Endpoint:
         entry.use_env_proxies,
         config.transfer.connect_timeout,
         config.transfer.read_timeout,
+        entry.client_cert,
+        entry.client_key,
     )
 
 

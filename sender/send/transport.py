@@ -29,6 +29,7 @@ import urllib3.exceptions
 import common
 from common import wire
 from common.bandwidth import Bandwidth
+from common.client_certificate import ClientCertificate
 from common.config import Secret, is_loopback
 from common.errors import (
     ConfigError,
@@ -44,6 +45,7 @@ from common.errors import (
 from common.terminal import printable
 from common.timed_http import NoHandshakeError, timed_session
 from sender.send.paced_body import Departure, PacedBody
+from sender.send.tls_refusals import not_accepted, refused_for_ours
 
 __all__ = ["Endpoint", "HttpReply", "Transport", "media_type", "seen", "short"]
 
@@ -65,6 +67,8 @@ class Endpoint(msgspec.Struct, frozen=True):
         sender: uuid that stands in every request; empty for a reader.
         token: what the receiver knows us by.
         ca_file: PEM bundle for its certificate, instead of the system's.
+        client_cert: PEM certificate that is shown to it; with `client_key`.
+        client_key: PEM private key of that.
         insecure: plain HTTP to another machine is wanted.
         use_env_proxies: go through `HTTPS_PROXY` and the like.
         connect_timeout: seconds until it has taken a connection.
@@ -79,6 +83,8 @@ class Endpoint(msgspec.Struct, frozen=True):
     use_env_proxies: bool = False
     connect_timeout: float = 10.0
     read_timeout: float = 60.0
+    client_cert: Path | None = None
+    client_key: Path | None = None
 
     def refuse_plain(self) -> None:
         """Raise `ConfigError` if data and token would travel in clear and nobody allowed it."""
@@ -112,6 +118,11 @@ class Transport:
         self._local = threading.local()
         self._sessions: list[requests.Session] = []
         self._lock = threading.Lock()
+        self._certificate: ClientCertificate | None = None
+        if endpoint.client_cert is not None and endpoint.client_key is not None:
+            self._certificate = ClientCertificate(
+                endpoint.client_cert, endpoint.client_key, endpoint.ca_file
+            )
 
     def close(self) -> None:
         """Close the connections of all threads."""
@@ -157,7 +168,7 @@ class Transport:
                 headers=self._headers(epoch, body) | dict(headers or {}),
                 data=PacedBody(body, self.bandwidth, departure) if body else None,
                 timeout=(self.endpoint.connect_timeout, self.endpoint.read_timeout + longer),
-                verify=str(self.endpoint.ca_file) if self.endpoint.ca_file else True,
+                verify=self._authorities(),
                 proxies=self._proxies(url),
                 allow_redirects=False,
                 stream=True,
@@ -172,11 +183,23 @@ class Transport:
 
     def _session(self) -> requests.Session:
         session: requests.Session | None = getattr(self._local, "session", None)
+        secured = None if self._certificate is None else self._certificate.context()
+        if session is not None and secured is not self._local.secured:
+            session.close()  # a connection goes on with the certificate that it began with
+            with self._lock:
+                self._sessions = [each for each in self._sessions if each is not session]
+            session = None
         if session is None:
-            session = self._local.session = timed_session()
+            session = self._local.session = timed_session(secured)
+            self._local.secured = secured
             with self._lock:
                 self._sessions.append(session)
         return session
+
+    def _authorities(self) -> str | bool:
+        if self.endpoint.ca_file is not None:
+            return str(self.endpoint.ca_file)
+        return True if self._certificate is None else requests.utils.DEFAULT_CA_BUNDLE_PATH
 
     def _headers(self, epoch: str | None, body: bytes | None) -> dict[str, str]:
         headers = {
@@ -333,8 +356,12 @@ def _explained(endpoint: Endpoint, where: str) -> Iterator[None]:
 def _tls_error(endpoint: Endpoint, error: Exception) -> TsferryError:
     reason = _cause(error)
     chain = list(_chain(error))
-    if any(isinstance(each, ssl.SSLCertVerificationError) for each in chain):
-        return ForbiddenError(f"{endpoint.url}: its certificate is not accepted: {reason}")
+    for each in chain:
+        if isinstance(each, ssl.SSLCertVerificationError):
+            return not_accepted(endpoint.url, endpoint.ca_file, each)
+    ours = refused_for_ours(endpoint.url, endpoint.client_cert, chain)
+    if ours is not None:
+        return ours
     if any(isinstance(each, ssl.SSLEOFError | ssl.SSLZeroReturnError) for each in chain):
         return UnreachableError(f"{endpoint.url}: the TLS connection broke: {reason}")
     plain = any("WRONG_VERSION_NUMBER" in str(each) for each in chain)
@@ -348,6 +375,9 @@ def _broken(endpoint: Endpoint, where: str, error: Exception) -> TsferryError:
     foreign = any(
         isinstance(each, http.client.BadStatusLine | http.client.LineTooLong) for each in chain
     )
+    ours = refused_for_ours(endpoint.url, endpoint.client_cert, chain)
+    if ours is not None:
+        return ours
     silent = next((each for each in chain if isinstance(each, NoHandshakeError)), None)
     if silent is not None:
         return UnreachableError(f"{endpoint.url}: {silent} (does the port speak TLS at all?)")

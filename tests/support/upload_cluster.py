@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,6 +17,7 @@ from receiver.node import Node
 from receiver.operator.tokens import make_token
 from receiver.storagenode.node_app import ServedNode
 from receiver.web.app import create_app, site_of
+from receiver.web.server import ServerTls
 from tests.support.edge import Edge
 from tests.support.node_world import World
 from tests.support.web import running, until
@@ -44,7 +44,7 @@ class StorageMachine:
         root: Path,
         master: str,
         token: str,
-        tls: ssl.SSLContext | None,
+        tls: ServerTls | None,
         *,
         ca_cert: Path | None = None,
     ) -> None:
@@ -135,8 +135,8 @@ class UploadCluster:
         root: Path,
         nodes: int = 1,
         *,
-        tls: ssl.SSLContext | None = None,
-        node_tls: ssl.SSLContext | None = None,
+        tls: ServerTls | None = None,
+        node_tls: ServerTls | None = None,
         **receiver: Any,
     ) -> None:
         self.root = root

@@ -6,14 +6,13 @@ import contextlib
 import gc
 import os
 import socket
-import ssl
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from receiver.web.server import Server, ServerOptions, bind_to
+from receiver.web.server import Server, ServerOptions, ServerTls, bind_to
 
 BOUND = 20.0
 """Seconds after which a condition that should have come true has not."""
@@ -25,12 +24,15 @@ def running(
     *,
     gate: Callable[..., int] = lambda head: 1 << 20,
     options: ServerOptions | None = None,
-    tls: ssl.SSLContext | None = None,
+    tls: ServerTls | None = None,
+    refused: Callable[[str, str], None] = lambda peer, why: None,
     host: str = "127.0.0.1",
     port: int = 0,
 ) -> Iterator[Server]:
     """A server in a thread of its own."""
-    server = Server(application, bind_to(host, port), gate=gate, options=options, tls=tls)
+    server = Server(
+        application, bind_to(host, port), gate=gate, options=options, tls=tls, refused=refused
+    )
     listening = threading.Event()
     thread = threading.Thread(target=server.run, args=(listening.set,), name="server")
     thread.start()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import ForbiddenError
-from receiver.web.server import server_context
+from receiver.web.server import ServerTls, TlsFiles
 from sender.round.file_source import DirectorySource
 from tests.support.upload_cluster import LARGE, Fault, StorageMachine, UploadCluster
 from tests.support.web import make_certificate, until
@@ -259,8 +259,8 @@ def test_a_node_is_spoken_to_by_tls_and_with_the_authorities_that_are_configured
         pairs.append(make_certificate(tmp_path / name, "127.0.0.1"))
     (master, key), (node, node_key) = pairs
     cluster = made(
-        tls=server_context(master, key),
-        node_tls=server_context(node, node_key),
+        tls=ServerTls(TlsFiles(master, key)),
+        node_tls=ServerTls(TlsFiles(node, node_key)),
         ca_cert=node,
         node_ca_cert=master,
         ca_file=master,

@@ -10,6 +10,7 @@ from common.digests import is_md5
 from common.errors import NameRefusedError
 from common.names import FilePath, is_sender_uuid
 from receiver.metadata.model import records
+from receiver.metadata.model.certificate_names import is_certificate_name
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.metadata.model.merged_names import is_merged
 
@@ -59,6 +60,8 @@ def check_token(op: records.TokenPut) -> None:
         raise refusal_of(op, f"{op.expires} is no time to expire at")
     if not _HEX64.match(op.hash):
         raise refusal_of(op, "the hash is not 64 hex digits")
+    if op.certificate is not None and not is_certificate_name(op.certificate):
+        raise refusal_of(op, f"{op.certificate[:100]!a} is no name of a certificate")
 
 
 def check_devices(

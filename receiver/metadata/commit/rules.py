@@ -228,6 +228,20 @@ class Rules:
 
         return self._get(("hash", digest), committed)
 
+    def _token_of_certificate(self, name: str) -> str | None:
+        def committed() -> str | None:
+            row = self._state.token_table.by_certificate(name)
+            return None if row is None else row.id
+
+        return self._get(("certificate", name), committed)
+
+    def _certificate_of_token(self, ident: str) -> str | None:
+        def committed() -> str | None:
+            row = self._state.tokens.get(ident)
+            return None if row is None else row.certificate
+
+        return self._get(("token_certificate", ident), committed)
+
     def _is_done(self, sender: str, task: str) -> bool:
         return self._get(("task", sender, task), lambda: self._state.task_table.has(sender, task))
 
@@ -287,6 +301,13 @@ class Rules:
             raise refusal_of(op, "another token has the same hash")
         self._put(("token", op.id), op.hash)
         self._put(("hash", op.hash), op.id)
+        if op.certificate is None:
+            return
+        bound = self._token_of_certificate(op.certificate)
+        if bound is not None:
+            raise refusal_of(op, f"the certificate {op.certificate} is bound already, as {bound}")
+        self._put(("certificate", op.certificate), op.id)
+        self._put(("token_certificate", op.id), op.certificate)
 
     def _token_revoke(self, op: records.TokenRevoke) -> None:
         digest = self._token_hash(op.id)
@@ -294,6 +315,10 @@ class Rules:
             raise refusal_of(op, f"there is no token {op.id!a}")
         self._put(("token", op.id), None)
         self._put(("hash", digest), None)
+        name = self._certificate_of_token(op.id)
+        if name is not None:
+            self._put(("certificate", name), None)
+            self._put(("token_certificate", op.id), None)
 
     def _owner_set(self, op: records.OwnerSet) -> None:
         if not op.device:

@@ -142,6 +142,7 @@ class TokenRow(_Row, frozen=True, kw_only=True):
     expires: float | None
     allow_deletes: bool = True
     owners: tuple[str, ...] = ()
+    certificate: str | None = None
 
 
 class SchemaPositionRow(_Row, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ import requests
 import urllib3
 
 from common import wire
+from common.client_certificate import ClientCertificate, SecuredAdapter
 from common.config import is_loopback
 from common.errors import ProtocolError, TsferryError, UnreachableError, UsageError
 
@@ -42,6 +43,7 @@ class ReaderCalls:
         *,
         token: str | None,
         ca_cert: str | None,
+        certificate: ClientCertificate | None = None,
         what: str,
         timeout: tuple[float, float] = _TIMEOUT,
         within: float | None = None,
@@ -53,6 +55,7 @@ class ReaderCalls:
             url: of the server.
             token: of a reader, or a worker.
             ca_cert: PEM file that it is checked against.
+            certificate: that it is shown, made with the same `ca_cert`.
             what: names the URL in messages.
             timeout: seconds until it has to take a connection, and between two pieces of an answer.
             within: seconds that the body of an answer may take in all; None: as long as it goes on.
@@ -71,6 +74,7 @@ class ReaderCalls:
             )
         self._url = url.rstrip("/")
         self._token, self._ca_cert = token, ca_cert
+        self._certificate = certificate
         self._timeout = timeout
         self._within, self._monotonic = within, monotonic
         self._of_thread = threading.local()  # a session is no thing for several threads
@@ -151,9 +155,19 @@ class ReaderCalls:
 
     def _session(self) -> requests.Session:
         made: requests.Session | None = getattr(self._of_thread, "session", None)
+        secured = None if self._certificate is None else self._certificate.context()
+        if made is not None and secured is not self._of_thread.secured:
+            made.close()  # a connection goes on with the certificate that it began with
+            with self._lock:
+                self._sessions = [each for each in self._sessions if each is not made]
+            made = None
         if made is None:
             made = self._of_thread.session = requests.Session()
             made.trust_env = False  # no .netrc, no proxy: the token is for this server alone
+            self._of_thread.secured = secured
+            if secured is not None:
+                made.mount("https://", SecuredAdapter(secured))
+                made.verify = requests.utils.DEFAULT_CA_BUNDLE_PATH
             if self._ca_cert is not None:
                 made.verify = self._ca_cert
             if self._token:

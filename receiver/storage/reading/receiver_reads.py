@@ -26,6 +26,7 @@ from receiver.tablet_copies.copies_wire import FilePlaces
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from common.client_certificate import ClientCertificate
     from receiver.storage.reading.stored_place import ReceiverAddress
 
 __all__ = ["TOKEN", "TOKEN_PATH", "ReceiverReads", "reader_token"]
@@ -63,6 +64,7 @@ class ReceiverReads:
         address: ReceiverAddress,
         token: str | None = None,
         *,
+        certificate: ClientCertificate | None = None,
         sleep: Callable[[float], None] = time.sleep,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -71,6 +73,7 @@ class ReceiverReads:
         Args:
             address: of the receiver.
             token: that the process was given otherwise; without one its environment is looked at.
+            certificate: that is shown to it; then the environment is not looked at.
             sleep: waits for so many seconds.
             monotonic: seconds.
 
@@ -78,8 +81,9 @@ class ReceiverReads:
             UsageError: the token cannot be read, or would travel where others can read it.
         """
         self.url = address.url
-        self._address, self._given = address, token
-        self._token = token or reader_token(os.environ)
+        self._address, self._certificate = address, certificate
+        self._given = bool(token) or certificate is not None
+        self._token = token if self._given else reader_token(os.environ)
         self._calls = self._calls_by(self._token)
         self._changing = threading.Lock()
         self._places = threading.BoundedSemaphore(_AT_ONCE)
@@ -141,7 +145,11 @@ class ReceiverReads:
     def _calls_by(self, token: str | None) -> ReaderCalls:
         address = self._address
         return ReaderCalls(
-            address.url, token=token, ca_cert=address.ca_cert, what="the receiver's URL"
+            address.url,
+            token=token,
+            ca_cert=address.ca_cert,
+            certificate=self._certificate,
+            what="the receiver's URL",
         )
 
     def _is_renewed(self, refused: ReaderCalls) -> bool:

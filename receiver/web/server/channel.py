@@ -23,14 +23,16 @@ from typing import TYPE_CHECKING, Any
 from waitress.channel import HTTPChannel
 from waitress.task import WSGITask
 
+from receiver.web.server.head import CERTIFICATE_KEY
 from receiver.web.server.host import READ_BYTES
 from receiver.web.server.refusal import RefusalTask, ServerRefusal
 from receiver.web.server.request_parser import Parser, Rest
 
 if TYPE_CHECKING:
+    from receiver.web.server.head import PeerCertificate
     from receiver.web.server.host import Host
 
-__all__ = ["Channel"]
+__all__ = ["Channel", "own_address"]
 
 LINGER_SECONDS = 5.0
 LINGER_BYTES = 1 << 27
@@ -47,6 +49,7 @@ class Task(WSGITask):  # type: ignore[misc]  # waitress is untyped
         """The WSGI environment, with our own end of the connection."""
         environ: dict[str, Any] = super().get_environment()
         environ["tsferry.local"] = self.channel.local
+        environ[CERTIFICATE_KEY] = self.channel.certificate
         return environ
 
     def build_response_header(self) -> bytes:
@@ -95,11 +98,13 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
     """Whether the peer may still be sending a body that nobody will read."""
     rest: Rest | None = None
     rest_digest: str | None = None
+    certificate: PeerCertificate | None = None
+    """That the peer has shown, verified."""
     serving = 0
     """Workers that are busy with a request of this connection."""
 
     def __init__(self, server: Host, sock: socket.socket, addr: tuple[Any, ...], adj: Any) -> None:
-        self.local = _address(sock)
+        self.local = own_address(sock)
         self._lingering: float | None = None
         self._discarded = 0
         self._born = time.monotonic()
@@ -160,6 +165,16 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
 
     def _quiet(self, seconds: float) -> bool:
         return time.monotonic() - self.last_activity > seconds
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the peer's certificate would have to be verified again."""
+        return False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing was asked that is not answered, and nothing is being asked."""
+        return not (self.requests or self.serving or self.total_outbufs_len or self.request)
 
     @property
     def evictable(self) -> bool:
@@ -287,7 +302,8 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
         self.server.touch(self)
 
 
-def _address(sock: socket.socket) -> str:
+def own_address(sock: socket.socket) -> str:
+    """Our own end of a connection; empty where that is not known."""
     try:
         return str(sock.getsockname()[0])
     except (OSError, IndexError):

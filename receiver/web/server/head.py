@@ -7,7 +7,25 @@ from dataclasses import dataclass
 
 from common.config import is_loopback
 
-__all__ = ["Gate", "RequestHead"]
+__all__ = ["CERTIFICATE_KEY", "Gate", "PeerCertificate", "RequestHead", "is_of_this_machine"]
+
+CERTIFICATE_KEY = "tsferry.certificate"
+"""Of the WSGI environment; what comes in headers has keys with `HTTP_`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerCertificate:
+    """A client certificate that the handshake of its connection has verified.
+
+    Attributes:
+        names: it is known by, see `receiver.metadata.model.certificate_names`.
+        until: its end, seconds since the epoch.
+        fingerprint: SHA-256 of it, in hex.
+    """
+
+    names: tuple[str, ...]
+    until: float
+    fingerprint: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +38,7 @@ class RequestHead:
         method: as sent, upper case.
         path: decoded (latin-1, as WSGI has it), without the query.
         headers: keys as WSGI spells them, without `HTTP_`: `CONTENT_LENGTH`, `UPLOAD_OFFSET`.
+        certificate: of the connection, never taken from a header; None without one.
     """
 
     peer: str
@@ -27,6 +46,7 @@ class RequestHead:
     method: str
     path: str
     headers: Mapping[str, str]
+    certificate: PeerCertificate | None = None
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, object]) -> RequestHead:
@@ -37,12 +57,14 @@ class RequestHead:
             if isinstance(value, str)
             and (key.startswith("HTTP_") or key in ("CONTENT_LENGTH", "CONTENT_TYPE"))
         }
+        certificate = environ.get(CERTIFICATE_KEY)
         return cls(
             peer=str(environ.get("REMOTE_ADDR", "")),
             local=str(environ.get("tsferry.local", "")),
             method=str(environ.get("REQUEST_METHOD", "")),
             path=str(environ.get("PATH_INFO", "")),
             headers=headers,
+            certificate=certificate if isinstance(certificate, PeerCertificate) else None,
         )
 
     def header(self, name: str) -> str | None:
@@ -51,14 +73,20 @@ class RequestHead:
 
     @property
     def owner(self) -> str:
-        """Whose request it is, as far as the head tells: the token, without one the address."""
+        """Whose request it is, as far as that is known: by token, by certificate, by address."""
         words = (self.header("Authorization") or "").split()
-        return words[-1] if words else self.peer
+        shown = None if self.certificate is None else self.certificate.fingerprint
+        return words[-1] if words else shown or self.peer
 
     @property
     def from_this_machine(self) -> bool:
         """Whether the peer can only be a process of this machine."""
-        return is_loopback(self.peer) or (bool(self.local) and self.peer == self.local)
+        return is_of_this_machine(self.peer, self.local)
+
+
+def is_of_this_machine(peer: str, local: str) -> bool:
+    """Whether a connection can only be one of this machine with itself, by its two ends."""
+    return is_loopback(peer) or (bool(local) and peer == local)
 
 
 Gate = Callable[[RequestHead], int]

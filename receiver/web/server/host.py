@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    import ssl
-
     from receiver.web.server.head import Gate
     from receiver.web.server.in_order import InOrder
+    from receiver.web.server.tls_contexts import ServerTls
     from receiver.web.server.whole_body import Spares
 
 __all__ = ["READ_BYTES", "BodyMemory", "Host", "ServerOptions"]
@@ -102,9 +101,12 @@ class Host(Protocol):
     memory: BodyMemory
     spares: Spares
     order: InOrder
-    tls: ssl.SSLContext | None
+    tls: ServerTls | None
     channels: dict[int, Any]
     busy: set[Any]
+
+    def refused(self, peer: str, why: str) -> None:
+        """The certificate of somebody at this address is not taken."""
 
     def touch(self, channel: Any) -> None:
         """A worker is done with a connection: it is to be looked at again."""

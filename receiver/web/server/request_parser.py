@@ -28,7 +28,7 @@ from waitress.utilities import BadRequest
 
 from common.errors import BusyError, ProtocolError, TooLargeError, TsferryError
 from receiver.web.server.body_decompression import EncodingError, decompressed_size
-from receiver.web.server.head import RequestHead
+from receiver.web.server.head import PeerCertificate, RequestHead
 from receiver.web.server.in_order import Block
 from receiver.web.server.refusal import ServerRefusal
 from receiver.web.server.whole_body import WholeBody
@@ -72,6 +72,8 @@ class Connection(Protocol):
         unread: set where the peer may still send a body that nobody will read.
         rest: what is still to come of a body in pieces.
         rest_digest: the whole body's digest, where a piece brought it.
+        certificate: that the peer has shown, verified.
+        is_outdated: whether that would have to be verified again.
     """
 
     server: Host
@@ -81,6 +83,11 @@ class Connection(Protocol):
     unread: bool
     rest: Rest | None
     rest_digest: str | None
+    certificate: PeerCertificate | None
+
+    @property
+    def is_outdated(self) -> bool:
+        """See above."""
 
 
 class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
@@ -182,6 +189,7 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
             method=self.command,
             path=self.route_path,
             headers=self.headers,
+            certificate=self.channel.certificate,
         )
 
     @property
@@ -195,6 +203,8 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
         if self.body_rcv is None:
             self.expect_continue = False  # there is nothing to go on with
         try:
+            if self.channel.is_outdated:
+                raise BusyError("certificates were read anew: connect again", retry_after=1.0)
             self.limit = self.channel.server.gate(self.head())
             self._belongs_to(self.head().owner)
             self._check_connections()

@@ -36,9 +36,8 @@ from receiver.web.server.whole_body import Spares
 from receiver.web.server.workers import Workers
 
 if TYPE_CHECKING:
-    import ssl
-
     from receiver.web.server.head import Gate
+    from receiver.web.server.tls_contexts import ServerTls
 
 __all__ = ["Server", "raise_descriptor_limit"]
 
@@ -67,12 +66,24 @@ class Server:
         *,
         gate: Gate,
         options: ServerOptions | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: ServerTls | None = None,
+        refused: Callable[[str, str], None] = lambda peer, why: None,
     ) -> None:
+        """Listen to nobody yet.
+
+        Args:
+            application: by WSGI.
+            sockets: that are bound.
+            gate: judges requests by their heads.
+            options: how much it takes on.
+            tls: what connections are secured with; None: they are in clear.
+            refused: hears of whose certificate is not taken: the address, and why.
+        """
         self.options = options or ServerOptions()
         self.application = application
         self.gate = gate
         self.tls = tls
+        self.refused = refused
         self.adj = _adjustments(self.options, tls is not None)
         self.memory = BodyMemory(self.options.max_buffered_bytes)
         self.spares = Spares()

@@ -9,63 +9,28 @@ where the loop sees it, and never decrypted and forgotten.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import select
 import socket
 import ssl
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from common.errors import ConfigError
-from receiver.web.server.channel import Channel
+from receiver.metadata.model.certificate_names import names_of
+from receiver.web.server.channel import Channel, own_address
+from receiver.web.server.head import PeerCertificate
 from receiver.web.server.host import READ_BYTES
 
 if TYPE_CHECKING:
     from receiver.web.server.host import Host
 
-__all__ = ["TlsChannel", "server_context"]
+__all__ = ["TlsChannel"]
 
 _RECORD_BYTES = 1 << 14
+_NONE_SHOWN = "PEER_DID_NOT_RETURN_A_CERTIFICATE"
 _READS_AT_ONCE = 16
 """TLS records read before other connections have their turn."""
-
-
-def server_context(cert: Path, key: Path) -> ssl.SSLContext:
-    """What a server with this certificate (and chain) and key needs: TLS 1.2 or newer.
-
-    Raises:
-        ConfigError: they cannot be used; the message says why.
-    """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
-    context.set_alpn_protocols(["http/1.1"])
-    load_certificate(context, cert, key)
-    return context
-
-
-def load_certificate(context: ssl.SSLContext, cert: Path, key: Path) -> None:
-    """Use this certificate for connections from now on.
-
-    Raises:
-        ConfigError: it cannot be used; the context keeps the one before.
-    """
-    # A context that has taken the certificate and not the key would serve neither.
-    trial = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    for each in (trial, context):
-        try:
-            each.load_cert_chain(cert, key, password=_no_password)
-        except (OSError, ValueError) as error:
-            why = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
-            raise ConfigError(
-                f"listen.tls_cert = {cert}, listen.tls_key = {key}: expected a PEM certificate "
-                f"and its key without a passphrase: {why}"
-            ) from error
-
-
-def _no_password() -> str:
-    raise ValueError("the key has a passphrase")
 
 
 class TlsChannel(Channel):
@@ -80,9 +45,8 @@ class TlsChannel(Channel):
         self._read_wants_write = False
         self._write_wants_read = False
         sock.setblocking(False)
-        secured = server.tls.wrap_socket(
-            sock, server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=True
-        )
+        self._generation = server.tls.generation
+        secured = server.tls.wrap(sock, str(addr[0]), own_address(sock))
         try:
             super().__init__(server, secured, addr, adj)
         except BaseException:
@@ -106,7 +70,15 @@ class TlsChannel(Channel):
         """Whether the peer had its time; a handshake counts as headers."""
         if self._shaking:
             return bool(now - self._born > self.server.options.header_timeout)
+        if self.is_outdated and self.is_idle:
+            return True
         return super().overdue(now)
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the peer's certificate was looked at by what has been read anew since."""
+        tls = self.server.tls
+        return self.certificate is not None and self._generation != tls.generation
 
     # -- events --------------------------------------------------------------------------------
 
@@ -143,18 +115,33 @@ class TlsChannel(Channel):
                 return False
             with self._tls:
                 self.socket.do_handshake()
+                self.certificate = _certificate_of(self.socket)
         except ssl.SSLWantReadError:
             self._waits_for = select.EPOLLIN
         except ssl.SSLWantWriteError:
             self._waits_for = select.EPOLLOUT
         except (OSError, ValueError) as error:
-            self.logger.debug("TLS handshake with %s: %s", self.addr[0], error)
-            self.handle_close()
+            self._shake_off(error)
+            return False
         else:
             self._shaking = False
             self.last_activity = time.monotonic()
             self._born = time.monotonic()
         return not self._shaking
+
+    def _shake_off(self, error: Exception) -> None:
+        """End a handshake that failed; whose certificate is not taken has time to read the alert.
+
+        It may have sent its request already (TLS 1.3): closing at once would reset the connection.
+        """
+        self.logger.debug("TLS handshake with %s: %s", self.addr[0], error)
+        why = _refused_for(error)
+        if why is None:
+            self.handle_close()
+            return
+        self.server.refused(str(self.addr[0]), why)
+        self._shaking = False
+        self._linger()
 
     def _speaks_plainly(self) -> bool:
         """Whether the peer took this for a port without TLS: a handshake begins with 0x16."""
@@ -223,3 +210,26 @@ class TlsChannel(Channel):
             with self._tls, contextlib.suppress(OSError, ValueError, AttributeError):
                 self.socket.unwrap()
         super().handle_close()
+
+
+def _certificate_of(sock: ssl.SSLSocket) -> PeerCertificate | None:
+    """The certificate that the peer showed, which the handshake has verified.
+
+    Raises:
+        ValueError: it has what cannot be read.
+    """
+    der = sock.getpeercert(binary_form=True)
+    told = sock.getpeercert()
+    if not der or not told:
+        return None
+    until = ssl.cert_time_to_seconds(str(told["notAfter"]))
+    return PeerCertificate(names_of(told), until, hashlib.sha256(der).hexdigest())
+
+
+def _refused_for(error: Exception) -> str | None:
+    """What is wrong with the peer's certificate, where that ended the handshake."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message
+    if isinstance(error, ssl.SSLError):
+        return "there is none" if error.reason == _NONE_SHOWN else None
+    return f"it cannot be read: {error}" if isinstance(error, ValueError) else None

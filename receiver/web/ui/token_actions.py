@@ -27,8 +27,9 @@ def _plan_revoke(page: PageCall, given: Given) -> Confirmation:
         raise NotFoundError(f"there is no token {token[:40]!a}")
     note = f" ({found.note})" if found.note else ""
     bound = f", of the edge {page.label_of(found.sender)} ({found.sender})" if found.sender else ""
+    by = f", the certificate {found.certificate}" if found.certificate else ""
     says = [
-        f"Token {found.id}{note} is revoked: role {found.role}{bound}, made "
+        f"Token {found.id}{note} is revoked: role {found.role}{bound}{by}, made "
         f"{stamp(found.created_at)}.",
         "Whoever comes with it is refused from now on. It does not come back: another one has to "
         "be made, and brought to where it is used.",

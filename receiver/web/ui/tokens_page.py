@@ -57,5 +57,5 @@ def _has(page: PageCall, token: TokenView, text: str) -> bool:
     if not text:
         return True
     label = page.label_of(token.sender) if token.sender else ""
-    names = (token.id, token.note, token.sender or "", label)
+    names = (token.id, token.note, token.sender or "", label, token.certificate or "")
     return any(text in each.casefold() for each in names)

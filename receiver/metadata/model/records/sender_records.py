@@ -62,7 +62,9 @@ class TokenPut(Record, frozen=True, tag=4):
 
     `allow_deletes`: whether what its sender deletes may take anything out of sight; of a writer,
     whether what it loads may stand above points that are there. `owners`: of a writer, uuids of
-    those whose devices it may load, the centre's own among them, or `*` for all.
+    those whose devices it may load, the centre's own among them, or `*` for all. `certificate`:
+    the name of the client certificate that this stands for, in the place of a token (see
+    `receiver.metadata.model.certificate_names`); then nobody knows what has the hash.
     """
 
     id: str
@@ -74,6 +76,7 @@ class TokenPut(Record, frozen=True, tag=4):
     expires: float | None
     allow_deletes: bool = True
     owners: Sequence[str] = ()
+    certificate: str | None = None
 
 
 class TokenRevoke(Record, frozen=True, tag=5):

@@ -108,6 +108,12 @@ class TokenTable:
         self.rows: dict[str, TokenRow] = {}
         self.roles: set[str] = set()
         self._of_hash: dict[str, str] = {}
+        self._of_certificate: dict[str, str] = {}
+
+    def by_certificate(self, name: str) -> TokenRow | None:
+        """What a certificate with this name stands for, whether expired or not."""
+        found = self._of_certificate.get(name)
+        return None if found is None else self.rows[found]
 
     def by_hash(self, digest: str) -> TokenRow | None:
         """The token with this SHA-256, whether expired or not."""
@@ -118,6 +124,8 @@ class TokenTable:
         """Put a row in as it was."""
         self.rows[row.id] = row
         self._of_hash[row.hash] = row.id
+        if row.certificate is not None:
+            self._of_certificate[row.certificate] = row.id
         self.roles.add(row.role)
 
     def operations(self) -> Appliers:
@@ -139,13 +147,17 @@ class TokenTable:
                 expires=op.expires,
                 allow_deletes=op.allow_deletes,
                 owners=tuple(op.owners),
+                certificate=op.certificate,
                 created=ts,
                 changed=ts,
             )
         )
 
     def _token_revoke(self, op: records.TokenRevoke, ts: int) -> None:
-        del self._of_hash[self.rows.pop(op.id).hash]
+        gone = self.rows.pop(op.id)
+        del self._of_hash[gone.hash]
+        if gone.certificate is not None:
+            del self._of_certificate[gone.certificate]
 
 
 class SchemaPositions:

@@ -9,7 +9,7 @@ import requests
 from flask import Flask, request
 
 from common.errors import ConfigError
-from receiver.web.server import ServerOptions, server_context
+from receiver.web.server import ServerOptions, ServerTls, TlsFiles
 from tests.support.web import all_from, connect, descriptors, make_certificate, running, until
 
 
@@ -20,7 +20,7 @@ def certificate(tmp_path_factory):
 
 @pytest.fixture
 def tls(certificate):
-    return server_context(*certificate)
+    return ServerTls(TlsFiles(*certificate))
 
 
 @pytest.fixture
@@ -157,11 +157,9 @@ def test_a_refusal_reaches_a_client_that_sends_its_whole_body_first(app, tls, ce
 
 
 def test_a_new_certificate_is_used_from_the_next_connection_on(app, tls, certificate, tmp_path):
-    from receiver.web.server.tls import load_certificate
-
     other = make_certificate(tmp_path, "127.0.0.1")
     with running(app, tls=tls) as server:
-        load_certificate(tls, *other)
+        tls.load(TlsFiles(*other))
         assert requests.get(url(server), verify=str(other[0]), timeout=20).ok
 
 
@@ -170,7 +168,7 @@ def test_a_certificate_that_is_none_is_an_error_of_the_configuration(tmp_path, c
     wrong.write_text("not PEM")
     for pair in ((wrong, certificate[1]), (certificate[0], wrong), (tmp_path / "no", wrong)):
         with pytest.raises(ConfigError, match=r"listen\.tls_cert"):
-            server_context(*pair)
+            ServerTls(TlsFiles(*pair))
 
 
 def _client_hello() -> bytes:

@@ -10,6 +10,7 @@ from receiver.metadata.model import records
 from receiver.operator.ending import SOON
 from receiver.operator.status import running_status
 from receiver.operator.tokens import make_token
+from tests.support.authority import Authority
 from tests.support.node_world import A, World, sender
 from tests.support.web import make_certificate
 
@@ -45,6 +46,28 @@ def test_a_certificate_that_ends_soon_is_a_concern(world: World, tmp_path) -> No
         assert any("the certificate ends on" in each for each in status.concerns)
         ended = dataclasses.replace(there, clock=lambda: time.time() + 3 * DAY)
         assert any("has ended" in each for each in running_status(ended, None).concerns)
+
+
+def test_what_client_certificates_stand_on_is_a_concern_before_it_ends(
+    world: World, tmp_path
+) -> None:
+    authority = Authority(tmp_path / "plant")  # both of two days
+    listen = msgspec.structs.replace(
+        world.config.listen, client_ca=authority.ca, client_crl=authority.crl()
+    )
+    config = msgspec.structs.replace(world.config, listen=listen)
+    with world.node() as node:
+        for later, said in (
+            (0.0, ["the certificate of listen.client_ca ends on"]),
+            (1.5, ["listen.client_ca ends on", "the list of listen.client_crl ends on"]),
+            (2.5, ["listen.client_ca has ended on", "listen.client_crl has ended on"]),
+        ):
+            there = dataclasses.replace(
+                node.operator, config=config, clock=lambda later=later: time.time() + later * DAY
+            )
+            concerns = running_status(there, None).concerns
+            assert len([each for each in concerns if "listen.client" in each]) == len(said)
+            assert all(any(one in each for each in concerns) for one in said)
 
 
 def test_a_sender_is_told_when_its_token_and_the_certificate_end(world: World) -> None:

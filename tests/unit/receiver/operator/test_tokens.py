@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from common.errors import NotFoundError, TsferryError
+from common.errors import ConflictError, NotFoundError, TsferryError, UsageError
 from receiver.metadata.model.centre_source import centre_uuid
 from receiver.node import Node
 from receiver.operator.senders import remove_sender
@@ -77,3 +77,35 @@ def test_tokens_of_writers_are_there_after_a_restart_and_go_with_their_sender(wo
         assert rows == {each.id: (each.owners, each.scope) for each in (alone, other)}
         remove_sender(node.operator, OPERATOR, A)
         assert [each.id for each in list_tokens(node.engine)] == [other.id]
+
+
+def test_a_certificate_is_bound_once_and_is_free_again_when_it_is_revoked(world: World) -> None:
+    with world.node() as node:
+        Edge(node).round({path_of(1): tsfile()})
+        made = make_token(node.engine, "sender", sender=A, certificate="Edge7.example")
+        assert (made.token, made.certificate) == ("", "edge7.example")
+        node.engine.checkpoint()
+    with world.node() as node:
+        with pytest.raises(ConflictError, match=made.id):
+            make_token(node.engine, "operator", certificate="EDGE7.example")
+        (view,) = list_tokens(node.engine)
+        assert view.certificate == "edge7.example"
+        assert remove_sender(node.operator, OPERATOR, A).tokens == 1
+        other = make_token(node.engine, "operator", certificate="edge7.example")
+    with world.node() as node:  # by the log
+        with node.engine.reading() as state:
+            row = state.token_table.by_certificate("edge7.example")
+        assert row is not None
+        assert (row.id, row.role) == (other.id, "operator")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", "*.example", "a..b", "a b", "10.0.0.7", "a.example.", "\u00e9.example", "x" * 64),
+        *("a\0b", "spiffe:", "a:\u00e9", "://x", "a@b.example", "a.example/b"),
+    ],
+)
+def test_what_no_certificate_is_known_by_is_not_bound(node: Node, name: str) -> None:
+    with pytest.raises(UsageError, match="no name of a certificate"):
+        make_token(node.engine, "operator", certificate=name)

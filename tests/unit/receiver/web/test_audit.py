@@ -11,6 +11,7 @@ import pytest
 from common.logs import AUDIT, JsonFormatter, LogConfig, set_up
 from receiver.operator.tokens import make_token
 from receiver.web.app import EVERYTHING
+from receiver.web.audit import AuditLog
 from receiver.web.routes import Role
 
 
@@ -89,6 +90,7 @@ def test_who_is_refused_is_told_once_a_minute_with_the_number_of_the_others(
     assert lines[0] == {
         "level": "warning", "message": "refused", "event": "tokens", "token": "0123abcd",
         "sender": "a" * 32, "peer": "127.0.0.1", "status": 401, "more": 0,
+        "certificate": None,
     }  # fmt: skip
 
 
@@ -124,3 +126,19 @@ def test_the_audit_log_is_written_whatever_the_level_is():
     finally:
         root.handlers[:] = before
         root.setLevel(level)
+
+
+def test_a_certificate_that_ends_a_handshake_is_told_once_a_minute_of_each_address(lines):
+    now = 100.0
+    audit = AuditLog(lambda: now)
+    for _ in range(3):
+        audit.handshake_refused("10.1.2.3", "certificate has expired")
+    audit.handshake_refused("10.1.2.4", "certificate revoked")
+    now = 161.0
+    audit.handshake_refused("10.1.2.3", "certificate has expired")
+    told = [(each["event"], each["peer"], each["reason"], each["more"]) for each in lines]
+    assert told == [
+        ("handshake", "10.1.2.3", "certificate has expired", 0),
+        ("handshake", "10.1.2.4", "certificate revoked", 0),
+        ("handshake", "10.1.2.3", "certificate has expired", 2),
+    ]

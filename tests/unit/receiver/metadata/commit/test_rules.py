@@ -295,10 +295,25 @@ def test_a_task_is_done_once(state):
         (token(role="reader", sender=A), "bound to a sender"),
         (token(role="sender", sender="x"), "no sender uuid"),
         (token(id=""), "is there already"),
+        (token(certificate="*.example"), "no name of a certificate"),
     ],
 )
 def test_tokens_are_checked(state, op, match):
     refuse(state, match, op)
+
+
+def test_a_certificate_is_bound_by_one_token_at_a_time(state):
+    one, two = (
+        token(id=f"0000000{number}", hash=f"{number}" * 64, certificate="edge.example")
+        for number in (1, 2)
+    )
+    refuse(state, "bound already, as 00000001", one, two)
+    do(state, one)
+    refuse(state, "bound already, as 00000001", two)
+    do(state, records.TokenRevoke(one.id), two)
+    assert state.token_table.by_certificate("edge.example").id == two.id
+    do(state, records.TokenRevoke(two.id))
+    assert state.token_table.by_certificate("edge.example") is None
 
 
 def test_a_token_is_made_and_revoked_once(state):
