@@ -38,6 +38,10 @@ _log = logging.getLogger(__name__)
 _FIRST_RETRY_S = 5.0
 _LOCK_RETRY_S = 5.0
 _IN_A_ROUND = "in a round"
+_SOONEST_S = 1.0
+_SHARE_OF_ROUNDS = 0.1
+"""Of the time, at most, that rounds take which come before the period for files that rest: while
+one is written to again and again, each of them finds that it has not rested yet."""
 _GRACE_S = 20.0
 """How long the end of the process waits for a thread: for the block on its way."""
 
@@ -213,16 +217,17 @@ class ReceiverLoop:
         tell = request.tell if request else (lambda progress: None)
         self._meter = Meter(self.remote.name, tell, events=request is not None and request.events)
         options = request.options if request else RoundOptions()
+        rests_at: float | None = None
         try:
-            one = Round(self.remote, options, self._meter, rested)
+            one = Round(self.remote, options, self._meter, rested, self._clock)
             report = one.run()
-            self._rested = one.rested
+            self._rested, rests_at = one.rested, one.rests_at
             if one.rested is not rested or rested is None:
                 self._looked = begin
         except Exception as error:
             _log.exception("%s: the round ended with an error nobody foresaw", self.remote.name)
             report = RoundReport(self.remote.name, error=TsferryError(f"internal: {error!r}"))
-        self._finish(report, begin)
+        self._finish(report, begin, rests_at)
         if request is not None:
             request.report = report
             request.done.set()
@@ -232,7 +237,7 @@ class ReceiverLoop:
         late = now - self._looked >= self.remote.config.daemon.look_period
         return None if self._failures or late or not self._watched() else self._rested
 
-    def _finish(self, report: RoundReport, begin: float) -> None:
+    def _finish(self, report: RoundReport, begin: float, rests_at: float | None) -> None:
         if not report.looked and self.last is not None:
             report.pending_files = self.last.pending_files
             report.pending_bytes = self.last.pending_bytes
@@ -247,7 +252,11 @@ class ReceiverLoop:
             self._due = self._clock() + pause
         else:
             self._failures = 0
-            self._due = max(begin + period, self._clock() + min(period, 1.0))
+            now = self._clock()
+            self._due = max(begin + period, now + min(period, 1.0))
+            if rests_at is not None:
+                pause = max(_SOONEST_S, (now - begin) * (1 / _SHARE_OF_ROUNDS - 1))
+                self._due = min(self._due, max(rests_at, now + pause))
         _say(self.remote.name, report)
         self._told(report)
 

@@ -92,6 +92,8 @@ class Round:
         meter: hears of progress.
         rested: what the last one left, if no change was told of since; then what this one leaves.
         clock: seconds, for durations.
+        rests_at: when the first of the files that wait for their rest will have rested, by the
+            clock; None where none waits for that.
         new_id: makes task ids.
     """
 
@@ -101,6 +103,7 @@ class Round:
     rested: Rested | None = None
     clock: Callable[[], float] = time.monotonic
     new_id: Callable[[], str] = lambda: secrets.token_hex(16)
+    rests_at: float | None = field(default=None, init=False)
 
     def run(self) -> RoundReport:
         """Do it; an error of ours that ends it is in the report, never raised."""
@@ -181,6 +184,8 @@ class Round:
         if check.history is not History.CONTINUES or self.options.forget or anew:
             kept.handed.clear()
         scan = source.scan(kept.ledger.entries, kept.handed_to(check))
+        # From the end of the scan: a look that comes too late finds it, one too early does not.
+        self.rests_at = None if scan.rests_in is None else self.clock() + scan.rests_in
         look = kept.looks.take(
             check.look,
             scan,

@@ -310,6 +310,8 @@ class Scan(msgspec.Struct, frozen=True):
         gone_before: files on no list, with their data directory, whose end is to be told all the
             same.
         last_copies: of the files, those that live on only in a snapshot.
+        rests_in: seconds until the first of those that wait for their rest has rested, if nothing
+            changes it; None where none does.
     """
 
     files: Mapping[FilePath, LocalFile]
@@ -328,6 +330,7 @@ class Scan(msgspec.Struct, frozen=True):
     includes: Callable[[str], bool] = _all
     gone_before: Mapping[FilePath, Path] = msgspec.field(default_factory=dict)
     last_copies: frozenset[FilePath] = frozenset()
+    rests_in: float | None = None
     told_anew: frozenset[FilePath] = frozenset()
     _wholes: dict[TimePartition, str | None] = msgspec.field(default_factory=dict)
 

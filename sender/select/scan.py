@@ -180,6 +180,7 @@ class Scanner:
             loose_names=frozenset(name for one in found.values() for name in one.loose_names),
             changing=changing,
             includes=self._rules.includes,
+            rests_in=min((s for each in found.values() if (s := each.rests_in)), default=None),
         )
 
     def _clashes(

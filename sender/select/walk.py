@@ -111,6 +111,7 @@ class WalkResult:
     opened: set[str] = field(default_factory=set)
     mounts: dict[str, str] = field(default_factory=dict)
     deletions: list[LocalDeletions] = field(default_factory=list)
+    rests_in: float | None = None
 
 
 class _Place(msgspec.Struct, frozen=True):
@@ -444,8 +445,13 @@ class Walk:
 
     def _rested(self, stat: os.stat_result, known_file: KnownFile) -> bool:
         """By the file's own clock, or, where that is ahead of ours, by how long we have seen it."""
-        quiet = self._rules.quiet_seconds
-        return self._now - stat.st_mtime >= quiet or self._now - known_file.since >= quiet
+        rest = self._now - min(stat.st_mtime, known_file.since)
+        missing = self._rules.quiet_seconds - rest
+        if missing <= 0:
+            return True
+        earliest = self.found.rests_in
+        self.found.rests_in = missing if earliest is None else min(earliest, missing)
+        return False
 
     def _flat_path(self, place: _Place, name: str, span: Span | None) -> FilePath:
         partition = 0 if span is None else span.first // self._rules.interval

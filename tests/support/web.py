@@ -30,6 +30,7 @@ def running(
     port: int = 0,
 ) -> Iterator[Server]:
     """A server in a thread of its own."""
+    options = options or ServerOptions(arrival_grace=0.1)
     server = Server(
         application, bind_to(host, port), gate=gate, options=options, tls=tls, refused=refused
     )

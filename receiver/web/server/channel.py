@@ -61,6 +61,8 @@ class Task(WSGITask):  # type: ignore[misc]  # waitress is untyped
         self._stay_open = self.version == "1.1" and not (
             self.has_body or self.close_on_finish or wants_close
         )
+        if self.channel.is_last_answer:
+            self.set_close_on_finish()
         header: bytes = super().build_response_header()
         self._stay_open = False
         return header
@@ -108,6 +110,7 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
         self._lingering: float | None = None
         self._discarded = 0
         self._born = time.monotonic()
+        self._asked = False
         super().__init__(server, sock, addr, adj, map=server.channels)
 
     def parser_class(self, adj: Any) -> Parser:
@@ -184,6 +187,34 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
         if self.requests or self.serving or self.total_outbufs_len:
             return False
         return self.request is None or not self.request.headers_finished
+
+    def may_end(self, now: float, stopped: float) -> bool:
+        """Whether a server that was stopped at a time may close this connection.
+
+        A peer that has only just connected is about to ask: to close would reset it, as would
+        closing one whose request has come and was not read.
+        """
+        if self.requests or self.serving or self.total_outbufs_len:
+            return False
+        grace = self.server.options.arrival_grace
+        if self.request is not None or self._lingering is not None:
+            return bool(now >= stopped + grace)
+        if not self._asked and now < self._born + grace:
+            return False
+        return not self._has_come()
+
+    def _has_come(self) -> bool:
+        try:
+            # Also under TLS the bytes off the wire: what they are is seen when they are read.
+            return bool(socket.socket.recv(self.socket, 1, socket.MSG_PEEK))
+        except OSError:
+            return False
+
+    @property
+    def is_last_answer(self) -> bool:
+        """Whether the peer is told to connect anew for its next request: the server ends."""
+        alone = len(self.requests) == 1 and self.request is None
+        return bool(self.server.stopping.is_set() and alone)
 
     # -- events --------------------------------------------------------------------------------
 
@@ -279,6 +310,7 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
     def service(self) -> None:
         """Work on the request that is complete."""
         # Pipelined requests: the next may be with another worker before this call is over.
+        self._asked = True
         with self.requests_lock:
             self.serving += 1
             self.server.busy.add(self)

@@ -31,6 +31,7 @@ class ServerOptions:
         body_grace: seconds before a body must have come at `min_body_rate` (bytes a second, since
             its request began).
         body_time: seconds that a body, or a piece of one, may take in all, whatever its rate.
+        arrival_grace: seconds that the end of the server waits for a request that is on its way.
         max_buffered_bytes: bodies in memory, of all requests together; half of it at most for
             those that come with one token, or without any from one address.
         piece_bytes: a longer PATCH below `split_below` is worked on in pieces of this size.
@@ -45,6 +46,7 @@ class ServerOptions:
     body_grace: float = 60.0
     min_body_rate: float = 64.0
     body_time: float = 21600.0
+    arrival_grace: float = 2.0
     max_header_bytes: int = 32 * 2**10
     max_buffered_bytes: int = 512 * 2**20
     piece_bytes: int = 4 * 2**20
@@ -94,6 +96,7 @@ class Host(Protocol):
         tls: None where it speaks in clear.
         channels: all connections, by descriptor.
         busy: those with a request that a worker has.
+        stopping: set when it is to end.
     """
 
     options: ServerOptions
@@ -104,6 +107,7 @@ class Host(Protocol):
     tls: ServerTls | None
     channels: dict[int, Any]
     busy: set[Any]
+    stopping: threading.Event
 
     def refused(self, peer: str, why: str) -> None:
         """The certificate of somebody at this address is not taken."""

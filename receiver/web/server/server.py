@@ -112,6 +112,8 @@ class Server:
     def run(self, ready: Callable[[], None] = lambda: None) -> None:
         """Serve until `stop`; then finish what is being worked on, and close everything.
 
+        Whoever is connected by then, and whose request is there or on its way, gets an answer.
+
         Args:
             ready: called once connections are taken.
 
@@ -150,14 +152,15 @@ class Server:
             self._watch(sock.fileno(), 0)
             sock.close()
         self._listeners.clear()
-        until = time.monotonic() + self._grace
-        while time.monotonic() < until:
+        stopped = now = time.monotonic()
+        while now < stopped + self._grace:
             for channel in list(self.channels.values()):
-                if not channel.requests and not channel.serving and not channel.total_outbufs_len:
+                if channel.may_end(now, stopped):
                     self._drop(channel)
             if not self.channels:
                 return
             self._turn(0.1)
+            now = time.monotonic()
         log.warning("%d requests were cut off at the end", len(self.busy))
 
     def _close(self) -> None:

@@ -362,7 +362,7 @@ def test_sighup_reads_the_configuration_again_and_ends_nothing(server):
     assert server.output == f"listening on {server.url}\n"
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_commands_wait_for_a_server_that_reads_its_configuration_again(server):
     with server.serving():
         good = server.config.read_text()

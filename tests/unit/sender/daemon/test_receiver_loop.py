@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import time
+
 import pytest
 
 from sender.config import DaemonConfig
 from sender.daemon.receiver_loop import ReceiverLoop, Request
 from sender.round.round import RoundOptions
+from sender.round.round_report import RoundReport
 from tests.support.edge import Edge
 
 
 class Daemon:
     """Its rounds with one receiver, one after the other, at times of the test."""
 
-    def __init__(self, receiver, root) -> None:
+    def __init__(self, receiver, root, **settings) -> None:
         receiver.looks = 0
-        self.edge = Edge(root, receiver.url, daemon=DaemonConfig(look_period=3600.0))
+        settings["daemon"] = DaemonConfig(look_period=3600.0)
+        self.edge = Edge(root, receiver.url, **settings)
         self.now = 0.0
         self.watched = True
         self.loop = ReceiverLoop(
@@ -93,3 +99,28 @@ def test_a_change_that_is_told_as_a_round_begins_is_looked_at_by_the_next(daemon
     assert not daemon.looks()
     daemon.loop._watched = lambda: True
     assert daemon.looks()
+
+
+def test_the_next_look_comes_when_a_file_that_waits_will_have_rested(receiver, tmp_path):
+    daemon = Daemon(receiver, tmp_path / "edge", closed_by="tail", quiet_seconds=10.0)
+    with contextlib.closing(daemon.loop.remote):
+        file = daemon.edge.data / daemon.edge.write(1)
+        os.utime(file, (time.time() - 3,) * 2)
+        assert daemon.looks()
+        assert daemon.loop.last.waiting == 1
+        assert daemon.loop._due == pytest.approx(daemon.now + 7, abs=1)
+        os.utime(file, (time.time() - 10,) * 2)
+        assert daemon.looks()
+        assert daemon.loop.last.sent == 1
+        assert daemon.loop._due == daemon.now + 60
+
+
+@pytest.mark.parametrize(
+    ("rests_in", "took", "next_in"),
+    [(7.0, 0.0, 7.0), (0.01, 0.0, 1.0), (0.01, 2.0, 18.0), (7.0, 30.0, 30.0), (500.0, 0.0, 60.0)],
+    ids=["then", "not at once", "nine times its length", "by the period", "not later than that"],
+)
+def test_files_that_rest_never_make_rounds_of_all_the_time(daemon, rests_in, took, next_in):
+    begin, daemon.now = daemon.now, daemon.now + took
+    daemon.loop._finish(RoundReport("dc1"), begin, daemon.now + rests_in)
+    assert daemon.loop._due - daemon.now == pytest.approx(next_in)

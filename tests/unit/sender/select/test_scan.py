@@ -453,6 +453,20 @@ def test_by_tail_a_file_from_the_future_is_sent_once_it_was_seen_at_rest(tmp_pat
     assert set(edge.scan().files) == {P}
 
 
+def test_by_tail_a_scan_says_when_the_first_file_will_have_rested(tmp_path):
+    edge = Site(tmp_path, closed_by="tail", quiet_seconds=10.0)
+    assert edge.scan().rests_in is None
+    edge.put(P, resource=False, age=3)
+    edge.put(path("2-1-0.tsfile"), resource=False, age=-86400)
+    assert edge.scan().rests_in == pytest.approx(7, abs=0.01)
+    edge.now += 7
+    assert edge.scan().rests_in == pytest.approx(3, abs=0.01)
+    edge.now += 3
+    assert edge.scan().rests_in is None
+    edge.put(P, tsfile()[:-1], resource=False, age=3)
+    assert edge.scan().rests_in is None, "no rest makes it whole"
+
+
 # -- flat ------------------------------------------------------------------------------------------
 
 
