@@ -70,7 +70,7 @@ class Document(msgspec.Struct, frozen=True):
 
 
 def drop_in_directory(path: Path) -> Path:
-    """Where the drop-ins of a configuration file are: beside it, with the suffix .d."""
+    """Where the drop-ins of a configuration file are: beside it, with ``.d`` for ``.toml``."""
     return path.with_suffix(".d")
 
 

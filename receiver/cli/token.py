@@ -10,6 +10,7 @@ from msgspec.structs import asdict
 from common.cli import Invocation, emit_json
 from common.errors import ProtocolError, UsageError
 from common.terminal import printable
+from receiver.cli.enrol import enrol, lifetime
 from receiver.cli.showing import commit_time, json_option, moment, show, write_json
 from receiver.config import ReceiverConfig
 from receiver.metadata.model import records
@@ -25,7 +26,6 @@ __all__ = ["token"]
 _HEADERS = ("ID", "ROLE", "SENDER", "SCOPE", "DELETES", "EXPIRES", "MADE", "NOTE", "CERTIFICATE")
 _LIMITS = {records.SENDER: "held", records.WRITER: "no overwriting"}
 """What a token says that may take nothing out of sight."""
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 @click.group()
@@ -97,7 +97,7 @@ def create(
     if no_overwrite and role != records.WRITER:
         raise UsageError("--no-overwrite is of a writer's token")
     config = invocation.load().value
-    lasts = _seconds(expires)
+    lasts = lifetime(expires)
     request = TokenRequest(
         role=role,
         sender=sender,
@@ -187,10 +187,4 @@ def revoke(invocation: Invocation[ReceiverConfig], token_id: str, as_json: bool)
         click.echo(f"token {printable(token_id)} is revoked")
 
 
-def _seconds(text: str | None) -> float | None:
-    if text is None:
-        return None
-    number, unit = text[:-1], text[-1:]
-    if not number.isascii() or not number.isdigit() or unit not in _UNITS or not int(number):
-        raise UsageError(f"--expires {text}: expected a duration such as 12h or 365d")
-    return float(int(number) * _UNITS[unit])
+token.add_command(enrol)

@@ -35,7 +35,7 @@ __all__ = ["Machine", "Machines"]
 
 BIN = Path(sys.executable).parent
 OURS = ("tsferry-receiver", "tsferry-sender", "tsferry-verify")
-BOUND = 150.0
+BOUND = 90.0
 """Seconds in which what is said again has to come true."""
 _PORTS = r"(?<=:)(?:8765|8766|9090)\b|(?<=port = )\d+"
 _PATH = r"(?P<at>\b[a-z][a-z0-9-]*:)?(?P<url>file://)?(?P<path>(?<![\w.-])/(?:etc|var|srv|mnt|home)\b[^\s'\"`;|<>,)\]]*)"

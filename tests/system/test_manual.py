@@ -26,15 +26,15 @@ SERVICES = {"centre": "tsferry-receiver", "edge": "tsferry-sender"}
 DATA = "/var/lib/iotdb/data/data"
 
 
-def close_file(machine: Machine, number: int) -> None:
+def close_file(machine: Machine, number: int, group: str = "root.plant7") -> None:
     """The database of an edge closes a file."""
     name = f"{1581324718762 + number}-{number}-0-0.tsfile"
-    path = machine.path(DATA) / "sequence/root.plant7/0/0" / name
+    path = machine.path(DATA) / f"sequence/{group}/0/0" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.with_name(path.name + ".resource").write_bytes(b"resource")
     made = path.with_name("made")
     points = [(number * 1000 + each, each) for each in range(10)]
-    made.write_bytes(build({"root.plant7.pump1": {"s1": points}}))
+    made.write_bytes(build({f"{group}.pump1": {"s1": points}}))
     # It has rested: where that decides (closed_by = "tail") no round waits for it.
     os.utime(made, (time.time() - 60,) * 2)
     made.rename(path)
@@ -210,6 +210,20 @@ def test_cron_sends_in_place_of_the_daemon(machines):
     # Where this machine has less than 20 GiB free, `free` has removed them from the edge.
     assert seen(machines["centre"]) == closed
     assert contents(edge) <= closed
+
+
+def test_one_configuration_serves_many_edges(machines):
+    centre = machines["centre"]
+    for name in ("plant8", "plant9"):
+        close_file(machines[name], 1, group=f"root.{name}")
+    machines.follow(steps_of(MANUAL / "rollout.md"))
+    configurations = {
+        # Paths and the port of the centre are each machine's here.
+        machines[name].path("/etc/tsferry/sender.toml").read_text().replace(name, "")
+        for name in ("plant8", "plant9")
+    }
+    assert len(configurations) == 1
+    assert contents(machines["plant8"]) + contents(machines["plant9"]) <= seen(centre)
 
 
 @needs_promtool
