@@ -11,8 +11,10 @@ from common.cli import Invocation
 from common.terminal import printable, size_text, table
 from receiver.cli.showing import json_option, write_json
 from receiver.config import ReceiverConfig
+from receiver.metadata.commit.tablet_making import table_nodes
+from receiver.metadata.model.paths import format_path
 from receiver.operator.client import OperatorClient
-from receiver.operator.copy_views import BackView, CopiesView, OfferedView
+from receiver.operator.copy_views import BackView, CopiesView, OfferedTable, OfferedView
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,6 +49,9 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     click.echo(f"short of nodes   {found.short}")
     if found.busy is not None:
         click.echo(f"no task is taken: {found.busy}")
+    if found.newer:
+        nodes = " ".join(sorted({each.node[:8] for each in found.newer}))
+        click.echo(f"more is known of tables than here, as `copies offered` tells, by: {nodes}")
     for each in found.strange[:_SHOWN]:
         click.echo(f"not known here: tablet {each.tablet} at node {each.node}")
     if len(found.strange) > _SHOWN:
@@ -116,6 +121,8 @@ def _show_offered(found: OfferedView, into: Path | None, failed: Mapping[str, st
     more = ", and there are more" if found.more else ""
     size = size_text(sum(each.size for each in found.files))
     click.echo(f"{len(found.files)} files, {size}, that the catalogue has not{more}")
+    for each in found.tables:
+        click.echo(printable(_known(each)))
     for uuid in found.silent:
         click.echo(f"the node {uuid} is silent, and may have more")
     for name, why in sorted(failed.items()):
@@ -124,3 +131,12 @@ def _show_offered(found: OfferedView, into: Path | None, failed: Mapping[str, st
         for sender in sorted({each.sender for each in found.files}):
             told = f"load {into / sender} --as {sender} --on-duplicate skip"
             click.echo(f"to take them: tsferry-receiver {told}")
+
+
+def _known(each: OfferedTable) -> str:
+    """What a node knows of a table, and the statements that make it so here."""
+    path = format_path(table_nodes(each.table) or ())
+    ttl = f"unset ttl to {path}" if each.ttl is None else f"set ttl to {path} {each.ttl}"
+    replicas = "default" if each.replicas is None else each.replicas
+    told = f"{ttl}; alter table {path} set replicas = {replicas}"
+    return f"{each.table} was altered by commit {each.version}, which is not known here: {told}"

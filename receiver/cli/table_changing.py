@@ -151,6 +151,9 @@ def _show(found: TableStanding, as_json: bool) -> None:
         f"tablets         {found.tablets}, {found.placed} placed, {found.running} running, "
         f"{found.short} short of nodes"
     )
+    for what, nodes in (("not confirmed by", found.behind), ("known better by", found.newer)):
+        if nodes:
+            click.echo(f"{what} {' '.join(uuid[:8] for uuid in nodes)}")
 
 
 def _time(option: str, text: str | None) -> int | None:

@@ -15,7 +15,7 @@ from receiver.operator.table_views import TablesPage, TabletsPage
 
 __all__ = ["tables", "tablets"]
 
-_TABLE_HEADERS = ("TABLE", "ID", "TABLETS", "FILES", "SIZE", "FIRST", "LAST", "DROPPED")
+_TABLE_HEADERS = ("TABLE", "ID", "TABLETS", "FILES", "SIZE", "FIRST", "LAST", "STATE")
 _TABLET_HEADERS = ("TABLET", "BEGIN", "END", "FILES", "SIZE", "FIRST", "LAST", "NODES")
 _at = click.option("--at", help="As of a commit timestamp, or a time.")
 
@@ -65,7 +65,7 @@ def _list_tables(invocation: Invocation[ReceiverConfig], at: str | None, as_json
             size_text(each.size),
             _time(each.first_time),
             _time(each.last_time),
-            each.dropped or "",
+            f"dropped by {each.dropped}" if each.dropped else each.state,
         )
         for each in found.tables
     ]

@@ -12,6 +12,7 @@ from receiver.operator.copy_views import (
     FailedBack,
     OfferedDeletions,
     OfferedFile,
+    OfferedTable,
     OfferedView,
     StrangeReplica,
 )
@@ -54,6 +55,10 @@ def copies_view(there: RunningReceiver) -> CopiesView:
         strange=tuple(
             StrangeReplica(node=node, tablet=tablet)
             for node, tablet in sorted(service.assignment.last.strange)
+        ),
+        newer=tuple(
+            StrangeReplica(node=node, tablet=tablet)
+            for node, tablet in sorted(service.assignment.last.newer)
         ),
     )
 
@@ -110,6 +115,16 @@ def offered_view(there: RunningReceiver) -> OfferedView:
     files.sort(key=lambda each: (each.physical, each.md5))
     return OfferedView(
         files=tuple(files[:_MOST_OFFERED]),
+        tables=tuple(
+            OfferedTable(
+                table=each.table,
+                node=each.node,
+                version=each.attributes.version,
+                ttl=each.attributes.ttl,
+                replicas=each.attributes.replicas,
+            )
+            for each in there.copies.offers.tables()
+        ),
         more=len(files) > _MOST_OFFERED,
         silent=tuple(sorted(silent)),
     )
@@ -123,5 +138,7 @@ def copy_concerns(service: CopyService) -> list[str]:
         found.append(f"{last.short} tablets have fewer storage nodes than are wanted.")
     if last.strange:
         found.append(f"{len(last.strange)} replicas at storage nodes are not known here.")
+    if last.newer:
+        found.append(f"{len(last.newer)} replicas know more of their tables than is known here.")
     busy = service.condition.busy()
     return found if busy is None else [*found, f"No task is taken: {busy}."]

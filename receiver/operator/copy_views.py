@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from common.wire import Struct
+from common.wire.base import CommitTs
 
 __all__ = [
     "BackView",
@@ -11,6 +12,7 @@ __all__ = [
     "MendRequest",
     "OfferedDeletions",
     "OfferedFile",
+    "OfferedTable",
     "OfferedView",
     "StrangeReplica",
 ]
@@ -37,6 +39,7 @@ class CopiesView(Struct, frozen=True, kw_only=True):
         whole: tablets of which all of their nodes have all files now, as far as is known.
         busy: why no new task is taken; None if one is.
         strange: what nodes have and the catalogue does not know.
+        newer: what nodes know more of than the catalogue: `copies offered` says what.
     """
 
     replicas: int
@@ -48,6 +51,7 @@ class CopiesView(Struct, frozen=True, kw_only=True):
     whole: int
     busy: str | None = None
     strange: tuple[StrangeReplica, ...] = ()
+    newer: tuple[StrangeReplica, ...] = ()
 
 
 class MendRequest(Struct, frozen=True, kw_only=True):
@@ -93,16 +97,36 @@ class OfferedFile(Struct, frozen=True, kw_only=True):
     deletions: tuple[OfferedDeletions, ...] = ()
 
 
+class OfferedTable(Struct, frozen=True, kw_only=True):
+    """What storage nodes know of a table, as of a later commit than this receiver knows of it.
+
+    Attributes:
+        table: name of its storage group, or database.
+        node: uuid of a node that knows it.
+        version: the commit since which it was so.
+        ttl: how long its files were kept, in milliseconds; None for ever.
+        replicas: how many nodes were to have it; None for as many as configured.
+    """
+
+    table: str
+    node: str
+    version: CommitTs
+    ttl: int | None = None
+    replicas: int | None = None
+
+
 class OfferedView(Struct, frozen=True, kw_only=True):
     """What storage nodes have and the catalogue has not.
 
     Attributes:
         files: those, by physical name.
+        tables: of which nodes know more than this receiver.
         more: whether there are more than are told.
         silent: uuids of nodes that were not heard from, or did not answer: they may have more.
     """
 
     files: tuple[OfferedFile, ...] = ()
+    tables: tuple[OfferedTable, ...] = ()
     more: bool = False
     silent: tuple[str, ...] = ()
 

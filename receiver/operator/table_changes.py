@@ -16,12 +16,22 @@ from receiver.metadata.model.errors import TableRefusedError
 from receiver.operator.table_views import TableStanding
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from receiver.metadata.state.state import State
+    from receiver.metadata.state.tables.placements import PlacementRow
+    from receiver.metadata.state.tables.tablets import LoadedTableRow
     from receiver.operator.directories import RunningReceiver
-    from receiver.operator.table_views import TableChange, TableRequest
+    from receiver.operator.table_views import TableChange, TableRequest, TableState
 
-__all__ = ["change_table", "make_table", "splits_between", "table_standing"]
+__all__ = [
+    "change_table",
+    "make_table",
+    "placements_of",
+    "splits_between",
+    "table_standing",
+    "table_state",
+]
 
 
 def make_table(there: RunningReceiver, asked: TableRequest) -> TableStanding:
@@ -63,19 +73,23 @@ def table_standing(there: RunningReceiver, table: str) -> TableStanding:
     Raises:
         TableMissingError: there is none.
     """
-    configured = there.config.nodes.replicas
     with there.engine.reading() as state:
         row = table_named(state, table)
-        tablets = state.tablet_table.of_table(row.id)
-        rows = [state.placement_table.rows.get(each.id) for each in tablets]
+        rows = placements_of(state, row)
     placed = [each for each in rows if each is not None]
     running = [each for each in placed if each.running]
+    configured = there.config.nodes.replicas
     wanted = (row.replicas or configured) if configured else 0
-    is_creating = bool(wanted) and len(running) < len(rows)
+    assignment = there.copies.assignment
+    behind = assignment.behind(row) if wanted else frozenset()
+    if behind is None:  # nobody was looked at since it was said
+        behind = frozenset(uuid for each in placed for uuid in each.nodes)
+    of_table = {each.tablet for each in placed}
+    newer = {node for node, tablet in assignment.last.newer if tablet in of_table}
     return TableStanding(
         id=row.id,
         name=row.name,
-        state="creating" if is_creating else "running",
+        state=table_state(there, row, rows),
         replicas=wanted,
         ttl=row.ttl,
         version=row.version,
@@ -83,7 +97,26 @@ def table_standing(there: RunningReceiver, table: str) -> TableStanding:
         placed=len(placed),
         running=len(running),
         short=sum((0 if each is None else len(each.nodes)) < wanted for each in rows),
+        behind=tuple(sorted(behind)),
+        newer=tuple(sorted(newer)),
     )
+
+
+def placements_of(state: State, table: LoadedTableRow) -> list[PlacementRow | None]:
+    """Where the tablets of a table are placed, None for one that is not."""
+    rows = state.placement_table.rows
+    return [rows.get(each.id) for each in state.tablet_table.of_table(table.id)]
+
+
+def table_state(
+    there: RunningReceiver, table: LoadedTableRow, placements: Iterable[PlacementRow | None]
+) -> TableState:
+    """Whether what was asked for is done."""
+    if not there.config.nodes.replicas:
+        return "running"
+    if any(each is None or not each.running for each in placements):
+        return "creating"
+    return "running" if there.copies.assignment.behind(table) == frozenset() else "altering"
 
 
 def splits_between(name: str, begin: int, end: int, every: int, interval: int) -> Sequence[int]:

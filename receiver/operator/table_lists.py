@@ -13,6 +13,8 @@ from receiver.metadata.query.seen_tables import (
     seen_tablets,
 )
 from receiver.metadata.sql.executing import moment
+from receiver.operator.directories import RunningReceiver
+from receiver.operator.table_changes import placements_of, table_state
 from receiver.operator.table_views import (
     PartitionGap,
     TablesPage,
@@ -23,13 +25,15 @@ from receiver.operator.table_views import (
 from receiver.transfer.listing import page_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from typing import Literal
 
     from receiver.metadata.engine import Engine
     from receiver.metadata.query.seen_tables import SeenTable, SeenTablet
     from receiver.metadata.state.tables.placements import PlacementRow
     from receiver.metadata.state.tables.tablets import LoadedTableRow
     from receiver.operator.directories import ReceiverDirectories
+    from receiver.operator.table_views import TableState
 
 __all__ = ["list_tables", "list_tablets"]
 
@@ -57,10 +61,11 @@ def list_tables(
     look = Look(engine, engine.at(moment(at)))
     limit = page_limit(limit, there.config.limits.max_page_items)
     found = seen_tables(look, lambda name: after is None or name > after)
+    states = _states(there, found[:limit]) if at is None else {}
     return TablesPage(
         commit=look.ts,
         commit_at=engine.times.seconds(look.ts),
-        tables=[_table(each, engine) for each in found[:limit]],
+        tables=[_table(each, engine, states.get(each.row.id, "")) for each in found[:limit]],
         next=found[limit - 1].row.name if len(found) > limit else None,
     )
 
@@ -138,7 +143,18 @@ def _cursor(text: str) -> int:
         raise UsageError(f"after: {text!a} is no cursor of tablets") from None
 
 
-def _table(each: SeenTable, engine: Engine) -> TableView:
+def _states(
+    there: ReceiverDirectories, tables: Sequence[SeenTable]
+) -> dict[str, TableState | Literal[""]]:
+    """How tables stand, by id; of those that only look at a receiver nothing is known."""
+    if not isinstance(there, RunningReceiver):
+        return {}
+    with there.engine.reading() as state:
+        rows = {each.row.id: placements_of(state, each.row) for each in tables}
+    return {each.row.id: table_state(there, each.row, rows[each.row.id]) for each in tables}
+
+
+def _table(each: SeenTable, engine: Engine, state: TableState | Literal[""]) -> TableView:
     return TableView(
         id=each.row.id,
         name=each.row.name,
@@ -150,6 +166,7 @@ def _table(each: SeenTable, engine: Engine) -> TableView:
         size=each.total.size,
         first_time=each.total.first,
         last_time=each.total.last,
+        state=state,
     )
 
 

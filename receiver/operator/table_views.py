@@ -12,11 +12,15 @@ __all__ = [
     "TableChange",
     "TableRequest",
     "TableStanding",
+    "TableState",
     "TableView",
     "TablesPage",
     "TabletView",
     "TabletsPage",
 ]
+
+
+TableState = Literal["creating", "altering", "running"]
 
 
 class TableView(Struct, frozen=True, kw_only=True):
@@ -33,6 +37,7 @@ class TableView(Struct, frozen=True, kw_only=True):
         size: bytes of these.
         first_time: no file has an earlier time, in the unit of the files; None without points.
         last_time: none has a later one.
+        state: as `TableStanding` has it; empty of the past, and without a server.
     """
 
     id: str
@@ -45,6 +50,7 @@ class TableView(Struct, frozen=True, kw_only=True):
     size: int
     first_time: Time | None = None
     last_time: Time | None = None
+    state: TableState | Literal[""] = ""
 
 
 class TablesPage(Struct, frozen=True, kw_only=True):
@@ -167,7 +173,8 @@ class TableStanding(Struct, frozen=True, kw_only=True):
     Attributes:
         id: of it.
         name: of it.
-        state: `creating` while a tablet is not at a node that is to have it, then `running`.
+        state: `creating` while a tablet is not at a node that is to have it, `altering` while a
+            node has not confirmed what is known of the table, then `running`.
         replicas: storage nodes that are to have each tablet now, 0 for none.
         ttl: of its storage group, in milliseconds; None for ever.
         version: the commit since which nodes have to know that of it; 0 where nothing was said.
@@ -175,11 +182,14 @@ class TableStanding(Struct, frozen=True, kw_only=True):
         placed: of these, those that are placed at nodes.
         running: of these, those that their leaders have reported.
         short: tablets with fewer nodes than they should have.
+        behind: uuids of nodes that have not confirmed that version.
+        newer: uuids of nodes that know something of it as of a later commit than this receiver has:
+            `copies offered` says what.
     """
 
     id: str
     name: str
-    state: Literal["creating", "running"]
+    state: TableState
     replicas: int
     ttl: int | None = None
     version: CommitTs = 0
@@ -187,3 +197,5 @@ class TableStanding(Struct, frozen=True, kw_only=True):
     placed: int
     running: int
     short: int
+    behind: tuple[str, ...] = ()
+    newer: tuple[str, ...] = ()

@@ -11,6 +11,10 @@ is left out of the next generation; what it makes all the same is dropped when i
 the tablet is whole elsewhere. A node that is silent loses nothing by that: what it has is there
 when it comes back, and is dropped only if it is not needed any more. What the catalogue does not
 know is never dropped: it is shown.
+
+The same order, given again, tells a node what has changed of a table: again with each pass, until
+it reports the version. One that reports a higher version than the catalogue has keeps what it
+knows, and is shown.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from common.durable import Closing
 from common.errors import TsferryError
 from receiver.metadata.model import records
 from receiver.placement.choosing_nodes import ChosenLoad, PlacementWish, wished_nodes
+from receiver.placement.copy_lists import attributes_of
 from receiver.tablet_copies.copies_wire import CopyOrder, CopyOrders, DropOrder, DropOrders
 
 if TYPE_CHECKING:
@@ -80,6 +85,7 @@ class AssignmentPass(NamedTuple):
         dropped: replicas that were told to go.
         short: tablets that have fewer nodes than they should.
         strange: replicas that the catalogue knows nothing of, as (node, tablet).
+        newer: replicas that know of their table what the catalogue does not, likewise.
     """
 
     placed: int = 0
@@ -87,6 +93,7 @@ class AssignmentPass(NamedTuple):
     dropped: int = 0
     short: int = 0
     strange: frozenset[tuple[str, str]] = frozenset()
+    newer: frozenset[tuple[str, str]] = frozenset()
 
 
 class _Verdict(Enum):
@@ -149,7 +156,8 @@ class Assignment(Closing):
         self._period = period
         self._monotonic = monotonic
         self.last = AssignmentPass()
-        self._asked: dict[tuple[str, str, int], float] = {}
+        self._asked: dict[tuple[str, str, int, int], float] = {}
+        self._told: dict[str, tuple[int, frozenset[str]]] = {}
         self._since: dict[tuple[str, int], float] = {}
         self._there: set[str] = set()
         self._to_clear: set[str] = set()
@@ -209,10 +217,20 @@ class Assignment(Closing):
         due = _tablets(self._engine)
         placed, short = self._place(due, nodes, now)
         running = self._let_run()
-        self._ask(nodes, now)
+        newer = self._ask(nodes, now)
         dropped, strange = self._clear(nodes)
-        self.last = AssignmentPass(placed, running, dropped, short, strange)
+        self.last = AssignmentPass(placed, running, dropped, short, strange, newer)
         return self.last
+
+    def behind(self, table: LoadedTableRow) -> frozenset[str] | None:
+        """Nodes that have not confirmed what is known of a table; None: that is not looked at yet.
+
+        As of the last pass.
+        """
+        if not table.version:
+            return frozenset()
+        version, nodes = self._told.get(table.id, (0, frozenset[str]()))
+        return nodes if version == table.version else None
 
     def _forget_starts(self, nodes: Mapping[str, PlaceableNode]) -> None:
         """What another start of a node has said is not known of this one."""
@@ -304,19 +322,26 @@ class Assignment(Closing):
 
     # -- calls -------------------------------------------------------------------------------
 
-    def _ask(self, nodes: Mapping[str, PlaceableNode], now: float) -> None:
-        """Ask nodes for what they have not reported."""
+    def _ask(self, nodes: Mapping[str, PlaceableNode], now: float) -> frozenset[tuple[str, str]]:
+        """Ask nodes for what they have not reported; the replicas that know more of their table."""
         wanted: dict[str, list[CopyOrder]] = {}
-        open_: dict[tuple[str, str, int], float] = {}
+        open_: dict[tuple[str, str, int, int], float] = {}
+        newer: set[tuple[str, str]] = set()
+        told: dict[str, tuple[int, set[str]]] = {}
         for each in _tablets(self._engine):
-            row = each.placement
-            if row is None:
-                continue
-            for uuid in row.nodes:
+            row, version = each.placement, each.table.version
+            # A version that is raised while the pass goes on counts with the next one.
+            behind = told.setdefault(each.table.id, (version, set()))[1] if version else set()
+            for uuid in () if row is None else row.nodes:
+                assert row is not None
                 found = self._reported(uuid, row.tablet)
-                if found is not None and found.generation >= row.generation:
+                if found is not None and found.version > version:
+                    newer.add((uuid, row.tablet))
+                if found is None or found.version < version:
+                    behind.add(uuid)
+                elif found.generation >= row.generation:
                     continue
-                key = uuid, row.tablet, row.generation
+                key = uuid, row.tablet, row.generation, version
                 asked = open_[key] = self._asked.get(key, now - _AGAIN)
                 node = nodes.get(uuid)
                 if node is None or not node.url or node.is_down or now - asked < _AGAIN:
@@ -329,9 +354,11 @@ class Assignment(Closing):
                         table=each.table.name,
                         begin=each.tablet.begin,
                         end=each.tablet.end,
+                        attributes=attributes_of(each.table),
                     )
                 )
         self._asked = open_
+        self._told = {table: (version, frozenset(some)) for table, (version, some) in told.items()}
         mark = self._lists.mark()
         calls = [
             (nodes[uuid], CopyOrders(master=mark, tablets=orders[begin : begin + _AT_ONCE]))
@@ -339,6 +366,7 @@ class Assignment(Closing):
             for begin in range(0, len(orders), _AT_ONCE)
         ]
         wait([self._calls.submit(self._call_make, *each) for each in calls])
+        return frozenset(newer)
 
     def _call_make(self, node: PlaceableNode, orders: CopyOrders) -> None:
         crash.point("assignment.make_call")

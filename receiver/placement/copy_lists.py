@@ -27,6 +27,7 @@ from receiver.tablet_copies.copies_wire import (
     CopyNews,
     CopyPage,
     GoneSaid,
+    TableAttributes,
     TabletNews,
     digest_of_list,
     sum_of_file,
@@ -40,11 +41,11 @@ if TYPE_CHECKING:
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables.placements import PlacementRow
-    from receiver.metadata.state.tables.tablets import TabletRow
+    from receiver.metadata.state.tables.tablets import LoadedTableRow, TabletRow
     from receiver.placement.held_copies import HeldCopiesBook
     from receiver.tablet_copies.copies_wire import CopySource, GoneAsked, HeldCopies
 
-__all__ = ["CopyLists", "copied_file"]
+__all__ = ["CopyLists", "attributes_of", "copied_file"]
 
 _MARKS: Final = 1000
 """Commits that are remembered as told to a node, however short the history is."""
@@ -118,6 +119,7 @@ class CopyLists:
             table=table.name,
             begin=tablet.begin,
             end=tablet.end,
+            attributes=attributes_of(table),
         )
 
     # -- lists -------------------------------------------------------------------------------
@@ -298,6 +300,11 @@ def _directories(state: State, tablet: TabletRow, name: str) -> list[str]:
             ]
             behind = f"{kind}/{name}/{parts[2]}0"
     return sorted(found)
+
+
+def attributes_of(table: LoadedTableRow) -> TableAttributes:
+    """What nodes are to know of a table."""
+    return TableAttributes(version=table.version, ttl=table.ttl, replicas=table.replicas)
 
 
 def copied_file(state: State, row: FileRow) -> CopiedFile:

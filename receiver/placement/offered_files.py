@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from receiver.metadata.state.state import State
     from receiver.placement.copy_lists import CopyLists
     from receiver.placement.placeable_nodes import PlaceableNode
-    from receiver.tablet_copies.copies_wire import CopiedFile
+    from receiver.tablet_copies.copies_wire import CopiedFile, TableAttributes
     from receiver.tablet_copies.read_tickets import TicketMaker
 
-__all__ = ["AsksKept", "KeptOfNodes", "OfferedFiles", "OfferedOfNode"]
+__all__ = ["AsksKept", "KeptOfNodes", "KnownOfNode", "OfferedFiles", "OfferedOfNode"]
 
 
 class AsksKept(Protocol):
@@ -97,6 +97,14 @@ class OfferedOfNode(NamedTuple):
     file: CopiedFile
 
 
+class KnownOfNode(NamedTuple):
+    """What a node knows of a table, and the catalogue does not."""
+
+    node: str
+    table: str
+    attributes: TableAttributes
+
+
 class OfferedFiles:
     """Asks nodes; any thread may."""
 
@@ -148,6 +156,43 @@ class OfferedFiles:
             except TsferryError:
                 silent.append(uuid)
         return list(found.values()), silent
+
+    def tables(self) -> list[KnownOfNode]:
+        """Tables that nodes know something of as of a later commit than is known here, by name.
+
+        A TTL that is forgotten here would have files come back, and stay, that were to go.
+        """
+        found: dict[str, KnownOfNode] = {}
+        for node in self._nodes().values():
+            if node.is_lost or node.is_down or not node.url:
+                continue
+            try:
+                for each in self._tables_of(node):
+                    known = found.get(each.table)
+                    if known is None or known.attributes.version < each.attributes.version:
+                        found[each.table] = each
+            except TsferryError:
+                continue  # it is named among the silent ones
+        return [found[name] for name in sorted(found)]
+
+    def _tables_of(self, node: PlaceableNode) -> Iterator[KnownOfNode]:
+        asked: set[tuple[str | None, int]] = set()
+        for reported in self._every(node.uuid):
+            if not reported.version:
+                continue
+            with self._engine.reading() as state:
+                tablet = state.tablet_table.rows.get(reported.id)
+                row = None if tablet is None else state.loaded_tables.rows[tablet.table]
+            key = None if row is None else row.id, reported.version
+            is_known = row is not None and (row.dropped or row.version >= reported.version)
+            if is_known or (row is not None and key in asked):
+                continue
+            asked.add(key)
+            page = self._calls.kept(node, reported.id, None)
+            with self._engine.reading() as state:
+                there = state.loaded_tables.named(page.table)
+            if page.table and (there is None or there.version < page.attributes.version):
+                yield KnownOfNode(node.uuid, page.table, page.attributes)
 
     def content(self, uuid: str, tablet: str, physical: str, begin: int, length: int) -> bytes:
         """Bytes of an offered file, perhaps fewer than asked for.

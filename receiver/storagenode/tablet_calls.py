@@ -59,6 +59,7 @@ def kept_files(call: NodeCall) -> Response:
     some = behind[:_KEPT]
     page = KeptFiles(
         table="" if order is None else order.table,
+        attributes=replica.attributes,
         files=tuple(files[each] for each in some),
         next=some[-1] if len(behind) > len(some) else None,
     )

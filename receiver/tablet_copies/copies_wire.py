@@ -41,14 +41,29 @@ __all__ = [
     "HeldCopies",
     "HeldCopy",
     "KeptFiles",
+    "TableAttributes",
     "TabletNews",
     "digest_of_list",
     "sum_of_file",
 ]
 
 
+class TableAttributes(Struct, frozen=True, kw_only=True):
+    """What nodes know of a table, for the day that its master does not.
+
+    Attributes:
+        version: the commit since which it is so; 0 where nothing was ever said.
+        ttl: its files are kept for so many milliseconds; None for ever.
+        replicas: nodes that are to have its tablets; None for as many as configured.
+    """
+
+    version: Count = 0
+    ttl: Count | None = None
+    replicas: Count | None = None
+
+
 class CopyOrder(Struct, frozen=True, kw_only=True):
-    """Have a replica of a tablet.
+    """Have a replica of a tablet, and know this of its table.
 
     Attributes:
         tablet: its id, 32 hex digits.
@@ -56,6 +71,7 @@ class CopyOrder(Struct, frozen=True, kw_only=True):
         table: name of the storage group, or database.
         begin: number of its first partition.
         end: of the first that is not in it.
+        attributes: of the table; those of a lower version never take the place of higher ones.
     """
 
     tablet: str
@@ -63,10 +79,11 @@ class CopyOrder(Struct, frozen=True, kw_only=True):
     table: str
     begin: int
     end: int
+    attributes: TableAttributes = TableAttributes()
 
 
 class CopyOrders(Struct, frozen=True, kw_only=True):
-    """Replicas that a node is to make; those that are there stay as they are."""
+    """Replicas that a node is to make, or know something of; the files that are there stay."""
 
     master: MasterMark
     tablets: list[CopyOrder]
@@ -309,9 +326,11 @@ class KeptFiles(Struct, frozen=True, kw_only=True):
         table: name of the storage group, or database.
         files: of this page.
         next: the last name of it, where there are more.
+        attributes: of the table, as the node knows them.
     """
 
     table: str
+    attributes: TableAttributes = TableAttributes()
     files: tuple[CopiedFile, ...] = ()
     next: str | None = None
 

@@ -2,6 +2,7 @@
 
     {"made": <CopyOrder>}     the replica, of a generation; again with each higher one
     {"file": <CopiedFile>}    a file is whole and has its name; again when more is known of it
+    {"known": <TableAttributes>}   more is known of its table than the order said
     {"gone": <name>}          it is going: its bytes may be there or not
     {"kept": <name>}          a master did not know it: it does not go by a master's word
     {"rotten": <name>}        its bytes are not those that came: it does not count, and stays where
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from common.wire import Struct
-from receiver.tablet_copies.copies_wire import CopiedFile, CopyOrder
+from receiver.tablet_copies.copies_wire import CopiedFile, CopyOrder, TableAttributes
 
 if TYPE_CHECKING:
     from common.durable import Tree
@@ -34,6 +35,7 @@ class JournalLine(Struct, frozen=True, kw_only=True):
     """One line; one member is set."""
 
     made: CopyOrder | None = None
+    known: TableAttributes | None = None
     file: CopiedFile | None = None
     gone: str | None = None
     kept: str | None = None
@@ -46,6 +48,7 @@ class JournalState:
 
     Attributes:
         made: the newest order, None before the first.
+        attributes: of the table, those of the highest version.
         files: by physical name.
         going: names of files whose bytes may still be there.
         kept: names of files that a master did not know.
@@ -55,6 +58,7 @@ class JournalState:
 
     def __init__(self) -> None:
         self.made: CopyOrder | None = None
+        self.attributes = TableAttributes()
         self.files: dict[str, CopiedFile] = {}
         self.going: set[str] = set()
         self.kept: set[str] = set()
@@ -67,6 +71,9 @@ class JournalState:
             self.made = line.made
             if line.made.generation > self.dropped:
                 self.dropped = 0
+        for each in (None if line.made is None else line.made.attributes, line.known):
+            if each is not None and each.version > self.attributes.version:
+                self.attributes = each
         if line.file is not None:
             self.files[line.file.physical] = line.file
             self.going.discard(line.file.physical)

@@ -117,7 +117,7 @@ class ReplicaStore(Closing):
         return found
 
     def make(self, orders: Sequence[CopyOrder], master: MasterMark) -> None:
-        """Have replicas of these generations; what is there stays.
+        """Have replicas of these generations, and know this of their tables; what is there stays.
 
         Raises:
             DoubtedMasterError: these are another master's.
@@ -131,6 +131,8 @@ class ReplicaStore(Closing):
                 found = self._replicas.get(order.tablet)
                 replica = found or self._new(order.tablet)
                 if replica.generation >= order.generation:
+                    if replica.know(order.attributes):
+                        self._tell(order.tablet)
                     continue
                 replica.make(order, replica.home(self._room, 1, self._failing()))
                 self._replicas[order.tablet] = replica

@@ -15,6 +15,8 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from common import crash
 from common.digests import md5, md5_of_fd
 from common.durable import temporary_name
@@ -29,7 +31,7 @@ from common.errors import (
 )
 from common.names import FilePath
 from receiver.heartbeats.node_wire import ReportedTablet
-from receiver.tablet_copies.copies_wire import digest_of_list, sum_of_file
+from receiver.tablet_copies.copies_wire import TableAttributes, digest_of_list, sum_of_file
 from receiver.tablet_copies.copy_journal import (
     COPIES_LOG,
     JournalLine,
@@ -117,6 +119,13 @@ class TabletReplica:
         order = self.order
         return 0 if order is None else order.generation
 
+    @property
+    def attributes(self) -> TableAttributes:
+        """What is known of its table: of the highest version that any directory has."""
+        with self._lock:
+            known = [each.attributes for each in self._journals.values()]
+        return max(known, key=lambda each: each.version, default=TableAttributes())
+
     # -- life --------------------------------------------------------------------------------
 
     def open(self) -> None:
@@ -168,7 +177,21 @@ class TabletReplica:
                 self._begin(each, order)
         crash.point("copies.made")
 
+    def know(self, attributes: TableAttributes) -> bool:
+        """Know this of the table; whether it is new: nothing goes back to a lower version."""
+        with self._lock:
+            if attributes.version <= self.attributes.version or not self._journals:
+                return False
+            line = JournalLine(known=attributes)
+            for number, tree in self._of_journals():
+                append_lines(tree, self._rel(COPIES_LOG), line)
+                self._journals[number].take(line)
+                crash.point("copies.known")
+        return True
+
     def _begin(self, number: int, order: CopyOrder) -> None:
+        if order.attributes.version < self.attributes.version:
+            order = msgspec.structs.replace(order, attributes=self.attributes)
         tree = self._trees[number]
         tree.make_dirs(self._rel())
         crash.point("copies.directory_made")
@@ -256,6 +279,7 @@ class TabletReplica:
                 id=self.tablet,
                 generation=self.generation,
                 state="damaged" if self._missing else state,
+                version=self.attributes.version,
                 files=len(self._where),
                 size=self.size(),
                 digest=self.digest(),

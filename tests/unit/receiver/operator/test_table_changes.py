@@ -13,9 +13,10 @@ from receiver.metadata.model.errors import TableMissingError, TableRefusedError
 from receiver.metadata.sql.parser import parse
 from receiver.metadata.sql.statements import AlterTable, CreateTable
 from receiver.node import Node
+from receiver.operator.copies import copies_view, copy_concerns
 from receiver.operator.sql_tables import tables_by_sql
 from receiver.operator.table_changes import change_table, make_table, table_standing
-from receiver.operator.table_lists import list_tablets
+from receiver.operator.table_lists import list_tables, list_tablets
 from receiver.operator.table_views import TableChange, TableRequest
 from tests.support.heard_nodes import SpeakingNode, tablet
 from tests.support.node_world import World
@@ -74,6 +75,47 @@ def test_a_table_runs_when_the_leaders_of_all_its_tablets_have_reported(centre: 
         found = table_standing(there, "root.wind")
         assert (found.running, found.state) == (count, "running" if count == 2 else "creating")
     assert found.short == 0
+
+
+def test_a_table_is_altering_until_its_nodes_have_confirmed_what_is_known_of_it(centre: Centre):
+    there = centre.node.operator
+    made = make_table(there, TableRequest(name="root.wind", splits=(1, 2)))
+    assignment = centre.node.copies.assignment
+
+    def report(version: int) -> None:
+        with centre.node.engine.reading() as state:
+            [row] = state.placement_table.rows.values()
+        held = msgspec.structs.replace(
+            tablet(int(row.tablet, 16)), generation=1, version=version, state="copying"
+        )
+        for each in centre.nodes:
+            each.store.put(held)
+            each.settle(centre.node.nodes)
+        assignment.run_once()
+
+    def state() -> str:
+        [listed] = list_tables(there).tables
+        found = table_standing(there, made.id)
+        assert listed.state == found.state
+        return found.state
+
+    assert state() == "creating"
+    assignment.run_once()
+    report(0)
+    assert state() == "running"
+    version = centre.node.engine.set_ttl("root.wind", 5000)
+    assert state() == "altering"
+    assert len(table_standing(there, made.id).behind) == 2
+    assignment.run_once()
+    assert state() == "altering"
+    report(version)
+    assert state() == "running"
+    found = table_standing(there, made.id)
+    assert (found.version, found.ttl, found.behind, found.newer) == (version, 5000, (), ())
+    report(version + 5)
+    assert len(table_standing(there, made.id).newer) == 2
+    assert "2 replicas know more of their tables" in " ".join(copy_concerns(centre.node.copies))
+    assert len(copies_view(there).newer) == 2
 
 
 @pytest.mark.parametrize(

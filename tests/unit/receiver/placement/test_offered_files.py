@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,11 +11,13 @@ import msgspec
 import pytest
 
 from common.errors import NotFoundError, UnreachableError
+from receiver.metadata.commit.table_creation import TableAlteration, alter_table, create_table
 from receiver.placement.offered_files import OfferedFiles
 from receiver.placement.placeable_nodes import PlaceableNode
-from receiver.tablet_copies.copies_wire import CopyOrder, KeptFiles
+from receiver.tablet_copies.copies_wire import CopyOrder, KeptFiles, TableAttributes
 from receiver.tablet_copies.read_tickets import TicketMaker
 from tests.support.copy_nodes import CopyCentre, Machine, ident
+from tests.support.spark_world import World
 
 
 class Asked:
@@ -32,11 +35,13 @@ class Asked:
 
     def kept(self, node: PlaceableNode, tablet: str, after: str | None) -> KeptFiles:
         self.asked.append(tablet)
-        files = self._node(node).store.replica(tablet).files()
+        replica = self._node(node).store.replica(tablet)
+        files = replica.files()
         behind = sorted(each for each in files if each > (after or ""))
         some = behind[:2]
         return KeptFiles(
             table="root.wind",
+            attributes=replica.attributes,
             files=tuple(files[each] for each in some),
             next=some[-1] if len(behind) > 2 else None,
         )
@@ -164,3 +169,64 @@ def test_a_node_whose_list_goes_in_a_circle_holds_nobody_up(centre: CopyCentre):
 
     found, silent = offers(centre, Circling(centre)).find(9)
     assert (found, silent) == ([], [node.uuid])
+
+
+def test_what_was_said_of_a_table_is_offered_where_it_is_forgotten_here(
+    centre: CopyCentre, tmp_path: Path
+):
+    """A TTL that a restored master has not would have what was to go come back for good."""
+    centre.add(), centre.add()
+    create_table(centre.engine, "root.wind", [0, 2])
+    centre.settle()
+    home = centre.world.root / "schema"
+    centre.engine.close()
+    shutil.copytree(home, tmp_path / "copy")
+    centre.world = World.reopened(centre.world.root)
+    centre.live()
+    centre.engine.set_ttl("root.wind", 5000)
+    alter_table(centre.engine, "root.wind", TableAlteration(replicas=1))
+    altered = centre.engine.newest_commit
+    centre.settle()
+    [known] = [each for each in centre.nodes if each.store.tablets()]
+    centre.engine.close()
+    shutil.rmtree(home)
+    shutil.copytree(tmp_path / "copy", home)
+    centre.world = World.reopened(centre.world.root)
+    centre.live()
+    known.restart()
+    centre.settle()
+    calls = Asked(centre)
+    [found] = offers(centre, calls).tables()
+    assert (found.node, found.table) == (known.uuid, "root.wind")
+    assert found.attributes == TableAttributes(version=altered, ttl=5000, replicas=1)
+    assert (known.uuid, centre.tablets()[0]) in centre.assignment.last.newer
+    assert known.store.replica(centre.tablets()[0]).attributes == found.attributes  # not taken back
+    centre.engine.set_ttl("root.wind", 5000)
+    alter_table(centre.engine, "root.wind", TableAlteration(replicas=1))
+    centre.settle()
+    assert offers(centre, calls).tables() == []
+    assert centre.assignment.last.newer == frozenset()
+
+
+def test_of_a_tablet_that_is_not_known_the_table_is_told_by_the_newest_that_any_node_knows(
+    centre: CopyCentre,
+):
+    one, two = centre.add(), centre.add()
+    for node, version in ((one, 7), (two, 9)):
+        order = CopyOrder(
+            tablet="f" * 32,
+            generation=1,
+            table="root.wind",
+            begin=9,
+            end=10,
+            attributes=TableAttributes(version=version, ttl=version),
+        )
+        node.store.make([order], centre.mark())
+    centre.report()
+    calls = Asked(centre)
+    [found] = offers(centre, calls).tables()
+    assert (found.node, found.attributes.ttl) == (two.uuid, 9)
+    assert names(offers(centre, calls)) == []  # it is empty, and made nothing
+    calls.silent.add(two.uuid)
+    [found] = offers(centre, calls).tables()
+    assert found.attributes.ttl == 7
