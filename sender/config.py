@@ -46,6 +46,8 @@ class ReceiverEntry(Struct, frozen=True, kw_only=True):
     Attributes:
         name: what logs, `status` and `--receiver` call it; yours to choose.
         url: its address, https://host:port; without a port that of the scheme (443, 80).
+        standby_urls: addresses of receivers that may take its place (`serve --standby`): whichever
+            answers as the one at work is spoken to, with the same token; no other address ever is.
         token: what the receiver knows this sender by, as `tsferry-receiver token create` printed
             it.
         token_file: a file that holds the token, instead.
@@ -69,6 +71,7 @@ class ReceiverEntry(Struct, frozen=True, kw_only=True):
 
     name: str
     url: Url
+    standby_urls: tuple[Url, ...] = ()
     token: Secret | None = None
     token_file: Path | None = None
     ca_file: Path | None = None
@@ -84,6 +87,11 @@ class ReceiverEntry(Struct, frozen=True, kw_only=True):
     source_token_file: Path | None = None
 
     @property
+    def addresses(self) -> tuple[str, ...]:
+        """All of them, in the order in which they are tried."""
+        return (self.url, *self.standby_urls)
+
+    @property
     def host(self) -> str:
         """Host of the address: lower case, an IPv6 address without brackets."""
         return urlsplit(self.url).hostname or ""
@@ -97,12 +105,18 @@ class ReceiverEntry(Struct, frozen=True, kw_only=True):
     @property
     def directory(self) -> str:
         """The name ``<host>_<port>`` of its directories on this node."""
-        return endpoint_dir(self.host, self.port)
+        return _directory(self.url)
 
     def check(self) -> Iterator[ConfigFinding]:
         """What no single key can tell."""
         yield from _plain_http("url", self.url, self.insecure)
-        if self.insecure and not _sent_in_clear(self.url):
+        for url in self.standby_urls:
+            yield from _plain_http("standby_urls", url, self.insecure)
+            if url.partition(":")[0] != self.url.partition(":")[0]:
+                yield ConfigFinding("standby_urls", "expected the scheme of url")
+        if len(set(map(_directory, self.addresses))) < len(self.addresses):
+            yield ConfigFinding("standby_urls", "expected others than url, and each once")
+        if self.insecure and not any(map(_sent_in_clear, self.addresses)):
             yield ConfigFinding("insecure", "not needed for this url, better left out", fatal=False)
         if self.ca_file is not None and self.url.startswith("http:"):
             yield ConfigFinding("ca_file", "expected only with an https:// url")
@@ -373,6 +387,18 @@ class SenderConfig(Struct, frozen=True, kw_only=True):
         yield from _repeated("name", [entry.name for entry in self.receivers])
         # Both would share a directory, and each would take the other's progress for its own.
         yield from _repeated("url", [entry.directory for entry in self.receivers])
+        yield from self._check_standbys()
+
+    def _check_standbys(self) -> Iterator[ConfigFinding]:
+        """One address has one receiver: else each would take the other's progress for its own."""
+        of = {_directory(url): entry for entry in self.receivers for url in entry.addresses}
+        for number, entry in enumerate(self.receivers):
+            for url in entry.addresses:
+                other = of[_directory(url)]
+                if other is not entry and (url in entry.standby_urls or url in other.standby_urls):
+                    key = "standby_urls" if url in entry.standby_urls else "url"
+                    text = f"{url} is an address of {other.name} as well"
+                    yield ConfigFinding(f"receiver[{number}].{key}", text)
 
     def _check_layout(self) -> Iterator[ConfigFinding]:
         if self.layout == "iotdb" and self.storage_group is not None:
@@ -385,6 +411,11 @@ class SenderConfig(Struct, frozen=True, kw_only=True):
             if self.closed_by == "resource":
                 text = 'flat directories seldom have resources: "tail" may be meant'
                 yield ConfigFinding("closed_by", text, fatal=False)
+
+
+def _directory(url: str) -> str:
+    parts = urlsplit(url)
+    return endpoint_dir(parts.hostname or "", parts.port or _PORTS[parts.scheme])
 
 
 def _sent_in_clear(url: str) -> bool:

@@ -48,6 +48,7 @@ def _ask(remote: Any) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "receiver": remote.name,
         "url": remote.entry.url,
+        "address": None,
         "sender": remote.uuid,
     }
     try:
@@ -55,12 +56,14 @@ def _ask(remote: Any) -> dict[str, Any]:
             directory = look_for_folders(remote, sync, patient=False).memory
             now = ReceiverFile.open(sync, directory).now
             looks = Looks.open(sync, directory)
-        answer = remote.client.check(remote.check_request(now, looks.now.last))
+        remote.prefer(now)
+        answer = remote.check(remote.check_request(now, looks.now.last))
     except TsferryError as error:
         problem = {"type": error.slug, "message": error.message}
         return shown | {"ok": False, "error": problem, "exit_code": error.exit_code}
     return shown | {
         "ok": True,
+        "address": remote.addresses.now,
         "error": None,
         "exit_code": 0,
         "version": answer.version,
@@ -79,6 +82,6 @@ def _text(found: dict[str, Any]) -> str:
         return f"{found['receiver']}: {found['error']['message']}"
     scope = ", ".join(found["scope"]) or "all devices"
     return (
-        f"{found['receiver']}: {found['url']} answers: version {found['version']}, engine "
+        f"{found['receiver']}: {found['address']} answers: version {found['version']}, engine "
         f"{found['engine']}, history {found['history']}, may write {scope}"
     )

@@ -153,6 +153,8 @@ def _daemon_text(daemon: dict[str, Any] | None) -> str:
 
 def _lines(found: ReceiverStanding, config: SenderConfig) -> list[str]:
     lines = [f"{found.receiver}  {found.url}"]
+    if found.standby_urls:
+        lines.append(f"  answers at      {found.address or 'none of its addresses yet'}")
     if found.problem is not None:
         return [*lines, f"  problem         {found.problem}"]
     pending = f"{found.pending_files} files, {size_text(found.pending_bytes)}"

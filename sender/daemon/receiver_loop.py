@@ -272,6 +272,9 @@ class ReceiverLoop:
         client = self.remote.heartbeat_client()
         try:
             while not self.remote.stop.wait(self.remote.config.daemon.heartbeat):
+                if client.endpoint.url != self.remote.addresses.now:
+                    client.close()
+                    client = self.remote.heartbeat_client()
                 with suppress(TsferryError):
                     answer = client.heartbeat(self._heartbeat())
                     if answer.wanted:

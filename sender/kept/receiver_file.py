@@ -61,6 +61,7 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         version: of this format.
         engine: uuid of its metadata engine; None before the first contact.
+        address: the one of several that answered last; None of a single one.
         answered: the engine that was met under this name last, where several are configured.
         epoch: to be shown at the next check or start.
         last_task: the last task that is known to be committed, and its commit.
@@ -84,6 +85,7 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     version: int = _VERSION
     engine: str | None = None
+    address: str | None = None
     answered: str | None = None
     epoch: str | None = None
     last_task: TaskMark | None = None

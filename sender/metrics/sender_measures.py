@@ -58,6 +58,12 @@ class SenderMeasures:
         "When a round last came to its end, whatever files it could not load.",
         _R,
     )
+    ADDRESS = gauge(
+        f"{_P}receiver_address_info",
+        "Always 1; `address` is the one that answered the last check, of those of the receiver.",
+        _R,
+        "address",
+    )
     ROUND_SECONDS = gauge(f"{_P}last_round_duration_seconds", "That it took.", _R)
     ROUND_FILES = gauge(
         f"{_P}last_round_sent_files", "Files that it sent, and that are loaded.", _R

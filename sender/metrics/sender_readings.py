@@ -70,6 +70,8 @@ def _put_rounds(into: Readings, rounds: RoundsSeen, config: SenderConfig) -> Non
         return
     into.put(of.ROUND_AT, rounds.at, name)
     into.put(of.ROUND_CODE, last.exit_code, name)
+    if last.address is not None:
+        into.put(of.ADDRESS, 1, name, last.address)
     into.put(of.ROUND_SECONDS, last.seconds, name)
     into.put(of.ROUND_FILES, last.sent, name)
     into.put(of.ROUND_BYTES, last.bytes, name)

@@ -146,7 +146,7 @@ def look_for_adoption(remote: Remote, old: OldTool) -> Adopted:
         TsferryError: the receiver is out of reach, or refuses.
     """
     known = _remembered(remote)
-    remote.patiently(lambda: remote.client.check(remote.check_request(known, 0)))
+    remote.patiently(lambda: remote.check(remote.check_request(known, 0)))
     inventory = remote.patiently(lambda: list(remote.client.inventory()))
     with DataDirs.unmarked(remote.config.data_dirs) as dirs:
         scan = remote.scanner.scan(dirs, ({},))

@@ -73,10 +73,13 @@ class ReceiverWord(NamedTuple):
 
         Raises:
             UsageError: it is not the engine that the list of loaded files is of.
+            ConflictError: likewise, of one of several addresses.
             ReplacedCentreError: it is one that was replaced.
         """
         there: dict[str, InventoryEntry] = {}
         commit, propagate = 0, None
+        if remote.addresses.are_several:
+            remote.check(remote.check_request(known, 0))
         for directory in directories:
             for page in remote.client.inventory_looked_at(after=directory or None):
                 if known.engine not in (None, page.engine):

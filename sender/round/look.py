@@ -121,7 +121,8 @@ def dry_run(remote: Remote, *, accept_source: bool) -> dict[str, Any]:
     with viewing(remote, accept_source=accept_source) as view:
         kept, now = view.kept, view.kept.memory.now
         request = remote.check_request(now, kept.looks.now.last)
-        check = remote.patiently(lambda: remote.client.check(request))
+        remote.prefer(now)
+        check = remote.patiently(lambda: remote.check(request))
         refuse_replaced(now, remote.name, check.engine, check.incarnation)
         view.scan = view.source.scan(kept.ledger.entries, kept.handed_to(check))
         known = view.known(view.left_behind(lambda task: _committed(remote, task)), check)
@@ -187,7 +188,9 @@ class ReceiverStanding:
 
     Attributes:
         receiver: its name.
-        url: its address.
+        url: its address, the first of the configuration.
+        standby_urls: further ones, of those that may take its place.
+        address: the one of them that answered last; None if that is not known.
         listed: files that are loaded there.
         pending_files: closed files that are not.
         pending_bytes: of these.
@@ -216,6 +219,8 @@ class ReceiverStanding:
 
     receiver: str
     url: str
+    standby_urls: tuple[str, ...] = ()
+    address: str | None = None
     listed: int = 0
     pending_files: int = 0
     pending_bytes: int = 0
@@ -246,7 +251,7 @@ def standing(remote: Remote) -> ReceiverStanding:
     No receiver is asked, but one under a name that is new here while another name is used no more:
     it may be that centre.
     """
-    found = ReceiverStanding(remote.name, remote.entry.url)
+    found = ReceiverStanding(remote.name, remote.entry.url, remote.entry.standby_urls)
     found.client_certificate_until = CertificateFile(remote.entry.client_cert).until()
     try:
         with remote.sync_tree() as sync:
@@ -300,6 +305,7 @@ class SparingFacts:
 
 def _from_memory(found: ReceiverStanding, sync: Tree, directory: str) -> None:
     memory = ReceiverFile.open(sync, directory)
+    found.address = memory.now.address or (found.url if memory.now.engine else None)
     found.verified = verified_json(memory.now.verified)
     found.held_records = tuple(of_held_records(memory.now.held_records))
     found.token_until = memory.now.token_until

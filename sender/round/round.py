@@ -52,6 +52,7 @@ from sender.schema.shipping import SchemaShip, open_schema
 from sender.select.entry import Entry
 from sender.select.found import Scan
 from sender.select.listed_table import with_other_resources
+from sender.send.addresses import is_elsewhere
 from sender.send.progress import Meter
 from sender.send.remote import Remote
 
@@ -106,7 +107,21 @@ class Round:
     rests_at: float | None = field(default=None, init=False)
 
     def run(self) -> RoundReport:
-        """Do it; an error of ours that ends it is in the report, never raised."""
+        """Do it; an error of ours that ends it is in the report, never raised.
+
+        Where another address may have taken the place of the one that was spoken to, it begins anew
+        at whichever answers, once: nothing is carried on with one that did not answer the check.
+        """
+        report = self._once()
+        remote = self.remote
+        if self._is_begun and remote.addresses.are_several and is_elsewhere(report.error):
+            assert report.error is not None
+            _log.warning("%s: the round begins anew: %s", remote.name, report.error.message)
+            report = self._once().behind(report)
+        return report
+
+    def _once(self) -> RoundReport:
+        self._is_begun = False
         self._report = RoundReport(self.remote.name)
         self._meter = self.meter or Meter(self.remote.name)
         begin = self.clock()
@@ -149,6 +164,7 @@ class Round:
         if self.options.accept_source:
             memory.update(accept_source=True)
         rested, self.rested = self.rested, None
+        self.remote.prefer(memory.now)
         self._meter.step("check")
         if rested is not None and self._rests(sync, memory, rested):
             self.rested = rested
@@ -359,7 +375,10 @@ class Round:
         now = memory.now
         self._since = now.compared
         request = self.remote.check_request(now, last_look)
-        check = self.remote.patiently(lambda: self.remote.client.check(request))
+        anybody = self.options.accept_receiver
+        check = self.remote.patiently(lambda: self.remote.check(request, anybody=anybody))
+        self._is_begun = True
+        self._report.address = self.remote.addresses.now
         remember_incarnation(
             memory,
             self.remote.name,
@@ -374,7 +393,11 @@ class Round:
         if check.history is History.CONTINUES:
             newest = max(now.newest_commit, check.newest_commit)
             memory.update(engine=check.engine, newest_commit=newest, verified=check.verified)
-        memory.update(token_until=check.token_until, certificate_until=check.certificate_until)
+        memory.update(
+            token_until=check.token_until,
+            certificate_until=check.certificate_until,
+            address=self.remote.addresses.now if self.remote.addresses.are_several else None,
+        )
         self._report.token_until = check.token_until
         self._report.certificate_until = check.certificate_until
         shown = CertificateFile(self.remote.entry.client_cert).until()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,8 @@ __all__ = [
     "worst",
 ]
 
+_DONE = ("sent", "deleted", "already", "resources", "bytes", "retired")
+"""What counts what was done, in a report."""
 _BY_WEIGHT = (
     EXIT_INTERNAL,
     EXIT_USAGE,
@@ -126,6 +128,7 @@ class RoundReport:
         token_until: when the token ends, as the receiver said; None for never.
         certificate_until: when its certificate ends; None if it has none.
         client_certificate_until: when the certificate ends that is shown to it; None without one.
+        address: that answered the check; None if none did.
     """
 
     receiver: str
@@ -164,6 +167,17 @@ class RoundReport:
     token_until: float | None = None
     certificate_until: float | None = None
     client_certificate_until: float | None = None
+    address: str | None = None
+
+    def behind(self, begun: RoundReport) -> RoundReport:
+        """Of a round that began anew: with what had been done before that."""
+        return replace(
+            self,
+            **{
+                each: getattr(begun, each) + getattr(self, each)
+                for each in (*_DONE, "tasks", "resumed", "wanted", "seconds")
+            },
+        )
 
     @property
     def exit_code(self) -> int:
@@ -194,6 +208,7 @@ class RoundReport:
         """The object that `sync --json` prints."""
         shown: dict[str, Any] = {
             "receiver": self.receiver,
+            "address": self.address,
             "task": self.tasks[-1] if self.tasks else None,
             "tasks": self.tasks,
             "sent": self.sent,

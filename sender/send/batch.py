@@ -14,6 +14,7 @@ from common.errors import (
     GoneError,
     NotATsFileError,
     NotFoundError,
+    NotTheWriterError,
     ProtocolError,
     StoppedError,
     TsferryError,
@@ -31,7 +32,14 @@ _MAX_FILES = 256
 _HEADER_ROOM = wire.MAX_BATCH_HEADER + 4
 _SMALLEST = 1 << 16
 
-CONCERNS_ALL = (UnauthorizedError, ForbiddenError, CloneError, GoneError, NotFoundError)
+CONCERNS_ALL = (
+    UnauthorizedError,
+    ForbiddenError,
+    CloneError,
+    GoneError,
+    NotFoundError,
+    NotTheWriterError,
+)
 """Refusals of a request that no other file would fare better with."""
 
 SendOutcome = ReceivedFile | TsferryError | ChangedWhileSentError

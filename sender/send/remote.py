@@ -18,13 +18,14 @@ from common.bandwidth import Bandwidth
 from common.boot import boot_id
 from common.config import Timetable
 from common.durable import Lock, Tree
-from common.errors import StoppedError, TsferryError
+from common.errors import ConflictError, StoppedError, TsferryError
 from common.terminal import printable
 from sender.config import ReceiverEntry, SenderConfig
 from sender.kept import identity
 from sender.kept.receiver_file import Receiver
 from sender.select.known_digests import KnownDigests
 from sender.select.scan import Scanner
+from sender.send.addresses import Addresses
 from sender.send.backoff import Backoff, Tries, retrying
 from sender.send.body_compression import BodyCompression
 from sender.send.calls import Client
@@ -49,7 +50,8 @@ class Remote:
         stop: set when the process is to end.
         scanner: scans for this receiver; what it read from files it remembers.
         bandwidth: the line's budget, one for all rounds.
-        client: the calls.
+        addresses: of the receiver, and which one answers.
+        client: the calls, to that one; another from the check of a round on.
         clock: seconds since the epoch, as this machine has it: the receiver is told.
         digests: of files that were read whole, for this receiver or another.
         nodes: storage nodes that large files may go to; None where they may not.
@@ -62,6 +64,7 @@ class Remote:
     scanner: Scanner
     bandwidth: Bandwidth
     client: Client
+    addresses: Addresses
     clock: Callable[[], float] = time.time
     digests: KnownDigests = field(default_factory=KnownDigests)
     nodes: NodeLines | None = None
@@ -78,11 +81,7 @@ class Remote:
     ) -> Remote:
         """A remote with its own connections; nothing is contacted yet."""
         bandwidth = Bandwidth(config.transfer.bandwidth_limit, sleep=stop.wait)
-        client = Client(
-            endpoint(config, entry, uuid),
-            bandwidth=bandwidth,
-            compression=BodyCompression(config.transfer.compression, bandwidth),
-        )
+        client = _client(config, entry, uuid, bandwidth, entry.url)
         return cls(
             config,
             entry,
@@ -91,6 +90,7 @@ class Remote:
             Scanner(config),
             bandwidth,
             client,
+            Addresses(entry.addresses),
             digests=digests or KnownDigests(),
             nodes=_node_lines(config, entry, uuid, bandwidth) if entry.nodes else None,
         )
@@ -135,6 +135,60 @@ class Remote:
             tell=lambda error, pause: tries.tell("", error, pause),
         )
 
+    def check(self, request: wire.CheckRequest, *, anybody: bool = False) -> wire.CheckAnswer:
+        """Ask the receiver who it is, at the address that answers; later calls go there, too.
+
+        Args:
+            request: from what is remembered of it.
+            anybody: whether it may be another one than is remembered, at one of several addresses.
+
+        Raises:
+            ConflictError: it is, and may not.
+            TsferryError: no address answers, or as the receiver refuses.
+        """
+        client, answer = self.addresses.asked(lambda url: self._checked(url, request, anybody))
+        self._speak_to(client)
+        return answer
+
+    def _checked(
+        self, url: str, request: wire.CheckRequest, anybody: bool
+    ) -> tuple[Client, wire.CheckAnswer]:
+        here = url == self.client.endpoint.url
+        client = self.client if here else self._client(url)
+        try:
+            answer = client.check(request)
+            self._refuse_another(url, request.engine, answer.engine, anybody)
+        except TsferryError:
+            if not here:
+                client.close()
+            raise
+        return client, answer
+
+    def _refuse_another(self, url: str, known: str | None, engine: str, anybody: bool) -> None:
+        # Of a single address another engine is a centre that was made anew; of several it is one
+        # that does not belong to them, and the list would go from one to the other and back.
+        if self.addresses.are_several and not anybody and known not in (None, engine):
+            raise ConflictError(
+                f"{url} is engine {engine}, and {self.name} is engine {known}: url and "
+                "standby_urls are to be receivers over the same keys of etcd; if it was made anew, "
+                "say so with sync --accept-receiver"
+            )
+
+    def prefer(self, known: Receiver) -> None:
+        """Begin with the address that answered last, as it is remembered."""
+        self.addresses.prefer(known.address)
+        if self.client.endpoint.url != self.addresses.now:
+            self._speak_to(self._client(self.addresses.now))
+
+    def _speak_to(self, client: Client) -> None:
+        if client is not self.client:
+            _log.info("%s: is spoken to at %s", self.name, client.endpoint.url)
+            before, self.client = self.client, client
+            before.close()
+
+    def _client(self, url: str) -> Client:
+        return _client(self.config, self.entry, self.uuid, self.bandwidth, url)
+
     def lock(self) -> Lock:
         """Be the one sender to this receiver until the lock is released or the process ends."""
         return identity.take_lock(self.config.schema_dir, self.directory)
@@ -145,7 +199,8 @@ class Remote:
 
     def heartbeat_client(self) -> Client:
         """A client of its own for the thread that says that we live."""
-        return Client(endpoint(self.config, self.entry, self.uuid), bandwidth=_unlimited(self.stop))
+        there = endpoint(self.config, self.entry, self.uuid, self.addresses.now)
+        return Client(there, bandwidth=_unlimited(self.stop))
 
     def source_client(self) -> Client:
         """Reads the catalogue of the receiver on this node (`source = "receiver"`)."""
@@ -188,7 +243,7 @@ class Remote:
 def _node_lines(
     config: SenderConfig, entry: ReceiverEntry, uuid: str, bandwidth: Bandwidth
 ) -> NodeLines:
-    like = endpoint(config, entry, uuid)
+    like = endpoint(config, entry, uuid, entry.url)
     ca_file = entry.nodes_ca_file or entry.ca_file
     return NodeLines(
         msgspec.structs.replace(like, token=None, ca_file=ca_file),
@@ -197,10 +252,20 @@ def _node_lines(
     )
 
 
-def endpoint(config: SenderConfig, entry: ReceiverEntry, uuid: str) -> Endpoint:
-    """A receiver's address as the configuration has it."""
+def _client(
+    config: SenderConfig, entry: ReceiverEntry, uuid: str, bandwidth: Bandwidth, url: str
+) -> Client:
+    return Client(
+        endpoint(config, entry, uuid, url),
+        bandwidth=bandwidth,
+        compression=BodyCompression(config.transfer.compression, bandwidth),
+    )
+
+
+def endpoint(config: SenderConfig, entry: ReceiverEntry, uuid: str, url: str) -> Endpoint:
+    """One of a receiver's addresses, and how the configuration has it spoken to."""
     return Endpoint(
-        entry.url,
+        url,
         uuid,
         entry.token,
         entry.ca_file,

@@ -16,6 +16,7 @@ from common.errors import (
     DigestError,
     GoneError,
     NotFoundError,
+    NotTheWriterError,
     ReadOnlyError,
     StoppedError,
     TsferryError,
@@ -48,7 +49,15 @@ _UNIT_FILES = 200
 _TOGETHER = 16 << 20
 """Bytes in one block, or one batch, of each file that is on its way: what is held of many at once
 stays what it is of one."""
-_ENDS_ALL = (UnauthorizedError, CloneError, GoneError, NotFoundError, ReadOnlyError, StoppedError)
+_ENDS_ALL = (
+    UnauthorizedError,
+    CloneError,
+    GoneError,
+    NotFoundError,
+    NotTheWriterError,
+    ReadOnlyError,
+    StoppedError,
+)
 """After one of these no file of this task would fare better."""
 
 

@@ -66,6 +66,8 @@ class Edge:
         lines = [f'schema_dir = "{self.schema}"', f'data_dirs = ["{self.data}"]']
         lines += [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
         lines += ["[[receiver]]", 'name = "dc1"', f'url = "{entry.url}"']
+        if entry.standby_urls:
+            lines.append(f"standby_urls = {json.dumps(entry.standby_urls)}")
         if entry.token is not None:
             lines.append(f'token = "{entry.token.reveal()}"')
         lines.append("[transfer]")
@@ -80,6 +82,11 @@ class Edge:
     def with_url(self, url: str) -> None:
         """The same directories, another address (they keep the name of the first)."""
         entry = msgspec.structs.replace(self.config.receivers[0], url=url)
+        self.with_settings(receivers=(entry,))
+
+    def with_standbys(self, *urls: str) -> None:
+        """Addresses of receivers that may take the place of the first."""
+        entry = msgspec.structs.replace(self.config.receivers[0], standby_urls=urls)
         self.with_settings(receivers=(entry,))
 
     # -- files -----------------------------------------------------------------------------

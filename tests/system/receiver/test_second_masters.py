@@ -1,7 +1,8 @@
-"""Two receivers on the same keys of etcd: the second takes over, and nodes find it."""
+"""Two receivers on the same keys of etcd: the second takes over, and nodes and edges find it."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import signal
 import socket
@@ -17,6 +18,7 @@ from tests.support.edge import Edge
 from tests.support.etcd import Etcd, Settings
 from tests.support.node_process import NodeProcess
 from tests.support.procs import Children, children, wait_until
+from tests.system.sender.test_daemon import daemon
 
 pytestmark = pytest.mark.slow
 
@@ -102,6 +104,50 @@ def test_a_second_master_takes_the_place_of_a_paused_one_and_nodes_find_it(
     assert (second.data / before["physical"]).read_bytes() == node.copies()[before["physical"]]
     found = CliRunner().invoke(cli, ["--config", str(second.config), "fsck", "--json"]).stdout
     assert {each["kind"] for each in json.loads(found)["found"]} == {"resource"}
+
+
+def test_an_edge_under_load_goes_on_at_the_second_master_when_the_first_is_killed(
+    masters: tuple[Master, Master], tmp_path: Path
+) -> None:
+    """Whatever was staged at the first is sent again; what was told to be loaded is not."""
+    first, second = masters
+    first.start()
+    token = first.call("token", "create", "--role", "node")["token"]
+    node = NodeProcess(tmp_path / "node", first.processes, first.url, token)
+    text = node.config.read_text()
+    node.config.write_text(text.replace(f'"{first.url}"', f'"{first.url}", "{second.url}"'))
+    node.start()
+    wait_until(lambda: _state(first) == "up", "the node at the first")
+    second.stand_by()
+    edge = Edge(tmp_path / "edge", first.url)
+    edge.with_standbys(second.url)
+    edge.write(0)
+    child, _ = daemon(
+        first.processes,
+        edge,
+        "daemon.period=1s",
+        "daemon.watch_settle=500ms",
+        "transfer.bandwidth_limit=2MiB/s",  # the first is killed before all have come
+    )
+    wait_until(lambda: len(edge.listed) == 1, "the first task")
+    for number in range(1, 13):
+        edge.write(number, size=1 << 18)
+    wait_until(lambda: len([*first.data.rglob("*.tsfile")]) > 3, "some of the second")
+    first.kill()
+    assert len(edge.listed) == 1
+    edge.write(100)
+    assert second.server is not None
+    second.server.until(second.ready.exists, "the place of the first")
+    wait_until(lambda: len(edge.listed) == 14, "everything", bound=60.0)
+    files = second.call("files", "--sender", edge.uuid, "--limit", "1000")["files"]
+    assert {each["path"]: each["md5"] for each in files} == edge.files
+    assert len(files) == 14, "loaded once each"
+    copies = {hashlib.md5(each).hexdigest() for each in node.copies().values()}
+    assert copies == set(edge.files.values())
+    assert child.terminate() == 0
+    text = child.text()
+    assert "Traceback" not in text
+    assert f"is spoken to at {second.url}" in text
 
 
 def _state(master: Master) -> str:

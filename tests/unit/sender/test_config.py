@@ -141,6 +141,23 @@ def test_two_receivers_that_would_share_a_directory_are_refused(read, refused):
     read(a="url = 'https://c:1'", b="url = 'https://c:2'")
 
 
+def test_a_receiver_has_further_addresses_that_are_its_own(read, refused):
+    url = "url = 'https://a:1'\n"
+    (entry,) = read(c=f"{url}standby_urls = ['https://b:1', 'https://c']").value.receivers
+    assert entry.addresses == ("https://a:1", "https://b:1", "https://c")
+    assert entry.directory == "a_1"
+    assert "scheme of url" in refused(c=f"{url}standby_urls = ['http://localhost:1']")
+    assert "expected https:// (or insecure" in refused(
+        c="url = 'http://[::1]:1'\nstandby_urls = ['http://b:1']"
+    )
+    for twice in ("'https://A:1'", "'https://b', 'https://b:443'"):
+        assert "and each once" in refused(c=f"{url}standby_urls = [{twice}]")
+    error = refused(
+        x="url = 'https://a:1'\nstandby_urls = ['https://b:1']", y="url = 'https://b:1'"
+    )
+    assert "https://b:1 is an address of y as well" in error
+
+
 def test_a_forwarding_centre_names_the_receiver_that_it_reads(read, refused):
     url = "url = 'https://c:1'\n"
     assert "source_url: missing" in refused(c=url + "source = 'receiver'")

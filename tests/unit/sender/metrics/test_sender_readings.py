@@ -61,7 +61,9 @@ def test_rounds_are_counted_and_the_last_one_is_shown(edge: Edge) -> None:
         resumed=[FileOffset("d", 9)],
         token_until=17.0,
     )
-    failed = RoundReport("dc1", seconds=400.0, error=UnreachableError("no answer"))
+    failed = RoundReport(
+        "dc1", seconds=400.0, error=UnreachableError("no answer"), address="https://b:1"
+    )
     for at, report in ((100.0, looked), (200.0, failed)):
         tallies.count(report, at)
     seen = RoundsSeen("dc1", failed, looked, 200.0, busy=True, tallies=tallies)
@@ -69,6 +71,7 @@ def test_rounds_are_counted_and_the_last_one_is_shown(edge: Edge) -> None:
     found = Scraped(text)
     assert found["tsferry_sender_info", "plant 7", edge.uuid, _version()] == 1
     assert found.of("tsferry_sender_rounds_total") == {("dc1", "done"): 1, ("dc1", "failed"): 1}
+    assert found["tsferry_sender_receiver_address_info", "https://b:1", "dc1"] == 1
     assert found["tsferry_sender_sent_files_total", "dc1"] == 3
     assert found["tsferry_sender_sent_bytes_total", "dc1"] == 1000
     assert found["tsferry_sender_resumed_files_total", "dc1"] == 1
