@@ -43,20 +43,51 @@ class Txn:
         error: why it was not committed, once it is over; None otherwise.
         commit_ts: of the commit, once it is there; the read time of one that wrote nothing.
         database: the schema as it sees it; `execute` of SQL takes it in the place of an engine.
-        keys: the keys of the key-value store as it sees them.
-        ended: called when it is over.
     """
 
-    def __init__(self, ident: int, store: TxnStore) -> None:
+    __slots__ = (
+        "_busy",
+        "_ended",
+        "_keys",
+        "_store",
+        "commit_ts",
+        "database",
+        "error",
+        "id",
+        "state",
+    )
+
+    def __init__(self, ident: int, store: TxnStore, ended: Callable[[Txn], None]) -> None:
+        """Begin it.
+
+        Args:
+            ident: see there.
+            store: its read time, and what it writes.
+            ended: told of it when it is over.
+        """
         self.id = ident
         self.state = TxnState.ACTIVE
         self.error: TsferryError | None = None
         self.commit_ts: int | None = None
         self.database = TxnDatabase(store)
-        self.keys = TxnKeys(store)
-        self.ended: Callable[[], None] = _nothing
+        self._keys: TxnKeys | None = None
+        self._ended = ended
         self._store = store
         self._busy = store.busy
+
+    @property
+    def keys(self) -> TxnKeys:
+        """The keys of the key-value store as it sees them."""
+        keys = self._keys
+        if keys is None:
+            with self._busy:
+                keys = self._keys = self._keys or TxnKeys(self._store)
+        return keys
+
+    @property
+    def used(self) -> float:
+        """When it was used last, by the clock of its manager."""
+        return self._store.used
 
     @property
     def read_ts(self) -> int:
@@ -151,11 +182,7 @@ class Txn:
         self.error = error
         why = f": {error.message}" if error is not None else ""
         self._store.close(f"transaction {self.id} is {state}{why}")
-        self.ended()
-
-
-def _nothing() -> None:
-    pass
+        self._ended(self)
 
 
 def _leaves_unknown(error: Exception) -> bool:

@@ -8,13 +8,12 @@ written.
 
 from __future__ import annotations
 
-import secrets
+import os
+import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from common.errors import BusyError
@@ -36,6 +35,8 @@ MOST_ACTIVE: Final = 100
 _FORKS: Final = 4
 """Transactions that have a copy of the schema, each as large as the schema is."""
 _RANDOM_BITS: Final = 31
+_RANDOM_NUMBERS: Final = struct.Struct("<1024I")
+"""That are asked of the system at a time: one at a time costs as much as the rest of a begin."""
 _KEPT_UNKNOWN: Final = 10_000
 
 
@@ -72,12 +73,10 @@ class RunningTxn(NamedTuple):
     written: int
 
 
-@dataclass
-class _Held:
+class _Held(NamedTuple):
     txn: Txn
     who: str
     began: float
-    used: float
 
 
 class _Block:
@@ -136,6 +135,7 @@ class TxnManager:
         self._next_sweep = clock()
         self._unknown: dict[int, None] = {}
         self._pins: dict[int, tuple[int, float]] = {}
+        self._random: Iterator[int] = iter(())
         engine.window.needed = self._oldest_needed
 
     def begin(self, who: str = "") -> Txn:
@@ -145,25 +145,19 @@ class TxnManager:
             BusyError: there are as many as there may be.
         """
         now = self._clock()
-        if now >= self._next_sweep or len(self._held) >= self._most:
+        if now >= self._next_sweep or len(self._pins) >= self._most:
             self.sweep()
-        with self._lock:
-            if len(self._held) >= self._most:
-                raise BusyError(
-                    f"{self._most} transactions are open; try again when one of them is over",
-                    retry_after=1.0,
-                )
-            ident = self._new_id()
-            with self._engine.reading() as state:
-                read_ts = state.newest
-                # Before the lock goes: the window must not move beyond it.
-                self._pins[ident] = (read_ts, now + self._lease)
-            operator = TxnOperator(self._engine, ident, read_ts)
-            store = TxnStore(operator, read_ts, self._forks)
-            txn = Txn(ident, store)
-            held = self._held[ident] = _Held(txn, who, now, now)
-        store.used = partial(self._renew, held)
-        txn.ended = partial(self._ended, txn)
+        engine = self._engine
+        ident = self._pinned(now)
+        try:
+            # Only now: the window stands before whatever is newest behind the pin.
+            read_ts = engine.newest_commit
+            store = TxnStore(TxnOperator(engine, ident, read_ts), read_ts, self._forks, self._clock)
+            txn = Txn(ident, store, self._ended)
+            self._held[ident] = _Held(txn, who, now)
+        except BaseException:
+            del self._pins[ident]
+            raise
         return txn
 
     @property
@@ -214,15 +208,14 @@ class TxnManager:
         """All that are not over, the oldest first."""
         self.sweep()
         now = self._clock()
-        with self._lock:
-            held = list(self._held.values())
+        held = list(self._held.values())
         return [
             RunningTxn(
                 each.txn.id,
                 each.who,
                 each.txn.read_ts,
                 now - each.began,
-                now - each.used,
+                now - each.txn.used,
                 each.txn.written,
             )
             for each in held
@@ -233,40 +226,55 @@ class TxnManager:
         now = self._clock()
         self._next_sweep = now + self._lease / 10
         limit = now - self._lease
-        with self._lock:
-            late = [each for each in self._held.values() if each.used < limit]
-        for held in late:
+        late = [each.txn for each in list(self._held.values()) if each.txn.used < limit]
+        for txn in late:
             why = TxnEndedError(f"nobody used it for {self._lease:g} s")
-            held.txn.abandon(lambda held=held: held.used < limit, why)  # type: ignore[misc]
+            txn.abandon(lambda txn=txn: txn.used < limit, why)  # type: ignore[misc]
 
     def close(self) -> None:
         """Roll back all that are not over."""
-        with self._lock:
-            held = [each.txn for each in self._held.values()]
-        for txn in held:
+        for held in list(self._held.values()):
             try:
-                txn.rollback(TxnEndedError("the receiver is stopped"))
+                held.txn.rollback(TxnEndedError("the receiver is stopped"))
             except TxnEndedError:
                 continue
+
+    def _pinned(self, now: float) -> int:
+        """The id of a new transaction, for which what is newest now is kept for a lease.
+
+        Without the lock of readers, in whose line all would stand: the window moves at most to what
+        was newest when it asked for the pins. If it did not see this one, it stands before whatever
+        is newest once the pin is there; if it did, it stands before the pin.
+        """
+        with self._lock:
+            if len(self._pins) >= self._most:
+                raise BusyError(
+                    f"{self._most} transactions are open; try again when one of them is over",
+                    retry_after=1.0,
+                )
+            ident = self._new_id()
+            self._pins[ident] = (self._engine.newest_commit, now + self._lease)
+        return ident
 
     def _new_id(self) -> int:
         seconds = int(to_seconds(self._engine.newest_commit))
         while True:
-            ident = seconds << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
-            if ident and ident not in self._held:
+            number = next(self._random, None)
+            if number is None:
+                self._random = iter(_RANDOM_NUMBERS.unpack(os.urandom(_RANDOM_NUMBERS.size)))
+                continue
+            ident = seconds << _RANDOM_BITS | number & (1 << _RANDOM_BITS) - 1
+            if ident and ident not in self._pins:
                 return ident
 
-    def _renew(self, held: _Held) -> None:
-        held.used = self._clock()
-
     def _ended(self, txn: Txn) -> None:
-        with self._lock:
-            if txn.state is TxnState.UNKNOWN:
+        if txn.state is TxnState.UNKNOWN:
+            with self._lock:
                 self._unknown[txn.id] = None
                 while len(self._unknown) > _KEPT_UNKNOWN:
                     del self._unknown[next(iter(self._unknown))]
-            self._held.pop(txn.id, None)
-            self._pins.pop(txn.id, None)
+        self._held.pop(txn.id, None)
+        self._pins.pop(txn.id, None)
 
     def _oldest_needed(self) -> int | None:
         """The oldest read time that is still kept for a transaction; waits for nothing."""

@@ -123,6 +123,11 @@ class TxnDatabase(Operations):
         """
         raise UsageError("a snapshot is taken outside of a transaction")
 
+    def _create(self, nodes: Nodes, op: records.SeriesCreated) -> int:
+        if self._store.write_new(op):
+            return self.newest_commit
+        return super()._create(nodes, op)
+
     def _make_group(self, device: Nodes) -> list[records.Op]:
         if not self._makes_group(device) or self._store.knows_group(device):
             return []

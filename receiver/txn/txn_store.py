@@ -46,7 +46,7 @@ class TxnStore:
         ops: the write set, in the order in which it was written.
         statements: times that something was written.
         busy: held while something is done in it.
-        used: called whenever it is used.
+        used: when it was used last, by the clock that was handed in.
         over: why nothing more is done in it, once that is so.
         has_written_schema: whether the schema that it sees is another than what was committed at
             the read time.
@@ -54,7 +54,11 @@ class TxnStore:
     """
 
     def __init__(
-        self, operator: TxnOperator, read_ts: int, forks: threading.BoundedSemaphore
+        self,
+        operator: TxnOperator,
+        read_ts: int,
+        forks: threading.BoundedSemaphore,
+        clock: Callable[[], float],
     ) -> None:
         """Begin with nothing written.
 
@@ -62,9 +66,11 @@ class TxnStore:
             operator: that commits it.
             read_ts: see there.
             forks: how many transactions may have a schema of their own at a time.
+            clock: seconds that nobody sets.
         """
         self.busy = threading.RLock()
-        self.used: Callable[[], None] = _nothing
+        self._clock = clock
+        self.used = clock()
         self.over: str | None = None
         self.has_written_schema = False
         self._forks = forks
@@ -128,7 +134,7 @@ class TxnStore:
         """
         if self.over is not None:
             raise TxnEndedError(self.over)
-        self.used()
+        self.used = self._clock()
 
     def close(self, why: str) -> None:
         """Nothing more is done in it; its memory goes."""
@@ -148,24 +154,51 @@ class TxnStore:
         """
         with self.busy:
             self.use()
-            self._write(ops)
+            size = self._need_room(ops)
+            guards: list[Guard] = []
+            with self._engine.reading() as state:
+                if not (self._is_light and self._take_lightly(state, ops)):
+                    self._guard_all()
+                    self._see_unchanged(state, _rows_of(ops), guards)
+                    self._see_groups(state, ops)
+                    touched = self._judge(state, ops)
+                    self._see_unchanged(state, touched, guards)
+            self._take(ops, guards, size)
 
-    def _write(self, ops: Sequence[records.Op]) -> None:
-        encoded = records.encode_ops(ops)
-        if len(self.ops) + len(ops) > MOST_OPS or self._size + len(encoded) > _MOST_BYTES:
+    def write_new(self, op: records.SeriesCreated) -> bool:
+        """Take new series of a device that lies in a storage group, if nothing is against it.
+
+        So most get by with one look at what is committed.
+
+        Returns:
+            False where something may be; then nothing is taken, and `write` finds out.
+        """
+        with self.busy:
+            self.use()
+            ops = [op]
+            size = self._need_room(ops)
+            if not self._is_light:
+                return False
+            with self._engine.reading() as state:
+                if not self._take_lightly(state, ops):
+                    return False
+            self.has_written_schema = True
+            self._grow(ops, size)
+            return True
+
+    def _need_room(self, ops: Sequence[records.Op]) -> int:
+        """Bytes of operations, which the write set and the tlog have room for."""
+        size = len(records.encode_ops(ops))
+        if len(self.ops) + len(ops) > MOST_OPS or self._size + size > _MOST_BYTES:
             raise TooLargeError(
                 f"a transaction has at most {MOST_OPS} operations, of {_MOST_BYTES} bytes; commit "
                 "in parts"
             )
         layout(ops, 0, limit=self._engine.options.tag_bytes)
-        guards: list[Guard] = []
-        with self._engine.reading() as state:
-            if not (self._is_light and self._take_lightly(state, ops)):
-                self._guard_all()
-                self._see_unchanged(state, _rows_of(ops), guards)
-                self._see_groups(state, ops)
-                touched = self._judge(state, ops)
-                self._see_unchanged(state, touched, guards)
+        return size
+
+    def _take(self, ops: Sequence[records.Op], guards: Sequence[Guard], size: int) -> None:
+        """Put operations that were judged into the write set."""
         if self._own is not None:
             with self._own.reading.writing():
                 self._own.apply(ops)
@@ -178,8 +211,11 @@ class TxnStore:
                 self._groups.discard(op.path)
                 self._dropped.add(op.path)
         self.has_written_schema |= not _SEEN.isdisjoint(map(type, ops))
+        self._grow(ops, size)
+
+    def _grow(self, ops: Sequence[records.Op], size: int) -> None:
         self.ops += ops
-        self._size += len(encoded)
+        self._size += size
         self.statements += 1
 
     def commit(self) -> int:
@@ -343,7 +379,3 @@ def _are_light(ops: Sequence[records.Op]) -> bool:
         type(op) in _LIGHT or (isinstance(op, records.KeysWritten) and not op.removals)
         for op in ops
     )
-
-
-def _nothing() -> None:
-    """Nobody wants to know."""

@@ -229,6 +229,9 @@ class Operations(ABC):
             raise SchemaRefusedError("root itself cannot be a series", extra={"path": "root"})
         op = created(nodes, series, aligned=aligned)
         check_written(op.device, (op.device, *op.names, *(op.aliases or ())))
+        return self._create(nodes, op)
+
+    def _create(self, nodes: Nodes, op: records.SeriesCreated) -> int:
         while True:
             group = self._make_group(nodes)
             try:

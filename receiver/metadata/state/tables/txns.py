@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from receiver.metadata.model import records
@@ -28,12 +29,16 @@ class TxnTable:
     def __init__(self) -> None:
         self.rows: dict[int, TxnRow] = {}
         self.forgotten = 0
+        # The first of a dictionary is behind all that went from it: looked for there, each commit
+        # took longer than the rest of its transaction.
+        self._order: deque[int] = deque()
 
     def restore(self, row: TxnRow) -> None:
         """Put a row in as it was; they come in their order."""
         self.rows[row.id] = row
-        while len(self.rows) > KEPT_TXNS:
-            gone = next(iter(self.rows))
+        self._order.append(row.id)
+        if len(self._order) > KEPT_TXNS:
+            gone = self._order.popleft()
             del self.rows[gone]
             self.forgotten = max(self.forgotten, gone)
 

@@ -1,6 +1,7 @@
 """A transaction: what it writes and sees, what it is refused, how it ends."""
 
 import datetime
+import threading
 
 import msgspec
 import pytest
@@ -360,6 +361,47 @@ def test_there_are_only_so_many(engine):
     txns.begin()
 
 
+def test_one_begins_and_ends_while_others_read(engine, txns):
+    def run() -> None:
+        txns.begin().rollback()
+
+    with engine.reading():
+        other = threading.Thread(target=run, daemon=True)
+        other.start()
+        other.join(10)
+        assert not other.is_alive()
+
+
+def test_what_is_committed_and_collected_while_it_begins_leaves_what_it_reads(tmp_path):
+    class Pins(dict):
+        def __setitem__(self, ident, pin):
+            engine.set_storage_group("root.meanwhile")
+            now[0] += 100
+            engine.collect()
+            super().__setitem__(ident, pin)
+
+    now = [1_700_000_000.0]
+    options = EngineOptions(history=10)
+    with Engine.open(
+        tmp_path, options=options, clock=lambda: now[0], boot=lambda: now[0], background=False
+    ) as engine:
+        engine.set_storage_group("root.sg")
+        txns = TxnManager(engine, clock=lambda: now[0])
+        txns._pins = Pins()
+        txn = txns.begin()
+        assert engine.oldest_answerable == engine.newest_commit == txn.read_ts
+        assert len(shown(txn.database, "show storage group")) == 2
+
+
+def test_a_series_without_a_storage_group_gets_one_in_its_transaction(engine, txns):
+    with txns.transaction() as txn:
+        txn.database.create_series("root.new.d.s", "INT32")
+        txn.database.create_series("root.new.e.s", "INT32")
+        assert shown(txn.database, "show storage group") == ["root.new", "root.sg"]
+        assert shown(engine, "show storage group") == ["root.sg"]
+    assert shown(engine) == ["root.new.d.s", "root.new.e.s", "root.sg.d.a"]
+
+
 def test_history_is_kept_for_a_lease_and_no_longer(tmp_path):
     clock, wall = Clock(), Clock()
     wall.now = 1_000_000.0
@@ -406,6 +448,25 @@ def test_the_outcome_is_the_same_for_ever(tmp_path, engine, txns):
             assert manager.outcome(open_.id).state is TxnState.ROLLED_BACK
             if checkpoints:
                 engine.checkpoint()
+
+
+def test_of_the_outcomes_the_last_are_kept(tmp_path, engine, txns, monkeypatch):
+    monkeypatch.setattr("receiver.metadata.state.tables.txns.KEPT_TXNS", 3)
+    ids = []
+    for number in range(9):
+        with txns.transaction() as txn:
+            txn.database.create_series(f"root.sg.d.s{number}", "INT32")
+        ids.append(txn.id)
+        if number == 5:
+            engine.checkpoint()
+    forgotten = max(ids[:6])
+    for _ in range(2):
+        with engine.reading() as state:
+            assert list(state.txn_table.rows) == ids[6:]
+            assert state.txn_table.forgotten == forgotten
+        engine.close()
+        engine = Engine.open(tmp_path, background=False)
+    engine.close()
 
 
 def test_a_transaction_is_committed_once(engine, txns):
