@@ -19,6 +19,7 @@ from tests.support.etcd import own_etcd, shared_etcd
 
 __all__ = ["own_etcd", "shared_etcd"]
 
+COMPILING = ("tests/unit/receiver/points/", "tests/unit/receiver/writing/")
 WHOLE = ("system", "fault")
 """Directories whose tests start programs or break file systems: none is for the quick tier."""
 
@@ -45,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
     tiers.choose(tier, seed)
     # How long an example takes says how busy the machine is.
     common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-    if tier == "quick":
+    if tier != "long":
         common["max_examples"] = tiers.examples(settings.default.max_examples)
     settings.register_profile("tsferry", derandomize=tier != "long", print_blob=True, **common)
     settings.load_profile("tsferry")
@@ -90,12 +91,42 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     tier = config.getoption("tier")
     left_out = {"quick": {"slow", "spark", "long"}, "default": {"long"}, "long": set()}[tier]
     there = [each for each in items if not left_out & {mark.name for mark in each.iter_markers()}]
+    there = _few_of_each(there)
     if len(there) < len(items):
-        gone = [each for each in items if left_out & {mark.name for mark in each.iter_markers()}]
-        config.hook.pytest_deselected(items=gone)
+        stay = set(there)
+        config.hook.pytest_deselected(items=[each for each in items if each not in stay])
         items[:] = there
-    # A worker takes from the end of the other's list: so the begin stays with one, and one JVM.
-    items.sort(key=lambda each: each.get_closest_marker("spark") is None)
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    """When it is its turn; what has the same number stays in its order.
+
+    A worker takes from the end of the other's list: so the begin stays with one, and one JVM. The
+    tests of the kernels come before, which compile them: else each process of Spark does so.
+    """
+    if item.nodeid.startswith(COMPILING):
+        return 0
+    if item.get_closest_marker("spark") is None:
+        return 3
+    return 2 if "test_on_a_cluster.py" in item.nodeid else 1
+
+
+def _few_of_each(items: list[pytest.Item]) -> list[pytest.Item]:
+    """What the mark `few` leaves of the cases of each test, in their order."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for each in items:
+        if each.get_closest_marker("few"):
+            cases.setdefault(each.nodeid.partition("[")[0], []).append(each)
+    gone: set[pytest.Item] = set()
+    for test, of_it in cases.items():
+        mark = of_it[0].get_closest_marker("few")
+        assert mark is not None
+        always = mark.kwargs.get("always", "")
+        certain = [bool(always) and always in each.nodeid.removeprefix(test) for each in of_it]
+        stay = tiers.few(len(of_it), *mark.args, test=test, certain=certain)
+        gone |= {each for number, each in enumerate(of_it) if number not in stay}
+    return [each for each in items if each not in gone]
 
 
 @pytest.fixture(autouse=True)

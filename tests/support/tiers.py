@@ -13,6 +13,9 @@ long
 A sweep is a list that is handed to `sample`, for `pytest.mark.parametrize` or for a loop. What it
 takes keeps its name or number, so whatever the long tier found is reached by that again:
 `pytest --tier long 'tests/fault/test_x.py::test_y[place]'`.
+
+Of a test with the mark `few(n)` the other tiers run n of its cases, also of those that fixtures
+make, and others of each test: `few(1)` over three modes has each of them with some test.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ TIERS = ("quick", "default", "long")
 MEMORY = Path("/dev/shm")
 ROOM = 2 << 30
 """Bytes that the directories of the tests may need at a time, with room to spare."""
-_MORE = {"quick": 0.2, "default": 1.0, "long": 20.0}
+_MORE = {"quick": 0.2, "default": 0.4, "long": 20.0}
+"""What was found once is an example of its own in its test, and tried in every tier."""
 
 T = TypeVar("T")
 _tier, _seed = "default", 1
@@ -50,7 +54,10 @@ def seed() -> int:
 
 
 def examples(usual: int) -> int:
-    """How many examples hypothesis tries, of a test that tries so many in the default tier."""
+    """How many examples hypothesis tries, of a test for which so many are plenty.
+
+    The default tier, which runs for every change, tries two of five.
+    """
     return max(round(usual * _MORE[_tier]), 2)
 
 
@@ -72,6 +79,26 @@ def sample(
         number for each in numbers.values() for number in chance.sample(each, min(keep, len(each)))
     ]
     return [everything[number] for number in sorted(taken)]
+
+
+def part(places: Iterable[T], of: int = 4) -> list[T]:
+    """All places in the long tier; else one of so many, for sweeps in which none has a kind."""
+    everything = list(places)
+    return sample(everything, -(-len(everything) // of))
+
+
+def few(cases: int, keep: int, *, test: str, certain: Sequence[bool]) -> set[int]:
+    """The numbers of the cases of a test that run: all in the long tier; else `keep` of them.
+
+    Those that are certain come first, and there are as many as these are. Which others depends on
+    the seed and on the test, so that tests over the same modes do not all have the same one.
+    """
+    if is_long():
+        return set(range(cases))
+    first = {number for number in range(cases) if certain[number]}
+    others = [number for number in range(cases) if number not in first]
+    more = min(max(keep - len(first), 0), len(others))
+    return first | {*random.Random(f"{_seed} {test}").sample(others, more)}
 
 
 def passages(names: Sequence[str], keep: int = 1) -> list[int]:

@@ -75,6 +75,7 @@ def measured(memory: dict, line: FaultProxy, edge_on) -> dict:
     return memory
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("direction", ["up", "down"])
 @pytest.mark.parametrize("kind", ["cut", "hole"])
 def test_a_line_that_breaks_anywhere_costs_tries_and_nothing_else(
@@ -223,6 +224,7 @@ WORDS = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("bad", BAD)
 def test_a_receiver_that_misbehaves_gets_a_clear_word_and_an_end(make_edge, bad):
     where, fault = BAD[bad]

@@ -246,6 +246,7 @@ def test_a_bad_file_that_left_the_list_and_then_the_edge_is_lost_and_not_wanted_
     assert edge.round().exit_code == 0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("step", ["round.lost_told", "round.rebuilt"])
 def test_a_death_while_it_compares_loses_no_name_of_what_is_lost(
     edge: Edge, there: Centre, tmp_path: Path, step: str

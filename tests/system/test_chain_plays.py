@@ -17,6 +17,7 @@ MODES = ["replaced", "all", "never"]
 LIVES = tiers.sample(itertools.product(range(400), MODES), 1, kind=lambda each: each[1])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("seed", "mode"), LIVES)
 def test_a_centre_above_answers_as_the_one_that_forwards_to_it(seed, mode, tmp_path):
     with oracle_chain(tmp_path, mode, mode) as world:

@@ -41,6 +41,7 @@ def forwarding(world: OracleChain, how: str) -> None:
     world.round = and_forward
 
 
+@pytest.mark.few(18)
 @pytest.mark.parametrize(("name", "how"), PLAYED)
 def test_the_centre_above_gives_what_the_one_in_the_middle_gives(name, how, tmp_path, monkeypatch):
     with oracle_chain(tmp_path) as world:
@@ -131,6 +132,7 @@ def test_what_was_dropped_in_the_middle_stays_above(mode, reason, tmp_path):
         assert world.forward().quiet
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", MODES)
 def test_what_ended_in_the_middle_is_retired_above_and_proved_there_anew(mode, tmp_path):
     with oracle_chain(tmp_path, forwarder_mode=mode) as world:
@@ -153,6 +155,7 @@ def test_what_ended_in_the_middle_is_retired_above_and_proved_there_anew(mode, t
         assert world.forward().quiet
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("edge", "forwarder", "wanted"),
     [
@@ -177,6 +180,7 @@ def test_only_what_a_mirror_below_deleted_is_deleted_in_a_mirror_above(
         assert world.forward().quiet
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", MODES)
 def test_what_an_operator_deletes_everywhere_is_deleted_above(mode, tmp_path):
     with oracle_chain(tmp_path, forwarder_mode=mode) as world:
@@ -289,6 +293,7 @@ def test_what_stands_otherwise_in_the_middle_by_a_new_name_does_so_above(tmp_pat
         assert world.forward().quiet
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "name",
     [

@@ -1,4 +1,4 @@
-"""A run of scripts/chaos.py: 8 kills; 200 in the long tier."""
+"""A run of scripts/chaos.py: 5 kills; 200 in the long tier."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.support import tiers
 from tests.support.architecture import ROOT
 
-KILLS, MINUTES = (200, 55) if tiers.is_long() else (8, 8)
+KILLS, MINUTES = (200, 55) if tiers.is_long() else (5, 8)
 COMMAND = f"scripts/chaos.py --kills {KILLS} --minutes {MINUTES} --seed {tiers.seed()}"
 
 

@@ -72,6 +72,7 @@ def ended(process, number, delay):
     return process.returncode, err
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("delay", DELAYS)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_ctrl_c_is_130_and_one_line_as_early_as_it_comes(site, name, delay):

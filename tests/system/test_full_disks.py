@@ -144,6 +144,7 @@ def test_space_that_must_stay_free_is_left_free(centre, make_edge):
 # -- the sender's --------------------------------------------------------------------------------
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("room", ["bytes", "inodes"])
 @pytest.mark.parametrize("disk", ["data", "schema"])
 def test_a_full_disk_at_the_sender_gives_a_clear_word_and_heals(shared, make_edge, disk, room):

@@ -121,6 +121,7 @@ def test_an_old_copy_that_has_what_was_deleted_since_keeps_it_until_the_operator
     in_sync(edge, centre.root)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("step", ["task.file.recorded", "task.ended", "task.end.sent"])
 def test_an_old_copy_that_comes_back_in_the_middle_of_a_task_is_put_right(
     centre, make_edge, tmp_path, step
@@ -145,6 +146,7 @@ def test_an_old_copy_that_comes_back_in_the_middle_of_a_task_is_put_right(
     once(centre.root, edge.uuid)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("step", ["task.file.recorded", "task.ended", "task.noted"])
 def test_an_empty_receiver_in_the_place_of_the_old_one_gets_everything_once(
     centre, make_edge, step
@@ -215,6 +217,7 @@ def test_a_file_lost_from_the_receivers_disk_comes_again_after_fsck(centre, make
 LISTS = ["last_local_files.txt", "local_files.state", "receiver.json"]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("damage", ["lost", "empty", "torn", "garbage"])
 @pytest.mark.parametrize("name", LISTS)
 def test_a_lost_or_damaged_list_sends_and_deletes_nothing_again(shared, make_edge, name, damage):

@@ -173,6 +173,7 @@ def test_a_box_is_replaced_by_the_page_alone(machines):
     assert seen(centre) == before, "what a removed sender brought stays"
 
 
+@pytest.mark.long
 def test_a_centre_has_another_name_and_goes_to_another_machine(machines):
     centre, edge = machines["centre"], machines["edge"]
 
@@ -226,6 +227,7 @@ def test_one_configuration_serves_many_edges(machines):
     assert contents(machines["plant8"]) + contents(machines["plant9"]) <= seen(centre)
 
 
+@pytest.mark.long
 @needs_promtool
 @needs_prometheus
 def test_an_edge_that_falls_silent_is_seen(machines):

@@ -13,6 +13,7 @@ from tests.support.edge_shapes import EVERYWHERE, SPAN, DeletionLine
 from tests.support.oracle import Oracle, oracle
 
 MODES = ["replaced", "all", "never"]
+pytestmark = pytest.mark.few(1)
 
 
 @pytest.fixture(params=MODES)
@@ -134,6 +135,7 @@ def test_a_file_in_another_partition_directory_is_the_same_file(world):
     assert states(world) == ["live"] * 10
 
 
+@pytest.mark.few(1, always="replaced")
 def test_a_value_that_a_point_gets_again_stands_above_what_was_between(world):
     """A file of one point has the bytes of an earlier one with the same point, under its name."""
     for value in (7, 8, 7, 8, 9, 7):
@@ -154,6 +156,7 @@ def written(world: Oracle, *points: tuple[str, int, int]) -> DatabaseFile:
     return file
 
 
+@pytest.mark.few(1, always="replaced")
 def test_of_the_names_of_a_content_the_highest_that_is_left_counts(world):
     database = world.database
     kept = copy.deepcopy(written(world, ("b", 0, 1)))
@@ -238,6 +241,7 @@ def test_a_late_product_that_spans_what_expired_deletes_nothing(mode, tmp_path):
         assert world.answer() == before
 
 
+@pytest.mark.few(1, always="all")
 def test_compactions_beside_an_open_file_four_times_over(world):
     database = world.database
     for _ in range(4):
@@ -305,6 +309,7 @@ def exchanged(world: Oracle) -> None:
     world.host.adopt(old, world.edge.uuid)
 
 
+@pytest.mark.few(1, always="replaced")
 def test_what_the_box_deletes_that_took_over_is_deleted_of_what_the_old_one_listed(world):
     ten_files(world)
     in_step(world)
@@ -401,6 +406,7 @@ def test_what_is_deleted_beside_two_names_of_a_content_that_the_old_box_had_as_w
     assert {("a", 0), ("b", 0)}.isdisjoint(world.answer())
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("world", ["all"], indirect=True)
 @pytest.mark.parametrize("compacted", [False, True])
 def test_what_a_mirror_lets_expire_that_took_over_is_gone(world, compacted):

@@ -43,6 +43,7 @@ def told(*plays: Play | TransferLife) -> Iterator[None]:
         raise
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_an_edge_that_lives_on_is_answered_as_its_database_answers(seed, mode, tmp_path):
@@ -52,6 +53,7 @@ def test_an_edge_that_lives_on_is_answered_as_its_database_answers(seed, mode, t
             play.run(STEPS)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("seed", "mode", "shape"), SHAPED)
 def test_series_that_share_times_and_tables_are_answered_as_their_database_answers(
     seed, mode, shape, tmp_path
@@ -84,6 +86,7 @@ def test_edges_at_one_centre_do_not_disturb_each_other(seed, mode, tmp_path):
             fleet.settle()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("seed", SEEDS[: 2 if tiers.is_long() else 1])
 def test_an_edge_that_is_restored_from_copies_is_answered_as_its_database_answers(
@@ -97,6 +100,7 @@ def test_an_edge_that_is_restored_from_copies_is_answered_as_its_database_answer
             play.run(STEPS)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("seed", "mode"), tiers.sample(itertools.product(range(60), MODES), 2))
 def test_deletions_that_are_kept_or_written_anew_hide_what_the_database_hides(seed, mode, tmp_path):
     with oracle(tmp_path, mode) as world:

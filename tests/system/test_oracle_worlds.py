@@ -112,6 +112,7 @@ def test_deletions_and_resources_that_are_told_in_small_tasks_are_as_the_databas
             play.run(STEPS)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("seed", "mode"), tiers.sample(itertools.product(range(60), MODES), 2))
 def test_a_clock_that_goes_wrong_and_is_put_right_takes_nothing_of_what_was(seed, mode, tmp_path):
     with clocked(tmp_path, mode) as (world, centre):
@@ -120,6 +121,7 @@ def test_a_clock_that_goes_wrong_and_is_put_right_takes_nothing_of_what_was(seed
             play.run(STEPS)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("seed", "mode", "shape"), tiers.sample(itertools.product(range(60), MODES, [PLAIN, TABLE]), 2)
 )

@@ -1,4 +1,4 @@
-"""A run of scripts/powercuts.py: 4 cuts; 100 in the long tier."""
+"""A run of scripts/powercuts.py: 2 cuts; 100 in the long tier."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.support import powercut, tiers
 from tests.support.architecture import ROOT
 
-CUTS, MINUTES = (100, 55) if tiers.is_long() else (4, 5)
+CUTS, MINUTES = (100, 55) if tiers.is_long() else (2, 5)
 COMMAND = f"scripts/powercuts.py --cuts {CUTS} --minutes {MINUTES} --seed {tiers.seed()}"
 
 

@@ -75,6 +75,7 @@ def cells_read(world: Oracle) -> Cells:
     return found
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("version", ["0.12.0", "1.0.1", "2.0.1-beta"])
 def test_readers_get_the_rows_of_the_database_and_sources_are_superseded(
     version: str, tmp_path: Path

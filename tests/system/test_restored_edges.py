@@ -59,6 +59,7 @@ def whole(world: Oracle) -> None:
     assert (again.sent, again.retired, again.held, again.lost) == (0, 0, [], [])
 
 
+@pytest.mark.few(4, always="replaced-lost0")
 @pytest.mark.parametrize("lost", [(), (LISTS,), (FACTS,), (LOOKS,), (LISTS, FACTS, LOOKS)])
 def test_what_the_copy_lacks_is_retired_below_all_that_it_has(world, lost):
     closed(world, ("a", 1), ("a", 2))
@@ -76,6 +77,7 @@ def test_what_the_copy_lacks_is_retired_below_all_that_it_has(world, lost):
     whole(world)
 
 
+@pytest.mark.few(1, always="replaced")
 def test_a_deletion_that_the_copy_does_not_have_is_taken_back_in_what_it_has(world):
     closed(world, ("a", 1), ("a", 2))
     closed(world, ("a", 3))
@@ -122,6 +124,7 @@ def stood(world: Oracle, at: int) -> tuple[object, object]:
     return files, sorted(applied, key=str)
 
 
+@pytest.mark.few(1)
 def test_who_asks_for_an_earlier_time_is_answered_as_before(world):
     closed(world, ("a", 1), ("a", 2))
     closed(world, ("a", 5))
@@ -138,6 +141,7 @@ def test_who_asks_for_an_earlier_time_is_answered_as_before(world):
     assert stood(world, world.host.node.engine.newest_commit) != before
 
 
+@pytest.mark.few(1)
 def test_an_edge_that_compacts_otherwise_after_its_restore(world):
     for time in range(8):
         closed(world, ("a", time), ("b", time))
@@ -157,6 +161,7 @@ def test_an_edge_that_compacts_otherwise_after_its_restore(world):
     whole(world)
 
 
+@pytest.mark.few(1, always="replaced")
 def test_it_takes_effect_with_a_whole_look_only(world):
     closed(world, ("a", 1), ("a", 2))
     whole(world)
@@ -174,6 +179,7 @@ def test_it_takes_effect_with_a_whole_look_only(world):
     assert world.answer()["a", 1] < before["a", 1]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("tasks_since", [1, 2])
 def test_without_a_word_of_the_operator_a_copy_is_refused_and_changes_nothing(world, tasks_since):
     """Though it may have nothing to send: all that it has is there."""
@@ -212,6 +218,7 @@ def a_copy_that_lacks_much(world: Oracle) -> set[tuple[str, int]]:
     return set(world.answer())
 
 
+@pytest.mark.few(1, always="replaced")
 def test_a_list_that_begins_anew_is_cut_into_tasks_and_no_answer_between_them_is_wrong(cut):
     before, given = a_copy_that_lacks_much(cut), []
 
@@ -230,6 +237,7 @@ def test_a_list_that_begins_anew_is_cut_into_tasks_and_no_answer_between_them_is
     assert cut.answer().keys() == before | cut.database.answer().keys()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("task", [1, 2])
 def test_a_sender_that_dies_between_the_tasks_of_such_a_list_goes_on_behind_them(cut, task):
     a_copy_that_lacks_much(cut)
@@ -250,6 +258,7 @@ def test_a_sender_that_dies_between_the_tasks_of_such_a_list_goes_on_behind_them
     assert cut.answer()["a", 9]
 
 
+@pytest.mark.few(1, always="replaced")
 def test_other_content_of_a_listed_name_is_there_after_a_cut_list_has_begun(cut):
     closed(cut, ("a", 1))
     cut.database.write("a", 2)
@@ -266,6 +275,7 @@ def test_other_content_of_a_listed_name_is_there_after_a_cut_list_has_begun(cut)
     assert cut.answer().keys() == {("a", 1), ("a", 2), ("a", 3), ("a", 5)}
 
 
+@pytest.mark.few(1, always="replaced")
 def test_more_than_a_receiver_takes_at_once_is_named_and_files_come_all_the_same(
     world, monkeypatch
 ):

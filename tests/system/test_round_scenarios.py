@@ -14,6 +14,7 @@ from common import crash
 from common.crash import SimulatedCrash
 from receiver.metadata.state.table_rows import FileState
 from sender.config import ReceiverEntry
+from tests.support import tiers
 from tests.support.centre import centre as serving
 from tests.support.edge import WEEK_MS, Edge
 from tests.support.looking import in_sync, loaded, once, resources, rows, states
@@ -77,6 +78,7 @@ class Plant:
 # -- rounds as the tests of IoTDB's sync tool had them -------------------------------------------
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("propagate", ["all", "replaced", "never"])
 def test_after_three_rounds_with_restarts_the_centre_has_what_the_edge_has(
     centre, make_edge, propagate
@@ -189,7 +191,7 @@ def test_a_sender_that_dies_between_any_two_steps_is_simply_started_again(shared
 @pytest.mark.slow
 def test_a_receiver_that_dies_between_any_two_steps_is_simply_started_again(centre, history):
     edge = history(centre.start())
-    for number, step in enumerate(RECEIVER_STEPS):
+    for number, step in enumerate(tiers.sample(RECEIVER_STEPS, 6)):
         centre.stop()
         centre.start(env={"TSFERRY_CRASH_AT": step})
         edge.write(100 + number)
@@ -309,6 +311,7 @@ def test_readers_see_a_compaction_as_one_change(shared, make_edge, propagate):
     assert {row.changed for row in found if row.state is not FileState.LIVE} == {new.created}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("propagate", ["replaced", "all"])
 def test_a_compacted_file_in_conflict_leaves_the_old_ones_visible_until_it_is_resolved(
     shared, make_edge, propagate

@@ -92,6 +92,7 @@ def test_what_is_complete_moves_on_as_files_are_loaded(shared, make_edge):
     assert int(status(config)["complete_until"]) >= 50_000
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("settings", [[], ["--set", "transfer.batch_bytes=1MiB"]])
 def test_ctrl_c_in_a_round_of_many_files_ends_with_130_and_the_next_goes_on(
     shared, make_edge, tmp_path, settings

@@ -46,3 +46,17 @@ def test_a_small_memory_is_no_place_for_files(chosen, monkeypatch):
     chosen("default")
     monkeypatch.setattr(tiers, "ROOM", 1 << 60)
     assert tiers.memory() is None
+
+
+def test_of_a_test_with_many_cases_few_run_and_the_certain_ones_are_among_them(chosen):
+    chosen("default")
+    certain = [number in (3, 8) for number in range(10)]
+    names = [f"tests/test_{number}.py" for number in range(30)]
+    taken = [tiers.few(10, 4, test=name, certain=certain) for name in names]
+    assert all(len(each) == 4 and {3, 8} <= each for each in taken)
+    assert set().union(*taken) == set(range(10)), "others of each test"
+    assert taken == [tiers.few(10, 4, test=name, certain=certain) for name in names]
+    assert tiers.few(10, 1, test="x", certain=certain) == {3, 8}
+    assert tiers.few(2, 4, test="x", certain=[False, False]) == {0, 1}
+    chosen("long")
+    assert tiers.few(10, 1, test="x", certain=certain) == set(range(10))

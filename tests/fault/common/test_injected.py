@@ -11,11 +11,12 @@ import pytest
 
 from common.durable import Tree
 from common.linelog import parse_lines
-from tests.support import powercut, trace
+from tests.support import powercut, tiers, trace
 from tests.support.disk import heal
 
 CALLS = ("openat2", "openat", "write", "pwrite64", "fsync", "fdatasync", "ftruncate", "renameat",
          "renameat2", "linkat", "unlinkat", "mkdirat")  # fmt: skip
+WAYS = (("EIO", ""), ("EIO", "+"), ("ENOSPC", ""), ("ENOSPC", "+"), ("KILL", ""))
 OURS = {
     "EIO": {"DiskError", "FailedSyncError", "ReadOnlyError"},
     "ENOSPC": {"NoSpaceError", "FailedSyncError", "ReadOnlyError"},
@@ -51,16 +52,17 @@ def after(disk):
 
 
 def faults(disk, program, prepare):
-    """Every way to break the program: call name x how often it is called x once or from then on."""
+    """Every way to break the program: call name x how often it is called x once or from then on.
+
+    In the default tier each way at one passage of each call.
+    """
     prepare()
     calls = [call.name for call in trace.run(program, disk.path).calls]
     disk.cut()
     assert calls
     for name in CALLS:
-        for at, (error, lasting) in itertools.product(
-            range(1, calls.count(name) + 1),
-            (("EIO", ""), ("EIO", "+"), ("ENOSPC", ""), ("ENOSPC", "+"), ("KILL", "")),
-        ):
+        ways = itertools.product(range(1, calls.count(name) + 1), WAYS)
+        for at, (error, lasting) in tiers.sample(ways, 1, kind=lambda each: each[1]):
             what = "signal=SIGKILL" if error == "KILL" else f"error={error}"
             prepare()
             run = trace.run(program, disk.path, inject=f"{name}:{what}:when={at}{lasting}")
@@ -128,6 +130,7 @@ if log is not None:
     assert {"done", "NoSpaceError", "FailedSyncError", "ReadOnlyError", "DiskError"} <= seen
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("operation", "states"),
     [

@@ -164,6 +164,7 @@ def site(tmp_path_factory):
         yield Site(root, made)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("call", "code"), CASES)
 def test_whatever_call_fails_nothing_acknowledged_is_lost_and_the_next_round_heals(
     site, tmp_path, call, code
@@ -201,6 +202,7 @@ def judge(site: Site, call: str, code: str, hits: int, wrong: str | None) -> Non
         assert wrong is None, f"{said}; a full disk heals by itself"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("call", SYNCS)
 @pytest.mark.parametrize("when", range(1, max(SWEEP, 2) + 1))
 def test_a_disk_that_fails_at_the_start_costs_a_start_and_nothing_else(site, tmp_path, call, when):

@@ -265,6 +265,7 @@ def points(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 SHARES = 8
 
 
+@pytest.mark.few(5, always="[0]")
 @pytest.mark.slow
 @pytest.mark.parametrize("share", range(SHARES))
 def test_a_death_at_any_point_of_a_task_loses_nothing_and_loads_nothing_twice(
@@ -280,6 +281,7 @@ def test_a_death_at_any_point_of_a_task_loses_nothing_and_loads_nothing_twice(
         check_end(world, outcome)
 
 
+@pytest.mark.few(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("share", range(SHARES))
 def test_recovery_cut_off_anywhere_and_run_again_gives_the_same(

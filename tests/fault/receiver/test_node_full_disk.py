@@ -84,6 +84,7 @@ def one_try(node: Node, told: crashes.Told) -> dict[str, str]:
     return results(edge.outcome(crashes.TASK))
 
 
+@pytest.mark.few(7)
 @pytest.mark.slow
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("call", CALLS)

@@ -186,6 +186,7 @@ def points(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 SHARES = 4
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("share", range(SHARES))
 def test_a_death_at_any_point_loses_nothing_of_a_schema_and_applies_it_once(

@@ -130,6 +130,7 @@ def test_dying_at_any_step_of_a_round_the_next_one_puts_all_right(root):
         judge(site, centre)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("first", ["model.before_commit", "model.after_commit"])
 def test_dying_again_at_any_step_of_the_recovery(root, first):
     def begun(where):

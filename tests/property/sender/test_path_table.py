@@ -32,6 +32,7 @@ from sender.select.path_table import (
     one_of_each_directory,
     with_changes,
 )
+from tests.support import tiers
 
 DIRS = [Path("/d0"), Path("/d1")]
 NAMES = ["1-1-0-0.tsfile", "2-2-0-0.tsfile", "10-1-0-0.tsfile", "ü-ß.tsfile", "x.tsfile"]
@@ -148,7 +149,9 @@ class Play(RuleBasedStateMachine):
             }
 
 
-Play.TestCase.settings = settings(max_examples=30, stateful_step_count=15, deadline=None)
+Play.TestCase.settings = settings(
+    max_examples=tiers.examples(30), stateful_step_count=15, deadline=None
+)
 TestPlay = Play.TestCase
 
 

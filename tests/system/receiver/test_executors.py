@@ -102,6 +102,7 @@ def test_two_executors_do_each_task_once(plant: Plant) -> None:
     assert plant.proved() == 4
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("end", ["killed", "paused"])
 def test_another_does_what_an_executor_left_and_that_one_adds_nothing(
     plant: Plant, end: str

@@ -20,6 +20,7 @@ from common.config import Secret
 from receiver.metadata.state.table_rows import FileState
 from receiver.points import TsFileReader
 from sender.config import ReceiverEntry
+from tests.support import tiers
 from tests.support.centre import Centre
 from tests.support.centre import centre as serving
 from tests.support.copying_centre import CopyingCentre
@@ -204,7 +205,7 @@ def test_what_was_merged_for_good_is_verified_evicted_lost_and_restored(
         assert centre.call("fsck")["found"] == []
         assert centre.call("fsck", "--storage", "--deep")["found"] == []
 
-        for arguments in ((), ("--on-demand",)):
+        for arguments in ((), ("--on-demand",)) if tiers.is_long() else (("--on-demand",),):
             until_shipped(centre)
             centre.lose_all()
             assert centre.restore(*arguments) == set()

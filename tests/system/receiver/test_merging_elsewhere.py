@@ -97,6 +97,7 @@ def test_an_executor_merges_what_the_receiver_itself_would(plant: Plant) -> None
     assert plant.is_merged()
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("end", ["killed", "paused"])
 def test_who_ends_in_the_middle_of_sending_commits_nothing_and_leaves_nothing(

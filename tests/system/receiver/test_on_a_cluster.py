@@ -218,6 +218,7 @@ def test_from_an_empty_directory_the_format_is_there_without_a_line_of_set_up(
     assert f"{FILES * 50} {FILES} {centre.cluster.url}" in child.text()
 
 
+@pytest.mark.long
 def test_a_worker_that_is_killed_changes_nothing_in_what_is_found(
     started: Children, centre: Centre, installed: Installed, tmp_path: Path
 ) -> None:

@@ -286,6 +286,7 @@ def test_an_unknown_task_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFi
     assert "e" * 32 in capsys.readouterr().err
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("stage", "number"),
     [

@@ -35,6 +35,7 @@ def test_blocks_and_batches_travel_as_the_configuration_has_it(shared, make_edge
     in_sync(edge, shared.root)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("place", range(1, 8))
 def test_a_line_that_breaks_in_the_middle_of_a_compressed_body_costs_a_try(
     shared, make_edge, line, place

@@ -90,6 +90,7 @@ def test_a_deletion_file_that_shrank_or_vanished_is_named_while_its_file_stands(
     assert edge.round().kept_deletions == []
 
 
+@pytest.mark.few(2, always="nul-False")
 @pytest.mark.parametrize("listed", [False, True])
 @pytest.mark.parametrize("damage", ["link", "nul", "unknown"])
 def test_a_file_whose_deletions_cannot_be_read_waits_and_stops_no_reader(

@@ -12,6 +12,7 @@ from tests.support.schemas import position, schema_of
 REAL = ROOT / "tests/data/iotdb-regions"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("version", ["1.0.1", "2.0.1-beta"])
 def test_the_schema_of_a_real_server_arrives(centre, make_edge, version):
     edge = make_edge(centre.start())

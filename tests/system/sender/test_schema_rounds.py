@@ -275,6 +275,7 @@ def test_a_sender_process_ships_its_schema(shared, edge, log):
     assert schema_of(shared, edge.sg)[f"{edge.sg}.d1.s1"]["tags"] == {"k": "v"}
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "point",
     [

@@ -122,6 +122,7 @@ def test_a_missing_module_of_our_own_or_of_python_is_no_missing_package(call, na
 NEW = ("--set=schema_dir=s", "--set=data_dirs=d")
 
 
+@pytest.mark.few(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "absent", "arguments"),

@@ -120,6 +120,7 @@ OPERATIONS = {
 }
 
 
+@pytest.mark.few(100)
 @pytest.mark.parametrize("what", OPERATIONS)
 @pytest.mark.parametrize("rel", ["../x", "/x", "a/../x", "a//x", "x\0", "x" * 256, "\udbff\ud800"])
 def test_no_operation_takes_a_name_that_leaves_the_tree(tree, tmp_path, what, rel):
@@ -602,6 +603,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.few(40)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("call", ["fsync", "fdatasync"])
 def test_after_a_failed_sync_this_process_changes_nothing_any_more(tree, monkeypatch, change, call):
@@ -957,6 +959,7 @@ log.append(b"two;")
     assert not tree.exists("x")
 
 
+@pytest.mark.few(80)
 @pytest.mark.parametrize(
     ("code", "error"),
     [

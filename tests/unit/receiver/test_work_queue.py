@@ -275,6 +275,7 @@ def overlaps(one, other):
     )
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("seed", range(8))
 def test_random_lives_agree_with_a_model(tmp_path, clock, seed):
     rng = random.Random(seed)

@@ -133,6 +133,7 @@ def all_there(node: Node) -> bool:
     return all(any(tree.exists(row.physical) for tree in trees) for row in rows)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_a_death_in_a_merge_elsewhere_changes_no_answer_and_is_made_good(
     tmp_path: Path, name: str
@@ -289,6 +290,7 @@ def final_life(root: Path, at: float) -> None:
         node.load.reaper.run_once()
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", OF_FINAL)
 def test_a_death_while_merged_files_become_final_loses_no_point(tmp_path: Path, name: str) -> None:
     _, answer = begin_to_end(tmp_path)

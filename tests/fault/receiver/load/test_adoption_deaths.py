@@ -103,6 +103,7 @@ def points(
     bringing_in._TASK_FILES = before
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("share", range(SHARES))
 def test_a_death_at_any_point_is_mended_by_saying_it_again(

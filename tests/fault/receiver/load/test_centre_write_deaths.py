@@ -96,6 +96,7 @@ def points(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return seen
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("share", range(SHARES))
 def test_a_death_at_any_point_of_a_commit_shows_all_of_a_write_or_nothing(

@@ -132,6 +132,7 @@ def points(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 SHARES = 4
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("share", range(SHARES))
 def test_a_death_at_any_point_of_a_move_leaves_each_file_whole_and_the_next_life_ends_it(
@@ -149,6 +150,7 @@ def test_a_death_at_any_point_of_a_move_leaves_each_file_whole_and_the_next_life
         node.close()
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("share", range(SHARES))
 def test_a_draining_that_was_cut_off_and_given_up_leaves_each_file_once(

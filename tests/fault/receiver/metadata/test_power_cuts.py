@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from receiver.metadata.engine import Engine
-from tests.support import powercut
+from tests.support import powercut, tiers
 from tests.support.architecture import ROOT
 from tests.support.metadata import has_commit, log_file, plain, seen
 from tests.support.schema_commits import everything
@@ -40,6 +40,7 @@ print("end", flush=True)
 """
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("passage", [1, 4, 9, 13, 17, 18, 19, 20, 21, 22, 50, 100])
 def test_an_acknowledged_commit_survives_a_death_and_a_power_cut(tmp_path, passage):
     with powercut.disk(tmp_path) as disk:
@@ -82,7 +83,7 @@ def test_a_cut_during_recovery_gives_the_same(tmp_path):
         with log_file(home).open("ab") as file:
             file.write(b"TSFm" + bytes(3000))
         disk.unmount()
-        for passage in range(1, 12):
+        for passage in tiers.sample(range(1, 12), 5):
             disk.mount()
             opening = "import sys, pathlib; from receiver.metadata.engine import Engine\n"
             opening += "Engine.open(pathlib.Path(sys.argv[1])).close()"
@@ -123,6 +124,7 @@ print("end", flush=True)
 """
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("passage", range(30, 130, 6))
 def test_a_checkpoint_survives_a_death_and_a_power_cut_at_its_steps(tmp_path, passage):
     with powercut.disk(tmp_path) as disk:

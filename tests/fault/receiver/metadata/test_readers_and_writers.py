@@ -15,8 +15,9 @@ from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.errors import HistoryGoneError, NotATagError
 from receiver.metadata.sql.executing import execute
 from tests.support import schema_view as view
+from tests.support import tiers
 
-SECONDS = float(os.environ.get("TSFERRY_READERS_SECONDS", "8"))
+SECONDS = float(os.environ.get("TSFERRY_READERS_SECONDS", "8" if tiers.is_long() else "2"))
 PAIRS = 12
 
 

@@ -54,6 +54,7 @@ def give_room(where):
     subprocess.run(["mount", "-o", "remount,size=16m", str(where)], check=True)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("size", "every"), [(1, 10**9), (1, 150), (2, 300)])
 def test_a_disk_that_fills_up_refuses_commits_and_loses_none(tmp_path, size, every):
     with tmpfs(tmp_path / "schema", f"size={size}m") as home:

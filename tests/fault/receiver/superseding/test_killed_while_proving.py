@@ -81,6 +81,7 @@ def answer(site: Site, node: Node) -> dict[tuple[str, int], int]:
     return site.answer()
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", POINTS)
 def test_a_death_while_proving_changes_no_answer_and_is_made_good(
     tmp_path: Path, name: str

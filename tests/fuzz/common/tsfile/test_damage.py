@@ -64,6 +64,7 @@ def test_no_truncation_raises_or_is_called_complete(name):
         assert not read_all(content[:length]).complete
 
 
+@pytest.mark.few(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*GENERATED, *real_names()])
 def test_no_flipped_byte_raises_or_hangs(name):
@@ -75,6 +76,7 @@ def test_no_flipped_byte_raises_or_hangs(name):
     assert slowest < 2
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GENERATED)
 def test_no_flipped_byte_takes_memory(name):
@@ -87,6 +89,7 @@ def test_no_flipped_byte_takes_memory(name):
         tracemalloc.stop()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", GENERATED)
 def test_most_damage_to_the_index_is_seen(name):
     whole, chance = content_of(name), random.Random(name)
@@ -99,6 +102,7 @@ def test_most_damage_to_the_index_is_seen(name):
     assert seen > tried * 0.4
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", GENERATED)
 def test_files_spliced_of_others_raise_nothing(name):
     whole, chance = content_of(name), random.Random(name)

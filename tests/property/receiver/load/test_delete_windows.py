@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from common import wire
 from receiver.operator.deletes import allow_held_deletes, drop_held_deletes, list_held_deletes
 from receiver.operator.files import list_files
+from tests.support import tiers
 from tests.support.node_world import Clock, Edge, World, path_of, tsfile
 
 ALL = wire.Propagate.ALL
@@ -119,4 +120,6 @@ class Deletes(RuleBasedStateMachine):
 
 
 TestDeletes = Deletes.TestCase
-TestDeletes.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
+TestDeletes.settings = settings(
+    max_examples=tiers.examples(25), stateful_step_count=20, deadline=None
+)

@@ -21,7 +21,7 @@ from receiver.metadata.model.errors import NewerLogError
 from tests.support import schema_view as view
 from tests.support import tiers
 
-STEPS = {"log": 7, "tags": 3, "checkpoint": 61}
+STEPS = {"log": 23, "tags": 11, "checkpoint": 199}
 """Bytes from one place to the next; checkpoints are large."""
 OPTIONS = EngineOptions(checkpoint_rest=1e9)
 

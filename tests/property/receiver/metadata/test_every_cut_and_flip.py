@@ -66,7 +66,7 @@ def replayed(tmp_path):
 def test_every_truncation_point_gives_a_prefix_of_the_commits(history, replayed):
     content, steps = history
     first = steps[0][0]
-    for size in range(len(content) + 1):
+    for size in tiers.part(range(len(content) + 1)):
         if size < first:
             with pytest.raises(DamagedError):
                 replayed(content[:size])
@@ -77,7 +77,7 @@ def test_every_truncation_point_gives_a_prefix_of_the_commits(history, replayed)
 
 def test_every_truncation_point_with_zeros_behind_gives_a_prefix_of_the_commits(history, replayed):
     content, steps = history
-    for size in range(steps[0][0], len(content)):
+    for size in tiers.part(range(steps[0][0], len(content))):
         found, good = replayed(content[:size] + bytes(600))
         # The mark alone missing: the commit is whole, and counts.
         assert (found, good) in [(state, end) for end, state in steps if end - 4 <= size], size
@@ -117,7 +117,7 @@ def test_every_zeroed_sector_but_the_last_frame_s_gives_a_named_error(history, r
 
 def test_the_engine_itself_cuts_or_refuses_at_every_byte_of_the_last_frames(history, tmp_path):
     content, steps = history
-    for size in range(steps[-3][0], len(content), 13):
+    for size in tiers.part(range(steps[-3][0], len(content), 13), 2):
         home = tmp_path / f"{size}"
         home.mkdir()
         log_file(home).write_bytes(content[:size])

@@ -18,6 +18,7 @@ from common.names import FilePath
 from receiver.metadata.model import records
 from receiver.metadata.model.ranks import highest, name_rank, stands_above
 from receiver.metadata.state.table_rows import FileRow, FileState
+from tests.support import tiers
 from tests.support.node_world import World
 from tests.support.proving import Site, given, in_this_process
 
@@ -185,4 +186,6 @@ def _rank(path: str) -> tuple[int, int, int, int, int]:
 
 
 TestProvedLives = ProvedLives.TestCase
-TestProvedLives.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
+TestProvedLives.settings = settings(
+    max_examples=tiers.examples(30), stateful_step_count=25, deadline=None
+)

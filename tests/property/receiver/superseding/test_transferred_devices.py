@@ -203,6 +203,7 @@ class Play:
         return {key: each[highest(each)] for key, each in giving.items()}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_the_owners_answer_is_given_and_proofs_change_nothing(tmp_path: Path, seed: int) -> None:
     Play(tmp_path, seed).run(30)

@@ -132,12 +132,12 @@ def played(engine, rng, steps, *, series):
 def test_a_history_has_no_anomaly(tmp_path, series):
     rng = random.Random(tiers.seed())
     committed = 0
-    for life in range(tiers.examples(10)):
+    for life in range(tiers.examples(25)):
         with made(tmp_path / str(life), series) as engine:
             history = played(engine, rng, 400 if series else 2000, series=series)
         assert anomalies(history) == []
         committed += sum(each.is_committed for each in history)
-    assert committed > tiers.examples(10) * 40
+    assert committed > tiers.examples(25) * 40
 
 
 @pytest.mark.slow
@@ -150,7 +150,7 @@ def test_a_history_of_threads_has_no_anomaly(tmp_path):
         ]
 
         def play(player):
-            for _ in range(tiers.examples(1500)):
+            for _ in range(tiers.examples(4000)):
                 player.step()
             while player.open:
                 player.end(0, commits=True)

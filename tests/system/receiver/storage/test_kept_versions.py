@@ -54,6 +54,7 @@ def bucket(
     client.close()
 
 
+@pytest.mark.few(1)
 def test_what_is_needed_no_more_is_out_of_sight_and_the_rest_is_restored(
     bucket: tuple[str, Any], s3: S3Server, tmp_path: Path
 ) -> None:
@@ -99,6 +100,7 @@ def test_what_is_needed_no_more_is_out_of_sight_and_the_rest_is_restored(
     store.close()
 
 
+@pytest.mark.few(1)
 def test_a_receiver_lives_with_it_loses_its_machine_and_is_made_of_it_again(
     bucket: tuple[str, Any], s3: S3Server, tmp_path: Path
 ) -> None:

@@ -32,6 +32,7 @@ def is_whole(centre: Centre, physical: str, digest: str) -> bool:
     return True
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("point", ["storage.evict.half", "storage.fetch.named"])
 def test_it_is_killed_and_every_file_is_as_it_was(tmp_path: Path, point: str) -> None:
     (tmp_path / "bucket").mkdir()

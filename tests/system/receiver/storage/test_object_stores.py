@@ -109,6 +109,7 @@ def test_one_of_many_writers_wins(make_store: Callable[[], ObjectStore]) -> None
     assert [b"%d" % number for number in won] == [make_store().read("a", 0, 9)]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("size", [0, 1, 1 << 20, (16 << 20) + 1])
 def test_content_of_any_size_comes_whole(store: ObjectStore, size: int, large: Bytes) -> None:
     content = Bytes(large.data[:size])
@@ -161,6 +162,7 @@ def test_an_attempt_that_the_store_forgot_begins_anew(store: ObjectStore, large:
     assert store.read("x", 0, LARGE) == large.data
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("size", [100, LARGE])
 def test_bytes_that_are_not_the_catalogues_are_not_put(
     store: ObjectStore, size: int, large: Bytes
@@ -199,6 +201,7 @@ def test_a_good_store_passes_the_check(store: ObjectStore) -> None:
     assert list(store.objects("")) == []
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     "name", ["a b", "a%20b", "ä€", "a#b?c&d=e", "~[{^}]|<>*'\"", "a+b", "`root`.`x`", "a:b@c;d,e!$"]
 )

@@ -67,6 +67,7 @@ def places(world: StoredWorld) -> dict[int, StoredPlace]:
         }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.parametrize("fault", ["other", "cut", "slow"])
 def test_whatever_it_answers_nothing_unchecked_is_given(

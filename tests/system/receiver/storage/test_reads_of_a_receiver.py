@@ -38,6 +38,7 @@ print(json.dumps({"refused": refused, "rows": rows, "told": token in plan}), flu
 """
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.slow
 def test_workers_read_by_the_token_of_their_environment_and_are_refused_without(

@@ -45,6 +45,7 @@ class Load:
         return self.written
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("before_ack", "lives"),
     [(True, 3), (False, 2), pytest.param(True, 30, marks=pytest.mark.long)],

@@ -109,6 +109,7 @@ def comes_in(edge: Edge, number: int) -> bool:
         return False
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("kind", "error", "word"),
     [
@@ -157,6 +158,7 @@ def test_how_far_the_clocks_are_apart_is_said_and_answers_without_a_body_are_und
         store.head("a")
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "word", "said"),

@@ -88,6 +88,7 @@ def upload_all(centre: Centre, tries: int = 60) -> None:
     raise AssertionError("it does not come to an end")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("point", POINTS)
 def test_a_kill_at_any_step_uploads_nothing_twice_and_loses_none(
     tmp_path: Path,
@@ -128,6 +129,7 @@ def chance(seed: int, fault: str, part: float) -> Callable[[Request], str | None
     return lambda _: fault if draws.random() < part else None
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("fault", ["slow", "lost", "cut"])
 def test_a_store_that_is_slow_or_loses_its_answers_gets_each_file_once(
     centre: Centre, proxy: S3Proxy, fault: str
@@ -175,6 +177,7 @@ def is_list(request: Request) -> bool:
     return request.method == "GET" and "data" in request.path and "list-type" in request.path
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("lying", "believed"), [("nobody", True), ("the list", True), ("both", False)]
 )

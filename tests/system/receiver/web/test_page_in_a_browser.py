@@ -211,6 +211,7 @@ def test_a_conflict_is_resolved_without_a_mouse(logged_in, address, app):
     assert logged_in.said() == []
 
 
+@pytest.mark.few(1, always="light")
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_every_page_fits_every_width_and_nothing_is_blocked(logged_in, address, dark):
     grounds = set()

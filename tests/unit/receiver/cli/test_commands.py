@@ -666,6 +666,7 @@ def _look_after_tasks(command):
     command("tasks", "retry", "12", code=2)
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 def test_a_task_is_run_now_by_the_command(command, either):
     assert "no background task waits" in command("tasks", "run")

@@ -373,6 +373,7 @@ def test_times_of_a_circle_of_ranks_are_as_readers_see_them(world: World) -> Non
     assert found[D1, "a", 5] == 2
 
 
+@pytest.mark.few(25)
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_real_file_merged_has_the_rows_that_a_reader_finds_in_it(
     world: World, path: Path

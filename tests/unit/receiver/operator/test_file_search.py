@@ -10,6 +10,7 @@ from common.errors import UsageError
 from receiver.metadata.state.table_rows import AdoptionRow
 from receiver.operator import file_search
 from receiver.operator.file_search import SEARCHED_STATES, FileSearch, search_files
+from tests.support import tiers
 from tests.support.node_world import A, B, Edge, World, path_of, tsfile
 
 
@@ -86,7 +87,7 @@ PREFIXES = (
     most=st.sampled_from([2, 7, 20_000]),
     step=st.sampled_from([1, 4, 500]),
 )
-@settings(max_examples=150)
+@settings(max_examples=tiers.examples(150))
 def test_a_search_finds_what_there_is_once(
     node, prefix, state, sender, begin, end, count, most, step
 ):

@@ -165,6 +165,7 @@ def test_a_moment_before_all_copies_is_refused(centre: Centre) -> None:
             centre.restored("x", at=first)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("back", range(1, 9))
 def test_a_restore_to_an_earlier_moment_is_a_history_of_its_own(centre: Centre, back: int) -> None:
     """What came behind the moment is in no copy of the one that goes on from there."""

@@ -23,6 +23,7 @@ from receiver.storage.reading.block_digests import WHOLE_BYTES as WHOLE
 from receiver.storage.reading.block_digests import BlockDigests, blocks_key
 from receiver.storage.reading.ranged_file import RangedFile
 from receiver.storage.reading.stored_place import StoreAddress, StoredPlace
+from tests.support import tiers
 
 LARGE = random.Random(1).randbytes(WHOLE + 3 * BLOCK + 17)
 SMALL = LARGE[: WHOLE // 2]
@@ -85,7 +86,7 @@ def stored(
     made.close()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=tiers.examples(30), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, len(LARGE)), st.integers(0, 3 * BLOCK)), max_size=5))
 def test_each_range_is_what_was_uploaded(
     stored: tuple[DirectoryStore, StoredPlace], ranges: list[tuple[int, int]]

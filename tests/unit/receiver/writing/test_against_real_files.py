@@ -74,6 +74,7 @@ def _flag(device: Device, series: Series) -> int:
     return TIME_COLUMN_FLAG if series.data_type == DataType.VECTOR else VALUE_COLUMN_FLAG
 
 
+@pytest.mark.few(25)
 @NAMED
 def test_a_chunk_of_a_real_file_is_made_again_of_its_points(path: Path):
     content = path.read_bytes()

@@ -49,6 +49,7 @@ def rows(
     return found
 
 
+@pytest.mark.few(25)
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_it_has_the_same_rows_and_passes_every_check(path: Path, tmp_path: Path):
     tail = again(path, tmp_path / "a.tsfile", None, None)

@@ -290,6 +290,7 @@ def test_the_list_of_points_is_whole(site, receiver):
     assert ours == Counter(point for point, _ in POINTS)
 
 
+@pytest.mark.few(11)
 @pytest.mark.parametrize("then", ["localhost", "127.0.0.1", "ip6-localhost"])
 @pytest.mark.parametrize(("point", "passage"), POINTS)
 def test_a_death_at_any_step_is_finished_at_the_next_start(site, receiver, point, passage, then):

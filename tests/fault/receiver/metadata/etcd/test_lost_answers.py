@@ -63,6 +63,7 @@ def world(shared_etcd):
     world.close()
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize(
     ("payload", "step"), [(b"two", 0), *((LARGE, step) for step in range(4))], ids=lambda _: ""
@@ -158,6 +159,7 @@ def test_a_frame_of_a_process_that_was_replaced_never_arrives(world):
     assert list(new.frames(1)) == [(1, b"one"), (2, b"theirs")]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "point",
     ["etcd.append.part:2", "etcd.append.before:1", "etcd.append.after:1"],
@@ -183,6 +185,7 @@ def test_a_death_leaves_a_large_frame_whole_or_not_at_all(world, point):
     assert len(list(new.frames(1))) == len(expected) + 1
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "point", ["etcd.checkpoint.piece", "etcd.checkpoint.before", "etcd.checkpoint.after"]
 )

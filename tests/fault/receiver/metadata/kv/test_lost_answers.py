@@ -166,6 +166,7 @@ def large(keys):
     return keys.kv.multi_save_and_remove_with_prefix(AFTER, ["old/"])
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("fault", "step"),
     tiers.sample(itertools.product(FAULTS, range(7)), 3, kind=lambda each: each[0]),
@@ -195,6 +196,7 @@ def test_a_large_commit_is_whole_or_nothing_whatever_is_lost(shared_etcd, fault,
         assert not keys.staged()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("point", "happened"),
     [

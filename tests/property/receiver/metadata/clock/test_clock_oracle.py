@@ -16,6 +16,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.errors import HistoryGoneError
 from receiver.metadata.model.timestamps import to_seconds
+from tests.support import tiers
 from tests.support.wrong_clocks import WrongMachine
 
 HOUR, DAY, YEAR = 3600.0, 86400.0, 365 * 86400.0
@@ -198,5 +199,8 @@ class Clocks(RuleBasedStateMachine):
 
 TestClocks = Clocks.TestCase
 TestClocks.settings = settings(
-    max_examples=40, stateful_step_count=25, deadline=None, report_multiple_bugs=False
+    max_examples=tiers.examples(40),
+    stateful_step_count=25,
+    deadline=None,
+    report_multiple_bugs=False,
 )

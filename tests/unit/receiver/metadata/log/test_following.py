@@ -246,6 +246,7 @@ def made_anew(tmp_path, place):
     return expected, {"lost": lost, "other": other, "behind": behind}
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("which", ["lost", "other", "behind"])
 def test_a_death_at_any_step_of_following_is_made_good_at_the_next_start(tmp_path, place, which):

@@ -18,6 +18,7 @@ from receiver.metadata.model.ranks import (
     rank_beneath,
     stands_above,
 )
+from tests.support import tiers
 
 
 def name(text: str, kind: str = "sequence"):
@@ -98,7 +99,7 @@ ranks = st.builds(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=tiers.examples(200))
 @given(ranks, ranks)
 def test_of_two_files_exactly_one_stands_above(a: Rank, b: Rank) -> None:
     if a != b:

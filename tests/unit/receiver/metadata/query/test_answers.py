@@ -274,6 +274,7 @@ def test_only_tags_filter(filled):
     assert shown(filled, "show timeseries root.other where kind = even") == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["show timeseries", "show timeseries where all=1 order by heat"])
 def test_a_long_answer_takes_the_memory_of_a_page(engine, text):

@@ -41,6 +41,7 @@ def paths(
     return first(made, ask.ShowTimeseries(pattern=pattern), at, page)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("at", [None, 999, 100])
 @pytest.mark.parametrize(
     "pattern",

@@ -143,6 +143,7 @@ def small(monkeypatch):
         monkeypatch.setattr(module, name, value)
 
 
+@pytest.mark.few(50)
 @pytest.mark.parametrize("by", ["walk", "columns", "columns and walk"])
 @pytest.mark.parametrize("text", QUESTIONS)
 def test_every_way_of_searching_finds_the_same(engine, text, by, monkeypatch):
@@ -159,6 +160,7 @@ def test_every_way_of_searching_finds_the_same(engine, text, by, monkeypatch):
     assert answer(engine, text, past) == expected
 
 
+@pytest.mark.few(35)
 @pytest.mark.parametrize("ordered", ["sorted", "met"])
 @pytest.mark.parametrize("text", QUESTIONS)
 def test_an_answer_is_of_one_commit_whatever_comes_between_two_looks(

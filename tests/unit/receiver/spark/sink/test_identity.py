@@ -56,6 +56,7 @@ def copied(node: Node, source: dict[str, str], tmp_path: Path, **given: str) -> 
     assert fsck_of(node).found == []
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("form", ["wide", "long"])
 @pytest.mark.parametrize("aligned", ["true", "false"])
 def test_rows_of_the_tree_are_the_same_rows_behind_a_write_and_a_read(

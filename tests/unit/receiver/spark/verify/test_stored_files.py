@@ -96,6 +96,7 @@ def test_a_file_that_was_bad_before_it_was_uploaded_is_bad(world: StoredWorld) -
     assert findings(part) == [(Severity.BAD, "pages")]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("how", ["other bytes", "cut", "gone", "store gone"])
 @pytest.mark.parametrize("size", ["small", "large"])
 def test_what_is_wrong_with_the_store_is_never_a_fault_of_the_file(
