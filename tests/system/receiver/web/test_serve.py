@@ -55,37 +55,31 @@ class Process:
 
     @contextlib.contextmanager
     def serving(self, *flags: str):
-        ready = self.root / "ready"
-        ready.unlink(missing_ok=True)
-        command = self.command(
-            "--set",
-            "limits.min_free_bytes=0",
-            "serve",
-            "--port",
-            "0",
-            "--ready-file",
-            str(ready),
-            *flags,
-        )
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        ready, out, err = (self.root / name for name in ("ready", "out", "err"))
+        for each in (ready, out, err):
+            each.unlink(missing_ok=True)
+        given = ["--config", str(self.config), *self.settings, "--set", "limits.min_free_bytes=0"]
+        serve = ["serve", "--port", "0", "--ready-file", str(ready), *flags]
+        self.process = warm.fork([COMMAND, *given, *serve], out, err)
         self.is_told = False
         try:
             until(lambda: ready.exists() or self.process.poll() is not None, "it serves")
-            assert ready.exists(), self.process.stderr.read()
+            assert ready.exists(), err.read_text()
             self.url = ready.read_text().strip()
             yield self
         finally:
             if self.process.poll() is None and not self.is_told:
                 self.stop()
-            out, err = self.process.communicate(timeout=BOUND)
-            self.output, self.log = out, err
+            self.process.wait(BOUND)
+            self.output, self.log = out.read_text(), err.read_text()
+
+    def signal(self, number: int) -> None:
+        os.kill(self.process.pid, number)
 
     def stop(self) -> None:
         """Told once: told again, at its end, it would be ended by the signal."""
         self.is_told = True
-        self.process.terminate()
+        self.signal(signal.SIGTERM)
 
     def descriptors(self) -> int:
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
@@ -120,10 +114,11 @@ def test_it_says_where_it_listens_and_stops_cleanly_on_sigterm(server):
 
 def test_sigint_is_a_clean_stop_too(server):
     with server.serving():
-        server.process.send_signal(signal.SIGINT)
+        server.signal(signal.SIGINT)
         assert server.process.wait(BOUND) == 0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("chunk", [2**18, 5_000_000, None])
 def test_a_stock_tus_client_uploads_a_file(server, tmp_path, chunk):
     file = tmp_path / "upload"
@@ -147,7 +142,7 @@ def test_a_stock_tus_client_resumes_after_the_server_was_killed(server, tmp_path
         )
         uploader.upload(stop_at=5 * 2**20)
         upload = uploader.url.rpartition("/")[2]
-        server.process.kill()
+        server.signal(signal.SIGKILL)
         server.process.wait()
     with server.serving():
         where = f"{server.url}/sync/v1/files/{upload}"
@@ -215,7 +210,7 @@ def test_everything_works_behind_tls_with_a_private_certificate(tmp_path):
         other.mkdir()
         for new, old in zip(make_certificate(other, "127.0.0.1"), (cert, key), strict=True):
             old.write_bytes(new.read_bytes())
-        server.process.send_signal(signal.SIGHUP)
+        server.signal(signal.SIGHUP)
 
         def renewed() -> bool:
             try:
@@ -343,12 +338,12 @@ def test_sighup_reads_the_configuration_again_and_ends_nothing(server):
         content = build({"root.sg.d1": {"s1": [(1, 1)]}})
         for wrong in ("no toml [", good.replace("[limits]\n", "[limits]\nmax_file_bytes = 0\n")):
             server.config.write_text(wrong)
-            server.process.send_signal(signal.SIGHUP)
+            server.signal(signal.SIGHUP)
             time.sleep(0.5)
             assert limit() == str(64 * 2**30)
         changed = good.replace("[limits]\n", "[limits]\nmax_file_bytes = 5000\n")
         server.config.write_text(changed)
-        server.process.send_signal(signal.SIGHUP)
+        server.signal(signal.SIGHUP)
         until(lambda: limit() == "5000", "the new limit holds")
         assert server.url == url
         given = {"path": path_of(1)}
@@ -356,7 +351,7 @@ def test_sighup_reads_the_configuration_again_and_ends_nothing(server):
         assert server.loaded() == [content]
         assert '"files": 1' in server.cli("status", "--json")
         for _ in range(5):
-            server.process.send_signal(signal.SIGHUP)
+            server.signal(signal.SIGHUP)
         assert limit() == "5000"
     assert server.process.returncode == 0
     assert server.output == f"listening on {server.url}\n"
@@ -371,7 +366,7 @@ def test_commands_wait_for_a_server_that_reads_its_configuration_again(server):
         for size in range(5000, 5003):
             changed = good.replace("[limits]\n", f"[limits]\nmax_file_bytes = {size}\n")
             server.config.write_text(changed)
-            server.process.send_signal(signal.SIGHUP)
+            server.signal(signal.SIGHUP)
             seen = ""
             while seen != str(size):
                 for client in (OperatorClient(config.value), kept):
