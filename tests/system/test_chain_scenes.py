@@ -41,7 +41,7 @@ def forwarding(world: OracleChain, how: str) -> None:
     world.round = and_forward
 
 
-@pytest.mark.few(18)
+@pytest.mark.few(12)
 @pytest.mark.parametrize(("name", "how"), PLAYED)
 def test_the_centre_above_gives_what_the_one_in_the_middle_gives(name, how, tmp_path, monkeypatch):
     with oracle_chain(tmp_path) as world:

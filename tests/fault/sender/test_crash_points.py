@@ -134,6 +134,7 @@ CASES += tiers.sample(
 )
 
 
+@pytest.mark.few(26)
 @pytest.mark.parametrize(("point", "passage"), CASES)
 def test_a_death_at_any_step_loses_nothing_and_loads_nothing_twice(
     shared, make_edge, point, passage

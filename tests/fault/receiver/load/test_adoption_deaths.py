@@ -29,7 +29,7 @@ FILES = {
     path_of(3): tsfile(first=300),
     path_of(3, sg="root.other"): tsfile("root.other.x"),
 }
-SHARES = 2
+SHARES = 4
 
 
 def fresh(root: Path) -> tuple[World, OldReceiverTree]:

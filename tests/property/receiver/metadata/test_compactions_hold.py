@@ -515,6 +515,7 @@ def test_so_do_final_ones_where_files_of_other_partitions_have_times_of_theirs(
     live(tmp_path, seed, partitions=2, ends=True)
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("seed", range(tiers.examples(20)))
 @pytest.mark.parametrize("ends", [False, True])
 def test_so_do_several_outputs_of_one_merge(tmp_path: Path, seed: int, ends: bool) -> None:

@@ -88,7 +88,7 @@ def upload_all(centre: Centre, tries: int = 60) -> None:
     raise AssertionError("it does not come to an end")
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("point", POINTS)
 def test_a_kill_at_any_step_uploads_nothing_twice_and_loses_none(
     tmp_path: Path,

@@ -23,6 +23,7 @@ def test_there_are_real_files_of_several_writers():
     assert len({real.writer for real in FILES}) >= 4
 
 
+@pytest.mark.few(50)
 @pytest.mark.parametrize("real", FILES, ids=str)
 @pytest.mark.parametrize("form", ["series", "rows"])
 def test_the_points_are_those_that_its_writer_reads(real: RealFile, form: str):

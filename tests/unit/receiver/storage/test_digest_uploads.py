@@ -26,6 +26,7 @@ def content(tmp_path: Path) -> Iterator[FileContent]:
     os.close(fd)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("block", [1 << 20, 2 << 20, 16 << 20, 100_000])
 @pytest.mark.parametrize("readings", [0, 1, 2])
 def test_they_are_the_same_however_it_was_read(

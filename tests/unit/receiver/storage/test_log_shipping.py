@@ -235,6 +235,7 @@ def test_what_comes_while_another_takes_over_is_taken_over(
         assert len(state.senders) == 2
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_is_cut_off_the_newest_manifest_restores_what_it_says(
     centre: Centre, seed: int

@@ -49,7 +49,7 @@ def rows(
     return found
 
 
-@pytest.mark.few(25)
+@pytest.mark.few(25, always="iotdb-1.0.1/aligned_types")
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_it_has_the_same_rows_and_passes_every_check(path: Path, tmp_path: Path):
     tail = again(path, tmp_path / "a.tsfile", None, None)
@@ -80,6 +80,7 @@ VARIED = {"aligned_types", "chunks", "compacted", "names", "nulls", "short_pairs
 OF_VERSION_3 = [path for path in PATHS if path.read_bytes()[6] == 3 and path.stem in VARIED]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("path", OF_VERSION_3, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_one_of_version_3_has_the_same_rows_in_version_4_cut_small_and_back(
     path: Path, tmp_path: Path

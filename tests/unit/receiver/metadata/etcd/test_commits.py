@@ -440,6 +440,7 @@ def test_a_piece_that_is_gone_is_damage(world, tmp_path):
         log.checkpoint()
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("lsn", "left"),
     [(0, [1, 2, 5]), (1, [2, 5]), (2, [2, 5]), (3, [2, 5]), (4, [5]), (5, [5]), (6, [])],

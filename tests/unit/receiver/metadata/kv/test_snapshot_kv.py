@@ -200,6 +200,7 @@ def test_a_commit_of_many_keys_is_visible_whole_or_not(store):
         store.reopen()
 
 
+@pytest.mark.few(1)
 def test_commits_larger_than_a_request_are_kept(store):
     values = {f"k{number}": str(number) * 600_000 for number in range(4)}
     store.commit(10, {"k1": "old"})

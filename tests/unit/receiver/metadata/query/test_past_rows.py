@@ -58,6 +58,7 @@ def told(engine: Engine, at: int) -> tuple[list[Any], list[Any]]:
     )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_each_time_is_told_exactly_while_commits_and_checkpoints_go_on(engine: Engine, seed: int):
     life = Life(engine, seed)

@@ -48,6 +48,7 @@ def read(node: Node, tmp_path: Path) -> Callable[..., list[str]]:
     return found
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("form", ["wide", "long"])
 @pytest.mark.parametrize("aligned", ["true", "false"])
 def test_rows_that_do_not_fit_are_sorted_in_pieces_into_the_same_files(
