@@ -155,7 +155,15 @@ def _fields(kind: type) -> Iterator[tuple[str, Any]]:
 
 
 def _meanings(kind: type) -> dict[str, str]:
-    """What stands of each member in the docstring, or in the line below it."""
+    """What stands of each member in the docstring of a type or its base, or in the line below."""
+    found: dict[str, str] = {}
+    for each in kind.__mro__:
+        if each.__module__.partition(".")[0] in ("common", "receiver", "sender"):
+            found = _own_meanings(each) | found
+    return found
+
+
+def _own_meanings(kind: type) -> dict[str, str]:
     _, _, listed = (kind.__doc__ or "").partition("Attributes:\n")
     found = {
         match[1]: " ".join(match[2].split())

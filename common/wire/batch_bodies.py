@@ -16,13 +16,16 @@ class BatchResult(Struct, frozen=True, kw_only=True):
 
     path: str
     problem: Problem | None = None
+    """Why it was not taken; None if it is here."""
     quarantined: bool = False
+    """Whether it is in quarantine, as it is no TsFile that is whole."""
 
 
 class BatchAnswer(Struct, frozen=True, kw_only=True):
     """Results in the order of the batch."""
 
     results: list[BatchResult]
+    """One for each file."""
 
 
 class BatchEntry(Struct, frozen=True, kw_only=True):

@@ -23,7 +23,9 @@ class ObjectEntry(Struct, frozen=True, kw_only=True):
     """Which object of the receiver's store a file is: its key is made of these and the engine."""
 
     incarnation: Count
+    """Number of the owner of the store that put it."""
     again: Count = 0
+    """How often it was put before and was damaged there."""
     digests: str = ""
     """As the commit has them that told of the upload."""
 
@@ -32,9 +34,13 @@ class StoreEntry(Struct, frozen=True, kw_only=True):
     """The receiver's object store, for who reads files there; with credentials of its own."""
 
     url: str
+    """Bucket and prefix, or directory, as `storage.url` of the receiver."""
     endpoint: str | None = None
+    """Address of the store's service; None for that of AWS."""
     region: str | None = None
+    """Of the bucket; None where none is configured."""
     path_style: bool = False
+    """Whether buckets stand in the path, and not in the host's name."""
 
 
 class CatalogueEntry(Struct, frozen=True, kw_only=True):
@@ -43,6 +49,7 @@ class CatalogueEntry(Struct, frozen=True, kw_only=True):
     path: str
     """The physical path at the receiver, unique, beneath one of its data directories."""
     original: str
+    """The path at its sender."""
     sender: str
     size: Count
     md5: str
@@ -107,6 +114,7 @@ class FetchRequest(Struct, frozen=True, kw_only=True):
 
     paths: list[str]
     ahead: list[str] = []
+    """Physical paths of files that are wanted next."""
 
 
 class FailedFetch(Struct, frozen=True, kw_only=True):
@@ -120,7 +128,9 @@ class FetchAnswer(Struct, frozen=True, kw_only=True):
     """What of the files is here now. What is coming is asked for again."""
 
     here: list[str]
+    """Physical paths of files that lie in a data directory."""
     coming: list[str] = []
+    """Physical paths of files that are being fetched."""
     failed: list[FailedFetch] = []
 
 
@@ -142,7 +152,9 @@ class FatesAnswer(Struct, frozen=True, kw_only=True):
     engine: str
     commit: Count
     fates: list[FileFate]
+    """What became of each file."""
     everywhere: list[EndBelow] = []
+    """What an operator deleted at all places, and is to be deleted below."""
 
 
 class NotedRecords(Struct, frozen=True, kw_only=True):
@@ -154,6 +166,7 @@ class NotedRecords(Struct, frozen=True, kw_only=True):
     """They hide their times in every file of the sender that was closed up to this look."""
     commit: Count
     applied: bool = True
+    """Whether readers leave out what they delete; else it is only kept."""
     held: bool = False
     """Whether an operator has yet to let them through."""
 
@@ -168,7 +181,9 @@ class NotedEntry(Struct, frozen=True, kw_only=True):
     """Of the TsFile at the receiver, where it is loaded."""
     form: str
     content: bytes
+    """Bytes of the deletion file, in base64."""
     segments: list[NotedRecords]
+    """Which of them which commit noted, in their order."""
     older: list[str] = []
     """Patterns in it that name all that lies below as well, as those of 0.12 do: the devices of the
     TsFile tell, which a reader may not know any more."""
@@ -196,7 +211,9 @@ class ClockPiece(Struct, frozen=True, kw_only=True):
 
     commit: Count
     moment: Count
+    """What it stands for, as the commit that it would have been."""
     pace: Count
+    """How many times as fast moments go as commits do: 0, 1 or 2."""
 
 
 class CatalogueAnswer(Struct, frozen=True, kw_only=True):
@@ -256,7 +273,9 @@ class CrowdedPartition(Struct, frozen=True, kw_only=True):
     """A partition in which a reader met many files, or such that overlap."""
 
     storage_group: str
+    """Name of the storage group, or database."""
     partition: str
+    """Number of the partition of time, as text."""
     files: Count
     overlapping: Count = 0
     """Of the files, those that have times of a device in common with others."""
@@ -266,3 +285,4 @@ class CrowdedReport(Struct, frozen=True, kw_only=True):
     """`POST /catalogue/crowded`: what it should merge first, as far as it merges at all."""
 
     partitions: list[CrowdedPartition]
+    """Each of them."""

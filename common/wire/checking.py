@@ -18,16 +18,19 @@ class CheckRequest(Struct, frozen=True, kw_only=True):
     """`POST /check`, the first call of a round."""
 
     protocol: int
+    """Version of the protocol that the sender speaks."""
     version: str
     sender: str
     label: str = ""
     partition_interval_ms: Count
+    """Width of a time partition at the sender, in milliseconds."""
     time_unit: str = "ms"
     """Precision of the timestamps in the sender's files: ms, us or ns."""
     engine: str | None = None
     """uuid of the engine that `epoch`, `last_task` and `newest_commit` belong to."""
     epoch: str | None = None
     last_task: TaskMark | None = None
+    """The last task that the sender knows the outcome of; None for none."""
     newest_commit: Count = 0
     look: Count = 0
     """The number of the sender's last look, so that the next one has a greater one."""
@@ -71,10 +74,15 @@ class Limits(Struct, frozen=True, kw_only=True):
     """What the receiver accepts in one go."""
 
     max_file_bytes: Count
+    """Bytes of one file."""
     max_chunk_bytes: Count
+    """Bytes of one block of a file."""
     max_batch_bytes: Count
+    """Bytes of one batch of small files."""
     max_page_items: Count
+    """Entries of one page of a plan, manifest or list."""
     max_page_bytes: Count
+    """Bytes of one such page."""
     max_task_items: Count = 0
     """Files, and ends, of one task; 0 from an older receiver, which takes 200,000, and the end in
     one body."""
@@ -88,6 +96,7 @@ class SchemaFailure(Struct, frozen=True, kw_only=True):
     """A record of a schema log that was not applied, and why."""
 
     record: str
+    """The record, as text of the log."""
     reason: str
 
 
@@ -95,6 +104,7 @@ class SchemaPosition(Struct, frozen=True, kw_only=True):
     """How far a sender's schema log is applied, and what came of it: the truth of both sides."""
 
     identity: str
+    """Which log of the sender it is."""
     offset: Count
     """Bytes of a text log; the commit that was reached, of a receiver's changes."""
     mark: str = ""
@@ -102,6 +112,7 @@ class SchemaPosition(Struct, frozen=True, kw_only=True):
     applied: Count = 0
     """Records of the last step that took effect."""
     unapplied: Count = 0
+    """Records of the last step that took none."""
     failed: list[SchemaFailure] = []
     """The first hundred of those that did not."""
     commit: Count = 0
@@ -138,13 +149,16 @@ class LostFiles(Struct, frozen=True, kw_only=True):
 
     files: Count
     since: Time | None = None
+    """Earliest time of data in them, in its unit; None where that is not known of all."""
     named: list[LostFile] = []
+    """The first 10,000 of them."""
 
 
 class IncarnationMark(Struct, frozen=True, kw_only=True):
     """Which of the owners of an engine's copies in an object store a centre is."""
 
     number: Count
+    """Counted from 1; a restored centre has the next one."""
     ident: str
     """Random; tells it from another centre that took the same number."""
 
@@ -153,12 +167,15 @@ class CheckAnswer(Struct, frozen=True, kw_only=True):
     """What the receiver is, and where it stands with this sender."""
 
     protocol: int
+    """Version of the protocol; another one is refused."""
     version: str
     engine: str
     newest_commit: Count
     epoch: str | None
     history: History
+    """Whether what the sender knows of this engine goes on, is of another one, or ahead of it."""
     limits: Limits
+    """What it takes in one go."""
     scope: list[str] = []
     """Device patterns that the token may write; empty: all."""
     wanted: list[Wanted] = []
@@ -209,12 +226,17 @@ class Heartbeat(Struct, frozen=True, kw_only=True):
     version: str
     label: str = ""
     pending_files: Count = 0
+    """Files that are closed and not loaded yet."""
     pending_bytes: Count = 0
+    """Bytes of those."""
     complete_until: Time | None = None
+    """Nothing before this time of the data waits at the edge, in its unit; None if not known."""
     state: str = ""
+    """What the sender does, in words; `no daemon` of one that cron calls."""
     conflicts: Count = 0
     """Files with a device of another sender, or other content under their path."""
     quarantined: Count = 0
+    """Files that the receiver has in quarantine."""
     failed: Count = 0
     """Files that were refused, or not loaded for another reason."""
     waiting: Count = 0
@@ -224,6 +246,7 @@ class Heartbeat(Struct, frozen=True, kw_only=True):
     held: Count = 0
     """Deletions that wait for the receiver's operator."""
     lost: Count = 0
+    """Files that neither side has any more."""
     round_at: float = 0.0
     """When the last round ended, by the sender's clock, seconds since the epoch; 0 for none."""
     problem: str = ""

@@ -58,6 +58,7 @@ class ListedRequest(Struct, frozen=True, kw_only=True):
 
     files: Count
     digest: str
+    """The sum of all rows, 32 hex digits."""
     since: Count = 0
     """The newest commit that the sender knew of before this round."""
 
@@ -87,6 +88,7 @@ class ListedAnswer(Struct, frozen=True, kw_only=True):
     """Whether both sides list the same."""
 
     agrees: bool
+    """Whether they do."""
     ended: list[EndedHere] = []
     """If not, what the receiver let go since the commit that was named, as far as it tells."""
 
@@ -95,6 +97,7 @@ class EndedAnswer(Struct, frozen=True, kw_only=True):
     """Those of a page that the receiver let go by itself."""
 
     ended: list[EndedHere] = []
+    """Each of them."""
 
 
 class LostPage(Struct, frozen=True, kw_only=True):
@@ -107,6 +110,7 @@ class LostAnswer(Struct, frozen=True, kw_only=True):
     """Of the page, the paths that the receiver has nothing of; they are lost from now on."""
 
     lost: list[str] = []
+    """Their paths at the sender."""
     all: LostFiles | None = None
     """With those that were lost before, as at the check."""
 

@@ -14,6 +14,7 @@ class LooksBelow(Struct, frozen=True, kw_only=True):
     """uuid of that centre's metadata engine, by whose commits looks are numbered there."""
     first: Count
     closed: Count
+    """The first look there that had it closed."""
     last: Count = 0
     """The last look that had it; 0 while its sender has it."""
     loaded: Count
@@ -53,3 +54,4 @@ class EndBelow(Struct, frozen=True, kw_only=True):
     origin: OriginEntry | None = None
     """With the last looks that had it."""
     meaning: EndMeaning = EndMeaning.RETIRED
+    """What it means there: still visible, deleted, or deleted by an operator at all places."""

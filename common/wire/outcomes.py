@@ -24,6 +24,7 @@ class StartRequest(Struct, frozen=True, kw_only=True):
     engine: str
     epoch: str | None = None
     propagate: Propagate = Propagate.REPLACED
+    """What a file that is gone at the sender means here."""
     look: Count = 0
     """The look that the task tells of; 0 from a sender that takes none."""
     anew: bool = False
@@ -70,6 +71,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
     path: str
     result: Result
+    """What became of it."""
     device: str | None = None
     reason: str | None = None
     owner: str | None = None
@@ -93,7 +95,9 @@ class SchemaStaged(Struct, frozen=True, kw_only=True):
 
     kind: SchemaKind
     identity: str
+    """Which log it is."""
     base: Count
+    """Offset in the log at which the blocks begin."""
     size: Count
     """Bytes of the log that are here for good: the next block begins there."""
     digest: str
@@ -105,6 +109,7 @@ class SchemaEnd(Struct, frozen=True, kw_only=True):
 
     kind: SchemaKind
     identity: str
+    """Which log it is: another one begins at 0."""
     base: Count
     """Where they begin: the offset that is applied, or 0 for the whole log."""
     size: Count
@@ -129,10 +134,12 @@ class TaskAnswer(Struct, frozen=True, kw_only=True):
 
     task: str
     state: TaskState
+    """Whether it is open, being loaded, or done."""
     epoch: str | None = None
     """The epoch of all further calls of this task, and of the next round's check."""
     commit: Count = 0
     outcomes: list[Outcome] = []
+    """Of each of its paths, once it is done."""
     schema_staged: SchemaStaged | None = None
     """In the answer to the start: a schema that was begun."""
     schema_position: SchemaPosition | None = None
@@ -148,11 +155,14 @@ class EndRequest(Struct, frozen=True, kw_only=True):
     """`POST /tasks/<id>/end`: everything is sent; load it."""
 
     manifest: list[ManifestEntry]
+    """The files of the task, or what follows the pages that came before."""
     deleted: list[str] = []
+    """Paths of files that are gone at the sender."""
     last_looks: list[Count] = []
     """For each path of `deleted` the last look that had it; empty from a sender that takes none."""
     below: list[EndBelow] = []
     """Of forwarded files that are in `deleted`, or were before, what their ends mean."""
     schema: SchemaEnd | None = None
+    """The schema that comes with it; None for none."""
     pages: Count = 0
     """Of the manifest that came before: what stands here follows them."""

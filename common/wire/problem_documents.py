@@ -10,16 +10,22 @@ class Problem(Struct, frozen=True, kw_only=True):
     """An error as RFC 9457 has it; `type` is `urn:tsferry:<slug>` of the error tree."""
 
     type: str = "about:blank"
+    """`urn:tsferry:` and the kind of the error."""
     title: str = ""
+    """The kind, in words."""
     status: int = 500
+    """HTTP status."""
     detail: str = ""
+    """What was found, where, and what to do."""
     retry_after: float | None = None
+    """Seconds after which another try may help; None where none is named."""
     offset: Count | None = None
     device: str | None = None
     path: str | None = None
     line: Count | None = None
     """Of a statement, where it is wrong; from 1 up, as the column."""
     column: Count | None = None
+    """Of a statement, where it is wrong; from 1 up."""
 
 
 _MAX_RETRY_AFTER = 86_400.0

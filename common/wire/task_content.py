@@ -22,6 +22,7 @@ class PlanEntry(Struct, frozen=True, kw_only=True):
     path: str
     size: Count
     tail: str
+    """Digest of the last 64 KiB, 32 hex digits (XXH3-128)."""
     md5: str | None = None
     replaces: bool = False
     """Other content under a path that was loaded before."""
@@ -67,12 +68,14 @@ class PlanDecision(Struct, frozen=True, kw_only=True):
 
     path: str
     action: Action
+    """What the sender does with it."""
     offset: Count = 0
     upload: str | None = None
     """Id of the partial upload to resume, for `/files/<id>`."""
     device: str | None = None
     reason: str | None = None
     hold: bool = False
+    """Of one that is refused: whether the sender asks again only when it is told to."""
     resource: bool = False
     """Whether the `.resource` is still wanted."""
     md5: str | None = None
@@ -85,6 +88,7 @@ class PlanAnswer(Struct, frozen=True, kw_only=True):
     """Decisions, in the order of the page."""
 
     decisions: list[PlanDecision]
+    """One for each entry."""
 
 
 class DeletedPage(Struct, frozen=True, kw_only=True):
@@ -122,6 +126,7 @@ class DeletionsPage(Struct, frozen=True, kw_only=True):
     """`POST /tasks/<id>/deletions`: what is new in deletion files, committed with the task."""
 
     parts: list[DeletionsPart]
+    """Those of this page, in the order of their files' bytes."""
 
 
 class DeletionsAnswer(Struct, frozen=True, kw_only=True):
@@ -147,7 +152,9 @@ class ManifestEntry(Struct, frozen=True, kw_only=True):
     size: Count
     md5: str
     series: Count
+    """Time series in the file."""
     points: Count
+    """Points in the file."""
     proof: ProofEntry | None = None
     """None from a sender that makes none."""
     first_look: Count = 0
@@ -168,8 +175,12 @@ class ManifestPage(Struct, frozen=True, kw_only=True):
     """
 
     number: Count
+    """Of the page, from 0 up."""
     manifest: list[ManifestEntry] = []
+    """Files of the task."""
     deleted: list[str] = []
+    """Paths of files that are gone at the sender."""
     last_looks: list[Count] = []
+    """For each path of `deleted` the last look that had it."""
     below: list[EndBelow] = []
     """See `EndRequest`."""

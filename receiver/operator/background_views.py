@@ -62,6 +62,7 @@ class BackgroundTasksPage(Struct, frozen=True, kw_only=True):
     """`GET /v1/tasks`, in the order in which they were added."""
 
     tasks: list[BackgroundTaskView]
+    """Those of this page."""
     next: str | None = None
 
 

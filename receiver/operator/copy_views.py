@@ -22,7 +22,9 @@ class StrangeReplica(Struct, frozen=True, kw_only=True):
     """A replica that the catalogue does not know, or knows an older generation of: it stays."""
 
     node: str
+    """id of the storage node."""
     tablet: str
+    """id of the tablet."""
 
 
 class CopiesView(Struct, frozen=True, kw_only=True):
@@ -65,6 +67,7 @@ class OfferedDeletions(Struct, frozen=True, kw_only=True):
 
     form: str
     content: bytes
+    """Its bytes, in base64."""
 
 
 class OfferedFile(Struct, frozen=True, kw_only=True):

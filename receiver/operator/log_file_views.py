@@ -22,6 +22,7 @@ class CheckpointFile(Struct, frozen=True):
     """A checkpoint: the LSN of the last commit in it, and its bytes."""
 
     lsn: int
+    """Log sequence number of the last commit in it."""
     size: int
 
 

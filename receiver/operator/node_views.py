@@ -25,7 +25,9 @@ class StuckFileView(Struct, frozen=True, kw_only=True):
     """A file that stays where it is, and why; its name in the data directory."""
 
     file: str
+    """Its name below the data directory."""
     why: str
+    """What is in the way, in words."""
 
 
 class DrainView(Struct, frozen=True, kw_only=True):

@@ -58,8 +58,8 @@ class RetiredView(Struct, frozen=True, kw_only=True):
         unique_series: series that have such points.
         remainder: where those are; empty in lists.
         rests: physical paths of the files that give what a superseded one has.
-        merged: files of the sender that a merged one is made of for good; 0 for others. `made_of`
-            has their paths; it is empty in lists.
+        merged: files of the sender that a merged one is made of for good; 0 for others.
+        made_of: paths of those at the sender; empty in lists.
     """
 
     sender: str

@@ -85,6 +85,7 @@ class LateView(Struct, frozen=True, kw_only=True):
     sender: str
     label: str = ""
     heard_at: float | None = None
+    """When it was heard last; None for never."""
 
 
 class SharedLabel(Struct, frozen=True, kw_only=True):

@@ -103,13 +103,16 @@ class OwnerView(Struct, frozen=True, kw_only=True):
     sender: str
     label: str = ""
     since: CommitTs = 0
+    """Commit since which it does."""
     since_at: float | None = None
+    """When that was, seconds since the epoch."""
 
 
 class OwnersPage(Struct, frozen=True, kw_only=True):
     """Owners in order of the devices' names; `next` is the cursor of the page after."""
 
     owners: list[OwnerView]
+    """Those of this page."""
     next: str | None = None
 
 
@@ -259,8 +262,12 @@ class TokenView(Struct, frozen=True, kw_only=True):
     note: str = ""
     expires: float | None = None
     allow_deletes: bool = True
+    """Whether what is deleted by it takes files out of sight; of a writer, whether it may
+    overwrite."""
     owners: list[str] = msgspec.field(default_factory=list)
+    """Of a writer, uuids of those whose devices it may load; `*` for all."""
     certificate: str | None = None
+    """The name in the client certificate that stands in for the token; null for a token."""
     created: CommitTs = 0
     created_at: float | None = None
 
@@ -280,14 +287,19 @@ class TokenMade(Struct, frozen=True, kw_only=True):
 
     id: str
     token: str = ""
+    """The token itself; it is told this once."""
     role: str
     sender: str | None = None
     scope: list[str] = msgspec.field(default_factory=list)
     note: str = ""
     expires: float | None = None
     allow_deletes: bool = True
+    """Whether what is deleted by it takes files out of sight; of a writer, whether it may
+    overwrite."""
     owners: list[str] = msgspec.field(default_factory=list)
+    """Of a writer, uuids of those whose devices it may load; `*` for all."""
     certificate: str | None = None
+    """The name in the client certificate that stands in for the token; null for a token."""
 
 
 class SchemaView(Struct, frozen=True, kw_only=True):

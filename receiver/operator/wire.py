@@ -164,6 +164,7 @@ class AdoptionOddity(Struct, frozen=True, kw_only=True):
     """Something that is left out, or to be known: where it is, and why."""
 
     source: str
+    """The file or directory, as it is called there."""
     reason: str
 
 
@@ -204,6 +205,7 @@ class AdoptRequest(Struct, frozen=True, kw_only=True):
     """`POST /v1/senders/<sender>/adopt`: all that it owns belongs to `by` from now on."""
 
     by: str
+    """uuid of the sender that takes its place."""
 
 
 class OwnersMoved(Struct, frozen=True, kw_only=True):
@@ -212,6 +214,7 @@ class OwnersMoved(Struct, frozen=True, kw_only=True):
     commit: CommitTs
     devices: int
     retired: int
+    """Files that ended by it."""
 
 
 class SenderSettings(Struct, frozen=True, kw_only=True):
@@ -241,6 +244,7 @@ class SenderRemoved(Struct, frozen=True, kw_only=True):
     files: int
     """Of it that stay visible, until they are proved to be elsewhere."""
     bytes: int
+    """Of those files."""
 
 
 class QuarantineAnswer(Struct, frozen=True, kw_only=True):
@@ -255,6 +259,7 @@ class QuarantineKey(Struct, frozen=True, kw_only=True):
     sender: str
     path: str
     digest: str
+    """As `quarantine list` has it: of the tail, or the name of the file at the centre."""
 
 
 class UndeleteRequest(Struct, frozen=True, kw_only=True):
@@ -274,6 +279,7 @@ class UndeleteAnswer(Struct, frozen=True, kw_only=True):
     """What is visible again, and what is not."""
 
     back: list[str]
+    """Names of files at the centre that readers get again."""
     failed: list[FailedUndelete]
 
 
@@ -296,6 +302,7 @@ class DeleteAnswer(Struct, frozen=True, kw_only=True):
     """What is deleted, and what is not."""
 
     deleted: list[str]
+    """Names of files at the centre that readers do not get any more."""
     failed: list[FailedDelete]
 
 
@@ -321,6 +328,7 @@ class RetryAnswer(Struct, frozen=True, kw_only=True):
     """What came of a retry, in words."""
 
     result: str
+    """What came of it, in words."""
 
 
 class ImportRequest(Struct, frozen=True, kw_only=True):
@@ -353,6 +361,7 @@ class HeldDeletesAnswer(Struct, frozen=True, kw_only=True):
     """`GET /v1/deletes`: those that wait for an operator."""
 
     lists: list[HeldDeletesView]
+    """A list for each sender and storage group."""
 
 
 class DeletesDecided(Struct, frozen=True, kw_only=True):
@@ -378,6 +387,7 @@ class TokensAnswer(Struct, frozen=True, kw_only=True):
     """`GET /v1/tokens`: all that are not revoked."""
 
     tokens: list[TokenView]
+    """The oldest first."""
 
 
 class TokenRequest(Struct, frozen=True, kw_only=True):
@@ -413,12 +423,14 @@ class ClockAnswer(Struct, frozen=True, kw_only=True):
     """`POST /v1/clock/confirm`: why the clock was not believed until now, None if it was."""
 
     was_doubted: str | None = None
+    """Why the clock was not believed until now; None if it was."""
 
 
 class TtlAnswer(Struct, frozen=True, kw_only=True):
     """`POST /v1/ttl/resume`, which confirms the clock too: why it was not believed until now."""
 
     was_suspended: str | None = None
+    """Why nothing expired until now; None if it did."""
 
 
 class VerdictEntry(Struct, frozen=True, kw_only=True):
@@ -454,6 +466,7 @@ class VerdictsRequest(Struct, frozen=True, kw_only=True):
     """`POST /v1/verdicts`: at most 10,000, recorded in one commit."""
 
     verdicts: list[VerdictEntry]
+    """One for each file."""
     compactions: list[BadCompaction] = msgspec.field(default_factory=list)
     """That are dissolved: their inputs are read in their place."""
 

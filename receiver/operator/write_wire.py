@@ -105,3 +105,4 @@ class WriteCommit(Struct, frozen=True, kw_only=True):
     """`POST /v1/writes/<task>/commit`: load these, all in one commit or none; others go."""
 
     parts: list[StagedPart]
+    """The files to be loaded."""

@@ -108,6 +108,7 @@ class CopiedDeletions(Struct, frozen=True, kw_only=True):
 
     form: str
     content: bytes
+    """Its bytes, in base64."""
 
 
 class CopiedOrigin(Struct, frozen=True, kw_only=True):
@@ -119,6 +120,8 @@ class CopiedOrigin(Struct, frozen=True, kw_only=True):
     sender: str
     path: str
     below: list[tuple[str, int, int, int, int, str]]
+    """Of each centre on the way: engine, first, closed and last look, commit that loaded it,
+    name."""
 
 
 class CopiedFile(Struct, frozen=True, kw_only=True):

@@ -61,3 +61,4 @@ class TxnsRunning(Struct, frozen=True, kw_only=True):
     """`GET /v1/txn`: those that are not over, the oldest first."""
 
     transactions: list[TxnRunning]
+    """Each of them."""

@@ -68,6 +68,7 @@ class FileReason(msgspec.Struct, frozen=True):
     """A file and what became of it, in words."""
 
     file: str
+    """Its path, below its data directory."""
     reason: str
 
 

@@ -100,5 +100,8 @@ class TimePiece(Record, frozen=True):
     """
 
     ts: int
+    """Timestamp of a commit."""
     moment: int
+    """What it stands for, as a timestamp."""
     pace: int
+    """How many times as fast moments go as timestamps do: 0, 1 or 2."""
