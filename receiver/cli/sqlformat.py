@@ -71,7 +71,8 @@ def output(form: OutputForm, stream: TextIO, times: TrueTimes) -> Output:
 class _Table:
     """Columns as wide as the first page wants them; wider ones later widen what follows.
 
-    On a terminal that they do not fit, each row is a paragraph.
+    On a terminal that they do not fit, each row is a paragraph; so is a single row that is wider
+    than the others, or comes later.
     """
 
     def __init__(self, stream: TextIO, times: TrueTimes) -> None:
@@ -103,9 +104,7 @@ class _Table:
             self._in_paragraphs = whole_width(self._widths) > self._screen
         if self._in_paragraphs and self._screen is not None:
             for line in cells:
-                self._stream.write(
-                    paragraph(list(map(printable, self._columns)), line, self._screen) + "\n"
-                )
+                self._write_paragraph(line, self._screen)
             return
         if first:
             self._write([printable(name) for name in self._columns])
@@ -125,8 +124,14 @@ class _Table:
         return printable(_text(value))
 
     def _write(self, line: Sequence[str]) -> None:
-        text = _GAP.join(map(padded, line, self._widths, self._right))
-        self._stream.write(text.rstrip() + "\n")
+        text = _GAP.join(map(padded, line, self._widths, self._right)).rstrip()
+        if self._screen is not None and display_width(text) > self._screen:
+            self._write_paragraph(line, self._screen)
+        else:
+            self._stream.write(text + "\n")
+
+    def _write_paragraph(self, line: Sequence[str], screen: int) -> None:
+        self._stream.write(paragraph(list(map(printable, self._columns)), line, screen) + "\n")
 
 
 def _all_numbers(values: Sequence[Any]) -> bool:

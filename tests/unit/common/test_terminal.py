@@ -77,12 +77,13 @@ wide = st.text(max_size=300) | st.integers(0, 10**10) | st.none()
 @given(
     st.integers(1, 9).flatmap(
         lambda n: st.lists(st.lists(wide, min_size=n, max_size=n), min_size=1, max_size=4)
-    )
+    ),
+    st.sampled_from((40, 80)),
 )
-def test_every_table_fits_80_columns(rows):
+def test_every_table_fits_40_and_80_columns(rows, columns):
     headers = [f"HEADER{n}" for n in range(len(rows[0]))]
-    for line in table(headers, rows, width=80).split("\n"):
-        assert display_width(line) <= 80
+    for line in table(headers, rows, width=columns).split("\n"):
+        assert display_width(line) <= columns
         assert printable(line) == line
 
 

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from common.terminal import display_width
 from receiver.cli.sqlformat import output
 from receiver.metadata.model.true_times import TrueTimes
 
@@ -93,11 +94,17 @@ def test_what_was_done_is_said(form):
         assert stream.getvalue().startswith("2 timeseries created (")
 
 
-def test_a_row_that_the_terminal_has_no_room_for_is_a_paragraph(monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_no_row_is_wider_than_the_terminal_whichever_page_it_comes_in(monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    long = [("x" * 300, 1, {"k": "漢" * 60}, True)]
+    for pages in ([long, ROWS], [ROWS[:1], long, ROWS], [[("a", 1, {}, True)], ROWS, long]):
+        shown = written("table", pages, Terminal())
+        assert max(map(display_width, shown.splitlines())) <= columns
+        assert "".join(shown.split()).count("x" * 300) == 1
 
+
+def test_a_row_that_the_terminal_has_no_room_for_is_a_paragraph(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     stream = Terminal()
     shown = output("table", stream, TrueTimes())
