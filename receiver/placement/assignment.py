@@ -166,6 +166,8 @@ class Assignment(Closing):
         self._calls = ThreadPoolExecutor(8, thread_name_prefix="orders")
         self._woken = threading.Event()
         self._stopped = threading.Event()
+        self._ended = threading.Condition()
+        self._ended_passes = 0
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -176,6 +178,12 @@ class Assignment(Closing):
     def wake(self) -> None:
         """Something has changed: look now."""
         self._woken.set()
+
+    def wait_for_pass(self, after: int, seconds: float) -> int:
+        """See `PlacesTablets`."""
+        with self._ended:
+            self._ended.wait_for(lambda: self._ended_passes > after, seconds)
+            return self._ended_passes
 
     def close(self) -> None:
         """End behind the pass that is under way."""
@@ -201,6 +209,9 @@ class Assignment(Closing):
                 log.warning("tablets cannot be placed now", extra={"error": str(error)})
             except Exception:  # a thread that ends would never be missed
                 log.exception("tablets cannot be placed now")
+            with self._ended:
+                self._ended_passes += 1
+                self._ended.notify_all()
             self._woken.wait(self._period)
 
     # -- a pass ------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from receiver.metadata.state.placed_files import placement_of
 from receiver.placement.assignment import Assignment, PlacementRules
 from receiver.placement.copies_back import CopiesBack
 from receiver.placement.copy_lists import CopyLists
+from receiver.placement.first_tablets import FirstTablets
 from receiver.placement.held_copies import HeldCopiesBook
 from receiver.placement.node_orders import NodeOrders
 from receiver.placement.offered_files import KeptOfNodes, OfferedFiles
@@ -120,8 +121,9 @@ class CopyService(Closing):
             monotonic=monotonic,
         )
         least = config.uploads_from
+        first = FirstTablets(engine, self.nodes, self.assignment)
         self.upload_nodes = (
-            UploadNodes(engine, self.nodes, self.tickets, self._orders, least=least)
+            UploadNodes(engine, self.nodes, self.tickets, self._orders, least=least, first=first)
             if least is not None
             else None
         )

@@ -1,7 +1,8 @@
 """Which node an edge may send a file to, with a ticket for it; and what lies there, for the master.
 
 A file goes to a node of its tablet, so that it need not be copied there: the leader, else another
-one. Of a tablet that does not run yet, the first files come to the master.
+one. A tablet that there is none of yet is made for it, where its table is there
+(`receiver.placement.first_tablets`).
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from receiver.metadata.state.placed_files import placement_of
 from receiver.tablet_copies.upload_tickets import SentFile, upload_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from common.wire import PlanEntry
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.tables.placements import PlacementRow
+    from receiver.placement.first_tablets import FirstTablets
     from receiver.placement.node_orders import NodeOrders
     from receiver.placement.placeable_nodes import PlaceableNode
     from receiver.tablet_copies.read_tickets import TicketMaker
@@ -38,6 +40,7 @@ class UploadNodes:
         orders: NodeOrders,
         *,
         least: int,
+        first: FirstTablets | None = None,
     ) -> None:
         """Prepare.
 
@@ -47,12 +50,41 @@ class UploadNodes:
             tickets: by keys that nodes have.
             orders: calls them.
             least: bytes of a file that is worth it.
+            first: makes tablets of files that are planned.
         """
+        self._first = first
         self._engine = engine
         self._nodes = nodes
         self._tickets = tickets
         self._orders = orders
         self._least = least
+
+    def prepare(self, sender: str, entries: Iterable[PlanEntry]) -> None:
+        """Have tablets at nodes for files that are to be planned, as far as that is soon done.
+
+        Args:
+            sender: uuid of their sender.
+            entries: the files.
+        """
+        if self._first is None:
+            return
+        partitions: set[tuple[str, int]] = set()
+        with self._engine.reading() as state:
+            for each in entries:
+                path = self._path(each)
+                if path is not None and state.file_table.live(sender, path.text) is None:
+                    partitions.add((path.sg, path.partition))
+        if partitions:
+            self._first.prepare(partitions)
+
+    def _path(self, entry: PlanEntry) -> FilePath | None:
+        """Of a file that may go to a node."""
+        if entry.size < max(self._least, 1):
+            return None
+        try:
+            return FilePath.parse(entry.path)
+        except NameRefusedError:
+            return None
 
     def offer(
         self, sender: str, task: str, entry: PlanEntry, avoid: Collection[str]
@@ -65,11 +97,8 @@ class UploadNodes:
             entry: the file.
             avoid: uuids of nodes that are none for this sender.
         """
-        if entry.size < max(self._least, 1):
-            return None
-        try:
-            path = FilePath.parse(entry.path)
-        except NameRefusedError:
+        path = self._path(entry)
+        if path is None:
             return None
         with self._engine.reading() as state:
             found = placement_of(state, path.text)

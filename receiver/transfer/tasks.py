@@ -92,6 +92,9 @@ _LOAD_PAUSE = 2.0
 class OffersNodes(Protocol):
     """Knows which storage nodes take files of edges; see `receiver.placement.upload_nodes`."""
 
+    def prepare(self, sender: str, entries: Iterable[PlanEntry]) -> None:
+        """Have places at nodes for files that are going to be planned; a little is waited for."""
+
     def offer(
         self, sender: str, task: str, entry: PlanEntry, avoid: Collection[str]
     ) -> UploadNode | None:
@@ -303,6 +306,10 @@ class Tasks:
         """What to do with each file of a page, in its order."""
         self._check_page(len(page.entries))
         folder = self._enter_open(who, sender, task, epoch)
+        if page.nodes and self._nodes is not None:  # before the lock, for it may wait
+            scope = Scope(who.scope)
+            of_scope = [e for e in page.entries if scope.first_outside(e.devices) is None]
+            self._nodes.prepare(folder.uuid, of_scope)
         with folder.lock:
             current = self._open_task(who, folder, task)
             fresh = {each.path for each in page.entries} - current.planned.keys()

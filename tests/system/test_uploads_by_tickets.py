@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 from common.errors import ForbiddenError
 from receiver.web.server import ServerTls, TlsFiles
 from sender.round.file_source import DirectorySource
+from tests.support.edge import WEEK_MS
+from tests.support.tsfile_bytes import build
 from tests.support.upload_cluster import LARGE, Fault, StorageMachine, UploadCluster
 from tests.support.web import make_certificate, until
 
@@ -59,6 +62,29 @@ def test_bytes_go_to_the_node_and_no_token_does(cluster: UploadCluster):
     assert of_edge
     assert not any("HTTP_AUTHORIZATION" in each or cluster.secret in str(each) for each in of_edge)
     assert all(each["HTTP_TSFERRY_SENDER"] == cluster.edge.uuid for each in of_edge)
+
+
+def test_the_first_file_of_a_partition_goes_to_the_node_of_its_new_tablet(cluster: UploadCluster):
+    """As every midnight: the plan has the tablet made, and the node says at once that it is."""
+    (machine,) = cluster.machines
+    beats: list[threading.Thread] = []
+
+    def beat() -> None:
+        beats.append(threading.Thread(target=machine.beat, args=(cluster.node,)))
+        beats[-1].start()
+
+    machine.served.node.copies.notify(beat)
+    path = cluster.edge.path(1).replace("/0/0/", "/0/1/")
+    points = {"root.a.d1": {"s1": [(WEEK_MS + 1, 1)]}}
+    cluster.edge.put(path, build(points, pad_to=LARGE))
+    machine.taken = 0
+    assert cluster.edge.round().exit_code == 0
+    machine.served.node.copies.notify(lambda: None)
+    for each in beats:
+        each.join()
+    assert cluster.has(path)
+    assert machine.taken >= LARGE
+    assert len(machine.served.node.copies.tablets()) == 2
 
 
 def dies_at(machine: StorageMachine, method: str, after: int) -> None:

@@ -42,6 +42,9 @@ class FakeNodes:
         length = min(length + self.too_much, self.most)
         return self.there.get(upload, b"")[begin : begin + length]
 
+    def prepare(self, sender: str, entries: object) -> None:
+        self.prepared = True
+
     def offer(
         self, sender: str, task: str, entry: wire.PlanEntry, avoid: Collection[str]
     ) -> wire.UploadNode | None:
