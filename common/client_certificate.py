@@ -10,9 +10,8 @@ from __future__ import annotations
 import logging
 import ssl
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import requests.adapters
 from urllib3.util.ssl_ import create_urllib3_context
 
 from common.errors import ConfigError
@@ -20,7 +19,7 @@ from common.errors import ConfigError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["ClientCertificate", "SecuredAdapter"]
+__all__ = ["ClientCertificate"]
 
 _log = logging.getLogger(__name__)
 
@@ -92,22 +91,6 @@ class ClientCertificate:
                 f"{shown}: {what}cannot be read: {error.strerror or error}"
             ) from error
         return context
-
-
-class SecuredAdapter(requests.adapters.HTTPAdapter):
-    """Begins TLS with a context of ours; without proxies.
-
-    `verify` of each request has to be a path: with True some versions of requests take a context of
-    their own.
-    """
-
-    def __init__(self, secured: ssl.SSLContext) -> None:
-        self._secured = secured
-        super().__init__()
-
-    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        """See `requests`: with the context."""
-        super().init_poolmanager(*args, ssl_context=self._secured, **kwargs)
 
 
 def _version(path: Path) -> tuple[int, int, int] | None:

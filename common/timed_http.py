@@ -6,7 +6,8 @@ import http.client
 import io
 import socket
 import time
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import requests
 import requests.adapters
@@ -59,13 +60,15 @@ class _InTime(io.RawIOBase):
 
 
 class _TimedAnswer(http.client.HTTPResponse):
-    """An answer that has twice the time of one wait to come whole."""
+    """An answer that has so many seconds to come whole; without, twice the time of one wait."""
+
+    within: ClassVar[float | None] = None
 
     def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
         wait = sock.gettimeout()
         if wait is not None:
-            end = time.monotonic() + _WAITS * wait
+            end = time.monotonic() + (self.within or _WAITS * wait)
             self.fp = io.BufferedReader(_InTime(self.fp.detach(), sock, end))
 
 
@@ -96,14 +99,21 @@ class _SecurePool(urllib3.connectionpool.HTTPSConnectionPool):
     ConnectionCls = _SecureConnection
 
 
-_POOLS = {"http": _Pool, "https": _SecurePool}
+@cache
+def _pools(within: float | None) -> dict[str, type]:
+    """By scheme; of answers that have so many seconds."""
+    answer = {"response_class": type("_Answer", (_TimedAnswer,), {"within": within})}
+    plain = {"ConnectionCls": type("_Plain", (_Connection,), answer)}
+    secure = {"ConnectionCls": type("_Secure", (_SecureConnection,), answer)}
+    return {"http": type("_Pools", (_Pool,), plain), "https": type("_S", (_SecurePool,), secure)}
 
 
 class _Adapter(requests.adapters.HTTPAdapter):
     """Never retries by itself, keeps little in the kernel's send buffer, and waits with an end."""
 
-    def __init__(self, secured: ssl.SSLContext | None = None) -> None:
+    def __init__(self, secured: ssl.SSLContext | None, within: float | None) -> None:
         self._secured = secured
+        self._within = within
         super().__init__(pool_connections=1, pool_maxsize=1, max_retries=0)
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
@@ -116,25 +126,29 @@ class _Adapter(requests.adapters.HTTPAdapter):
         if self._secured is not None:
             kwargs["ssl_context"] = self._secured
         super().init_poolmanager(*args, socket_options=options, **kwargs)
-        self.poolmanager.pool_classes_by_scheme = _POOLS
+        self.poolmanager.pool_classes_by_scheme = _pools(self._within)
 
     def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
         if self._secured is not None:  # for the server behind it
             kwargs["ssl_context"] = self._secured
         manager = super().proxy_manager_for(proxy, **kwargs)
-        manager.pool_classes_by_scheme = _POOLS
+        manager.pool_classes_by_scheme = _pools(self._within)
         return manager
 
 
-def timed_session(secured: ssl.SSLContext | None = None) -> requests.Session:
+def timed_session(
+    secured: ssl.SSLContext | None = None, *, within: float | None = None
+) -> requests.Session:
     """Connections whose answers come to an end, and that take nothing from the environment.
 
     Args:
         secured: what TLS begins with (`common.client_certificate`). Then `verify` of each request
             has to be a path: with True some versions of requests take a context of their own.
+        within: seconds that an answer may take in all, head and body, from when it was asked for;
+            None for twice the time of one wait.
     """
     session = requests.Session()
     session.trust_env = False  # no .netrc, no proxies, no CA bundle
-    session.mount("http://", _Adapter())
-    session.mount("https://", _Adapter(secured))
+    session.mount("http://", _Adapter(None, within))
+    session.mount("https://", _Adapter(secured, within))
     return session

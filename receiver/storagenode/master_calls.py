@@ -67,6 +67,7 @@ class MasterCalls:
             certificate=certificate,
             what="node.master",
             timeout=_TIMEOUT,
+            within=sum(_TIMEOUT),
         )
 
     def heartbeat(self, said: NodeHeartbeat) -> NodeHeartbeatAnswer:

@@ -12,13 +12,17 @@ import requests
 import urllib3
 
 from common import wire
-from common.client_certificate import ClientCertificate, SecuredAdapter
+from common.client_certificate import ClientCertificate
 from common.config import is_loopback
 from common.errors import ProtocolError, TsferryError, UnreachableError, UsageError
+from common.timed_http import timed_session
 
 __all__ = ["CallAnswer", "ReaderCalls"]
 
 _TIMEOUT = (10, 60)
+_WITHIN = 120.0
+"""Seconds for a whole answer, of which the longest are 8 MiB of a file: a server that sends a byte
+now and then keeps nobody."""
 _MOST = 1 << 27
 _PIECE = 1 << 20
 _NO_ANSWER = (requests.RequestException, urllib3.exceptions.HTTPError, OSError, UnicodeError)
@@ -46,7 +50,7 @@ class ReaderCalls:
         certificate: ClientCertificate | None = None,
         what: str,
         timeout: tuple[float, float] = _TIMEOUT,
-        within: float | None = None,
+        within: float = _WITHIN,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Ask nothing yet.
@@ -58,7 +62,7 @@ class ReaderCalls:
             certificate: that it is shown, made with the same `ca_cert`.
             what: names the URL in messages.
             timeout: seconds until it has to take a connection, and between two pieces of an answer.
-            within: seconds that the body of an answer may take in all; None: as long as it goes on.
+            within: seconds that an answer may take in all.
             monotonic: seconds.
 
         Raises:
@@ -134,8 +138,6 @@ class ReaderCalls:
         return CallAnswer(answer.status_code, answer.headers, got)
 
     def _body(self, answer: requests.Response) -> bytes:
-        if self._within is None:
-            return answer.raw.read(_MOST, decode_content=True)
         until, got = self._monotonic() + self._within, bytearray()
         while len(got) < _MOST:
             piece = answer.raw.read1(min(_PIECE, _MOST - len(got)), decode_content=True)
@@ -162,11 +164,10 @@ class ReaderCalls:
                 self._sessions = [each for each in self._sessions if each is not made]
             made = None
         if made is None:
-            made = self._of_thread.session = requests.Session()
-            made.trust_env = False  # no .netrc, no proxy: the token is for this server alone
+            # Of the environment nothing is taken: the token is for this server alone.
+            made = self._of_thread.session = timed_session(secured, within=self._within)
             self._of_thread.secured = secured
             if secured is not None:
-                made.mount("https://", SecuredAdapter(secured))
                 made.verify = requests.utils.DEFAULT_CA_BUNDLE_PATH
             if self._ca_cert is not None:
                 made.verify = self._ca_cert

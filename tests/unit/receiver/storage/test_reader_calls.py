@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 
@@ -93,6 +94,37 @@ def test_an_answer_that_trickles_on_is_no_answer_after_a_while() -> None:
 
 
 @pytest.mark.parametrize(
+    "endless",
+    [b"HTTP/1.1 100 Continue\r\n\r\n", b"x: y\r\n", b"x"],
+    ids=["100 Continue", "lines of a head", "bytes of a line"],
+)
+def test_a_head_that_trickles_on_is_no_answer_after_a_while(endless: bytes) -> None:
+    """A node that lies would keep whoever asks it for a piece of a file, for good."""
+    ended = threading.Event()
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+
+        def serve() -> None:
+            peer, _ = server.accept()
+            with closing(peer), suppress(OSError):
+                peer.recv(1 << 16)
+                peer.sendall(b"" if b"100" in endless else b"HTTP/1.1 200 OK\r\n")
+                while not ended.wait(0.02):
+                    peer.sendall(endless)
+
+        threading.Thread(target=serve, daemon=True).start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        calls = ReaderCalls(
+            url, token=None, ca_cert=None, what="the node's URL", timeout=(2, 20), within=0.3
+        )
+        begin = time.monotonic()
+        with pytest.raises(UnreachableError, match="does not answer"):
+            calls.get("/x", {})
+        assert time.monotonic() - begin < 15
+        ended.set()
+        calls.close()
+
+
+@pytest.mark.parametrize(
     "head", [b"Content-Length: 100\r\n\r\nabc", b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"]
 )
 def test_what_breaks_off_is_no_answer_with_a_limit_either(answering, head: bytes) -> None:
@@ -113,6 +145,16 @@ def test_a_whole_answer_is_the_same_with_a_limit(answering, head: bytes) -> None
     url = answering(b"HTTP/1.1 200 OK\r\n" + head, ends=False)
     calls = ReaderCalls(url, token=None, ca_cert=None, what="x", timeout=(2, 5), within=60)
     assert calls.get("/x", {}) == b"abc"
+
+
+def test_every_call_has_an_end_where_none_is_asked_for() -> None:
+    """Readers, pullers and executors say nothing of it."""
+    calls = ReaderCalls("http://127.0.0.1:1", token=None, ca_cert=None, what="x")
+    assert calls._within == 120
+    adapter = calls._session().get_adapter("http://127.0.0.1:1")
+    pool = adapter.poolmanager.pool_classes_by_scheme["http"]
+    assert pool.ConnectionCls.response_class.within == 120
+    calls.close()
 
 
 def test_a_log_that_is_followed_breaks_off(answering) -> None:
