@@ -115,7 +115,7 @@ def _show(answer: AdoptionAnswer, as_json: bool) -> None:
             each.sender[:8],
             each.path,
             each.source,
-            each.reason or "",
+            each.reason or ("with what was deleted of it" if each.deletions else ""),
         )
         for each in answer.files
     ]
@@ -129,6 +129,8 @@ def _show(answer: AdoptionAnswer, as_json: bool) -> None:
     text = text or "nothing to take"
     if answer.devices:
         text += f", {len(answer.devices)} devices without files"
+    if deleted := sum(each.deletions for each in answer.files):
+        text += f", {deleted} with what was deleted of them"
     if answer.odd:
         text += f", {len(answer.odd)} to be known"
     if answer.committed:

@@ -149,6 +149,7 @@ class AdoptionFile(Struct, frozen=True, kw_only=True):
         result: `loaded`, `already`, `expired`, or why it is not taken: `conflict`, `refused`, ...
         device: that the reason names.
         reason: of a file that is not loaded.
+        deletions: whether what the old server has deleted of it comes with it.
     """
 
     source: str
@@ -158,6 +159,7 @@ class AdoptionFile(Struct, frozen=True, kw_only=True):
     result: str
     device: str | None = None
     reason: str | None = None
+    deletions: bool = False
 
 
 class AdoptionOddity(Struct, frozen=True, kw_only=True):

@@ -142,6 +142,22 @@ def test_both_ends_move_over_and_nothing_that_is_there_is_sent_again(site: Movin
     }
 
 
+def test_what_the_old_centre_deleted_stays_deleted_and_both_ends_agree(site: MovingSite) -> None:
+    gone = f"DELETION,{site.sg}.d1.*,{2**63 - 1},100,104\n".encode()
+    site.here(1, 2, 3)
+    site.there(1, 2)
+    site.receiver.loaded({site.path(1) + ".mods": gone})
+    site.listed(1, 2)
+    site.own()
+    site.adopt_there("--commit")
+    site.call("adopt", "--commit")
+    assert site.call("sync")["sent"] == 1
+    for _ in range(2):
+        again = site.call("sync")
+        assert (again["sent"], again["tasks"]) == (0, [])
+        assert [each["file"] for each in again["kept_deletions"]] == [site.path(1)]
+
+
 def test_a_server_of_0_12_says_whose_files_they_are_by_whoever_asks(site: MovingSite) -> None:
     site.here(1, 2)
     site.listed(1, 2)

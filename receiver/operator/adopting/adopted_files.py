@@ -1,8 +1,9 @@
 """The files of an old receiver as a load would have them: read where they lie, and whose they are.
 
 A file that is none, that is not closed, that came twice, or of which nobody knows whose it is, is
-left out, and named. What the old server has deleted from a file (`.mods`) is its own and not its
-sender's: such a file is left out too, unless whoever asks wants its points back.
+left out, and named. What the old server has deleted from a file (`.mods`) comes with it, and
+reaches no other file, unless whoever asks wants its points back; a file whose deletion file cannot
+be read is left out too, for its points would show again.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from receiver.load.tail_facts import facts_of
 from receiver.metadata.model import records
 from receiver.metadata.model.paths import IllegalPathError
 from receiver.operator.adopting.old_receiver import OutOfOrder
+from receiver.operator.centre_entries import deletion_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -61,11 +63,12 @@ class Claims:
 
 @dataclass(frozen=True)
 class AdoptableFile:
-    """A file that can be loaded as its sender's."""
+    """A file that can be loaded as its sender's; `deletions`: with what was deleted of it."""
 
     file: CentreFile
     candidate: Candidate
     sender: str
+    deletions: bool = False
 
 
 def look_at_files(
@@ -101,11 +104,15 @@ def look_at_files(
             continue
         devices = (each.name for each in candidate.facts.devices)
         sender, why = claims.sender_of(found, devices)
-        if not why and not with_deleted and any(True for _ in found.file.deletions):
-            why = (
-                "the old server has deleted points of it, which would show again: "
-                "--with-deleted takes it so"
-            )
+        deletions = False
+        if not why and not with_deleted:
+            try:
+                deletions = bool(deletion_parts(found.file, candidate.path))
+            except (TsferryError, OSError) as error:
+                why = (
+                    "what the old server has deleted of it cannot be read, and would show again: "
+                    f"--with-deleted takes it so ({_plain(error, source)})"
+                )
         content, path = (sender, candidate.staged.md5), (sender, candidate.path.text)
         if not why and content in contents:
             why = f"the same content as {contents[content]}"
@@ -115,7 +122,7 @@ def look_at_files(
             odd.append(OutOfOrder(source, why))
             continue
         contents[content] = paths[path] = source
-        good.append(AdoptableFile(found.file, candidate, sender))
+        good.append(AdoptableFile(found.file, candidate, sender, deletions))
     return good, odd
 
 

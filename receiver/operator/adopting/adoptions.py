@@ -284,4 +284,5 @@ def _told(file: AdoptableFile, outcome: FileOutcome) -> AdoptionFile:
         result=str(outcome.result),
         device=outcome.device,
         reason=outcome.reason,
+        deletions=file.deletions,
     )

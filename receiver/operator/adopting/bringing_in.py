@@ -19,7 +19,12 @@ from common.names import RESOURCE
 from receiver.disks import disk_room
 from receiver.load.folder.current_task import start_task
 from receiver.load.placing import tree_of
-from receiver.operator.centre_entries import entry_of, planned_as, resource_of_file
+from receiver.operator.centre_entries import (
+    deletion_parts,
+    entry_of,
+    planned_as,
+    resource_of_file,
+)
 from receiver.operator.centre_files import CentreFile
 from receiver.operator.copied_in import copy_in, drop_parts, link_in
 
@@ -101,6 +106,12 @@ class BringingIn:
             self._intake.check_room(folder, sum(sizes), 0, room=room)
             current = start_task(folder, record)
             crash.point("adoption.begun")
+            current.add_deletions(
+                part
+                for each in files
+                if each.deletions
+                for part in deletion_parts(each.file, each.candidate.path)
+            )
             resources = {each.candidate.path.text: resource_of_file(each.file) for each in files}
             current.add_plan(
                 planned_as(each.candidate, resources[each.candidate.path.text]) for each in files
@@ -163,6 +174,8 @@ class BringingIn:
                 if ours is None or old is None or not os.path.samestat(ours, old):
                     continue
                 there.unlink(source.name + RESOURCE)  # alone it would be forgotten
+                for _, beside in each.file.deletions if each.deletions else ():
+                    there.unlink(beside.name)
                 crash.point("adoption.let_go")
                 there.unlink(source.name, identity=(old.st_size, old.st_mtime_ns, old.st_ino))
 

@@ -55,6 +55,7 @@ FILES = {
     "un" + path_of(2): tsfile(salt=1),
     path_of(3, sg="root.other"): tsfile("root.other.x"),
 }
+DELETION = f"DELETION,root.sg.d1.*,{2**63 - 1},2,3\n".encode()
 OWNERS = {"root.sg.d1": name_of(), "root.other.x": name_of(OTHER, "10.0.0.9")}
 
 
@@ -203,7 +204,7 @@ def test_what_is_odd_is_left_out_and_named_and_the_rest_is_taken(
             path_of(7): b"",
             path_of(8): b"TsFile000002" + bytes(40),
             path_of(9): tsfile(first=70),
-            path_of(9) + ".mods": b"DELETION,root.sg.d1.*,9,2,3\n",
+            path_of(9) + ".mods": DELETION[:-9],
         }
     )
     old.owners(OWNERS)
@@ -221,6 +222,50 @@ def test_what_is_odd_is_left_out_and_named_and_the_rest_is_taken(
         assert said_of_it in odd[name]
     again = adopt(node, old, with_deleted=True)
     assert said(again, old)[path_of(9)] == "loaded"
+
+
+def test_what_the_old_server_has_deleted_of_a_file_comes_with_it(
+    world: World, node: Node, old: OldReceiverTree
+) -> None:
+    old.loaded(FILES | {path_of(1) + ".mods": DELETION, path_of(4): tsfile(first=90)})
+    old.owners(OWNERS)
+    dry = adopt(node, old, commit=False)
+    assert {each.path for each in dry.files if each.deletions} == {path_of(1)}
+    assert dry.odd == []
+    assert adopt(node, old).committed
+    with node.engine.reading() as state:
+        row = state.file_table.held(UUID, path_of(1))
+        assert row is not None
+        (noted,) = state.deletion_table.of_file(row.physical)
+        assert list(state.deletion_table.of_sender(UUID)) == [noted]
+    assert noted.content == DELETION
+    assert [(each.applied, each.held, each.floor) for each in noted.segments] == [(True, "", 0)]
+    assert fsck_of(node).found == []
+    before = node.engine.newest_commit
+    assert {each.result for each in adopt(node, old).files} == {"already"}
+    assert node.engine.newest_commit == before
+
+
+def test_most_of_what_comes_may_be_deleted_already_and_is_held_for_nobody(
+    node: Node, old: OldReceiverTree
+) -> None:
+    numbers = range(1, 30)
+    every = f"DELETION,root.sg.d1.*,{2**63 - 1},0,{2**62}\n".encode()
+    files = {path_of(each): tsfile(first=each * 100) for each in numbers}
+    old.loaded(files | {f"{path}.mods": every for path in files})
+    old.owners(OWNERS)
+    assert adopt(node, old).committed
+    with node.engine.reading() as state:
+        rows = list(state.deletion_table.of_sender(UUID))
+    assert len(rows) == len(numbers)
+    assert all(each.applied and not each.held for row in rows for each in row.segments)
+
+
+def test_what_was_deleted_is_moved_with_its_file(node: Node, old: OldReceiverTree) -> None:
+    old.loaded({path_of(1): tsfile(), path_of(1) + ".mods": DELETION})
+    old.owners(OWNERS)
+    assert adopt(node, old, move=True).committed
+    assert not list((old.root / "data").rglob("*.mods"))
 
 
 def test_a_copied_tree_without_any_state_is_adopted_by_its_content(
