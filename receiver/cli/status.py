@@ -87,6 +87,8 @@ def _of_node(config: ReceiverConfig, as_json: bool) -> int:
         "newest commit": str(view.commit),
         "trust": view.doubt or "all orders are carried out",
         "holds": f"{view.tablets} tablets, {view.files} files, {size_text(view.bytes)}",
+        "uploads": f"{view.uploads}, {view.whole_uploads} of them whole, "
+        f"{size_text(view.upload_bytes)}",
         "read through": moment(view.scrubbed) if view.scrubbed else "never yet",
     }
     for each in view.directories:

@@ -58,6 +58,9 @@ class NodeStatus(Struct, frozen=True, kw_only=True):
         files: in these.
         bytes: of these.
         directories: of its data.
+        uploads: files that edges send here, and that no replica has yet.
+        whole_uploads: those of them that are whole, and wait for the master.
+        upload_bytes: of all of them, as far as they have come.
         behind: tablets that are not known to be complete.
         rotten: files whose bytes are not those that came, until others have taken their place.
         scrubbed: when the last whole reading of all that it holds began, seconds since the epoch; 0
@@ -83,6 +86,9 @@ class NodeStatus(Struct, frozen=True, kw_only=True):
     files: int = 0
     bytes: int = 0
     directories: tuple[DirectoryRoom, ...] = ()
+    uploads: int = 0
+    whole_uploads: int = 0
+    upload_bytes: int = 0
     behind: int = 0
     rotten: int = 0
     scrubbed: float = 0.0

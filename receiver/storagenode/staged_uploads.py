@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from receiver.tablet_copies.upload_tickets import SentFile
     from receiver.transfer.partial import Pending
 
-__all__ = ["StagedPiece", "StagedUploads", "StagedView"]
+__all__ = ["StagedPiece", "StagedStanding", "StagedUploads", "StagedView"]
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +68,20 @@ class StagedView(NamedTuple):
     offset: int
     length: int
     expires: float
+
+
+class StagedStanding(NamedTuple):
+    """How much there is of uploads.
+
+    Attributes:
+        uploads: that are here.
+        whole: those of them that wait for the master alone.
+        bytes: of all, as far as they have come.
+    """
+
+    uploads: int
+    whole: int
+    bytes: int
 
 
 class StagedPiece(NamedTuple):
@@ -111,6 +125,8 @@ class StagedUploads:
         self._lock = threading.Lock()
         self._all: dict[str, StagedUpload] = {}
         self._of_path: dict[tuple[str, str], str] = {}
+        self._begun: dict[str, str] = {}
+        """Uploads whose first flush goes on -> their senders."""
         for number in range(len(trees)):
             self._open(number)
 
@@ -132,10 +148,21 @@ class StagedUploads:
         number = self._store.place(file.size)
         self._store.placed(number, file.size)
         with self._lock:
-            if file.upload in self._all:
+            if file.upload in self._all or file.upload in self._begun:
                 raise BusyError("another request begins this upload", retry_after=1)
             self._must_have_room(file)
-            return self._view(self._create(number, file))
+            self._begun[file.upload] = file.sender
+        try:  # its flushes hold up nobody else
+            made = self._create(number, file)
+        except BaseException:
+            with suppress(OSError, TsferryError):  # else what is left is in the way of another try
+                remove_upload(self._trees[number], file.upload)
+            with self._lock:
+                del self._begun[file.upload]
+            raise
+        with self._lock:
+            del self._begun[file.upload]
+            return self._view(self._add(made))
 
     def head(self, file: SentFile) -> StagedView:
         """Where it stands; every byte before that is on the disk.
@@ -198,6 +225,13 @@ class StagedUploads:
             return
         with suppress(NotFoundError), found.alone():
             self._drop(found)
+
+    def standing(self) -> StagedStanding:
+        """How much there is of them."""
+        with self._lock:
+            there = list(self._all.values())
+        whole = sum(each.md5 is not None for each in there)
+        return StagedStanding(len(there), whole, sum(each.offset for each in there))
 
     # -- for the master and the replicas -----------------------------------------------------
 
@@ -374,8 +408,9 @@ class StagedUploads:
 
     def _must_have_room(self, file: SentFile) -> None:
         here = self._of_sender(file.sender)
-        if len(here) >= self._limits.max_open_uploads:
-            raise BusyError(f"{len(here)} uploads of this sender are here", retry_after=60)
+        count = len(here) + sum(each == file.sender for each in self._begun.values())
+        if count >= self._limits.max_open_uploads:
+            raise BusyError(f"{count} uploads of this sender are here", retry_after=60)
         self._must_be_allowed(here, file.size)
 
     def _of_sender(self, sender: str) -> list[StagedUpload]:
@@ -403,7 +438,7 @@ class StagedUploads:
             tail=file.tail,
         )
         tree.make_dirs(UPLOADS)
-        return self._add(StagedUpload(number, PartialUpload.create(tree, UPLOADS, meta), now))
+        return StagedUpload(number, PartialUpload.create(tree, UPLOADS, meta), now)
 
     def _add(self, staged: StagedUpload) -> StagedUpload:
         meta = staged.partial.meta

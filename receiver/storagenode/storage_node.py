@@ -240,6 +240,7 @@ class StorageNode(Closing):
         """How it is, for its operator."""
         seen = self.home.seen
         held = self._held()
+        staged = self.uploads.standing()
         age = self._heartbeats.age
         return NodeStatus(
             node=self.home.start.uuid,
@@ -259,6 +260,9 @@ class StorageNode(Closing):
             files=sum(each.files for each in held),
             bytes=sum(each.size for each in held),
             directories=tuple(self.watch.rooms()),
+            uploads=staged.uploads,
+            whole_uploads=staged.whole,
+            upload_bytes=staged.bytes,
             behind=len(self.pulls.behind),
             rotten=self.copies.rotten(),
             scrubbed=self.scrub.place.last,

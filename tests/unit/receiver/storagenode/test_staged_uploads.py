@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,6 +31,7 @@ from receiver.storagenode.staged_uploads import StagedUploads
 from receiver.tablet_copies.copies_wire import CopiedFile, CopyOrder
 from receiver.tablet_copies.replica_store import ReplicaStore
 from receiver.tablet_copies.upload_tickets import SentFile
+from receiver.transfer.partial import PartialUpload, UploadMeta
 from tests.support.copy_nodes import Home
 from tests.support.tsfile_bytes import build
 
@@ -115,6 +118,64 @@ def place(tmp_path: Path) -> Iterator[Place]:
     made = Place(tmp_path)
     yield made
     made.stop()
+
+
+def test_what_is_staged_is_counted(place: Place):
+    assert place.uploads.standing() == (0, 0, 0)
+    place.send(sent())
+    other = sent(OTHER, path=PATH.replace("1-1", "2-2"))
+    place.uploads.begin(other)
+    place.uploads.patch(other, 0, OTHER[:2000])
+    assert place.uploads.standing() == (2, 1, 7000)
+    place.restart()
+    assert place.uploads.standing() == (2, 1, 7000)
+    place.uploads.drop(other)
+    assert place.uploads.standing() == (1, 1, 5000)
+
+
+def test_the_begin_of_one_upload_waits_for_no_other_ones_flush(place: Place, monkeypatch):
+    """One hangs on its disk; it counts for the limits all the same, and begins only once."""
+    arrived, go_on = threading.Event(), threading.Event()
+    create = PartialUpload.create
+
+    def hangs(tree: Tree, directory: str, meta: UploadMeta) -> PartialUpload:
+        if meta.path == PATH:
+            arrived.set()
+            assert go_on.wait(20)
+        return create(tree, directory, meta)
+
+    monkeypatch.setattr(PartialUpload, "create", hangs)
+    with ThreadPoolExecutor(1) as pool:
+        hanging = pool.submit(place.uploads.begin, sent())
+        assert arrived.wait(20)
+        try:
+            with pytest.raises(BusyError, match="another request begins"):
+                place.uploads.begin(sent())
+            second, third = (sent(path=PATH.replace("1-1", each)) for each in ("2-2", "3-3"))
+            assert place.uploads.begin(second).offset == 0
+            with pytest.raises(BusyError, match="2 uploads of this sender"):
+                place.uploads.begin(third)
+            place.uploads.begin(sent(path=PATH.replace("1-1", "4-4"), sender="e" * 32))
+        finally:
+            go_on.set()
+        assert hanging.result().offset == 0
+    place.send(sent())
+    assert place.uploads.standing().whole == 1
+
+
+def test_an_upload_whose_begin_failed_begins_again(place: Place, monkeypatch):
+    create = PartialUpload.create
+
+    def fails(tree: Tree, directory: str, meta: UploadMeta) -> PartialUpload:
+        create(tree, directory, meta)
+        raise NoSpaceError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PartialUpload, "create", fails)
+        with pytest.raises(NoSpaceError):
+            place.uploads.begin(sent())
+    place.send(sent())
+    assert place.uploads.standing() == (1, 1, 5000)
 
 
 def test_what_was_answered_is_there_in_the_next_life_and_goes_on_with_any_ticket(place: Place):
