@@ -35,6 +35,7 @@ COMMANDS: dict[str, list[str]] = {
     "storage": ["storage.py", "--write"],
     "storage-clients": ["storage_clients.py"],
     "cold-reads": ["cold_reads.py"],
+    "cache-slots": ["cache_slots.py"],
     "idle-memory": ["idle_memory.py", "--limit", "100"],
     "operator-pages": ["operator_pages.py"],
     "transactions": ["transactions.py"],

@@ -17,7 +17,9 @@ from tests.support.procs import Child, Children
 class NodeProcess:
     """Directories of a storage node, and the process that serves them while it runs."""
 
-    def __init__(self, root: Path, processes: Children, master: str, token: str) -> None:
+    def __init__(
+        self, root: Path, processes: Children, master: str, token: str, *, more: str = ""
+    ) -> None:
         self.root = root
         self.processes = processes
         self.server: Child | None = None
@@ -30,7 +32,7 @@ class NodeProcess:
             '[listen]\nhost = "127.0.0.1"\nport = 0\n'
             "[limits]\nmin_free_bytes = 0\n"
             f'[node]\nmaster = ["{master}"]\nhost = "{root.name}"\ntoken = "{token}"\n'
-            'heartbeat = "0.2s"\nscrub_every = "1s"\n'
+            f'heartbeat = "0.2s"\nscrub_every = "1s"\n{more}'
         )
         self.config.chmod(0o600)
 

@@ -65,6 +65,7 @@ class S3Proxy:
         seen: all requests, in order.
         given: bytes of the bodies that were answered with, by path.
         delay: seconds before each answer.
+        rate: bytes a second of all answers together; 0 for as fast as it goes.
         clock: of the store, by which it dates its answers, by ours, in seconds.
     """
 
@@ -74,6 +75,8 @@ class S3Proxy:
         self.given: Counter[str] = Counter()
         self.delay = 0.0
         self.clock = 0.0
+        self.rate = 0.0
+        self._line = threading.Lock()
         target = urlsplit(endpoint).netloc
 
         class Handler(_Handler):
@@ -87,6 +90,12 @@ class S3Proxy:
     @property
     def endpoint(self) -> str:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def pace(self, size: int) -> None:
+        """Wait as long as so many bytes have the line."""
+        if self.rate:
+            with self._line:
+                time.sleep(size / self.rate)
 
     def put_bytes(self, part: str) -> int:
         """Bytes that came to be put under keys with this in them, but for digests of blocks."""
@@ -151,6 +160,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             if self.command == "GET":
                 self.proxy.given[urlsplit(self.path).path] += len(content)
+                self.proxy.pace(len(content))
             self.wfile.write(content)
 
     def _refuse(self, status: int, code: str, message: str) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from receiver.storage.reading.block_cache import BlockCache
+from receiver.storage.reading.block_digests import packed_size
+from receiver.storagenode.bucket_cache import BucketCache
 from tests.support.cache_world import CacheReader, CacheWorld
 
 
@@ -144,29 +146,45 @@ def test_a_slot_that_moved_is_filled_from_who_had_it_and_not_from_the_store(worl
     assert cache.from_store == 0
 
 
-@pytest.mark.parametrize("digests", [b"", b"\0" * 132])
 def test_who_had_the_slot_and_gives_other_bytes_is_not_believed(
-    world: CacheWorld, monkeypatch: pytest.MonkeyPatch, digests: bytes
+    world: CacheWorld, monkeypatch: pytest.MonkeyPatch
 ):
-    one = world.add("one")
+    one, two, reader = lying(world, monkeypatch, b"")
+    read_all(world, reader)
+    assert one.blocks.rotten == 0
+    assert two.from_nodes > 0, "it was asked"
+    assert reader.store not in [store for store, _ in world.read_in_store]
+
+
+def test_digests_of_who_had_the_slot_are_held_against_the_ticket(
+    world: CacheWorld, monkeypatch: pytest.MonkeyPatch
+):
+    packed = packed_size(max(map(len, world.contents.values())))
+    _, two, reader = lying(world, monkeypatch, b"\0" * packed)
+    large = max(world.contents, key=lambda each: len(world.contents[each]))
+    assert reader.read(large, 0, 10) == world.contents[large][:10]
+    assert two.from_store < 2 << 20, "it need not be read whole for digests"
+
+
+def lying(
+    world: CacheWorld, monkeypatch: pytest.MonkeyPatch, digests: bytes
+) -> tuple[BucketCache, BucketCache, CacheReader]:
+    """A node that gives zeros to the one that has all of its slots now, and a reader."""
+    one = world.add("one").served.node.cache
     world.beat()
     read_all(world)
-    two = world.add("two")
+    two = world.add("two", cache_bytes=1 << 50).served.node.cache
     world.beat()
-    cache, other = one.served.node.cache, two.served.node.cache
-    assert cache is not None
-    assert other is not None
+    assert one is not None
+    assert two is not None
+    assert set(world.owners().values()) == {"two"}
 
     def lie(file: object, begin: int, length: int) -> bytes:
         return b"\0" * length if length else digests
 
-    monkeypatch.setattr(cache, "kept", lie)
+    monkeypatch.setattr(one, "kept", lie)
     monkeypatch.setattr(world, "_must_be_right", lambda *_: None)
-    before, reader = other.requests, CacheReader(world)
-    read_all(world, reader)
-    assert other.requests > before
-    assert other.from_nodes > 0, "it was asked"
-    assert reader.store not in [store for store, _ in world.read_in_store]
+    return one, two, CacheReader(world)
 
 
 def test_a_dead_node_costs_one_try_and_is_left_alone_for_a_while(world: CacheWorld):
