@@ -237,7 +237,7 @@ class ReceiverLoop:
         late = now - self._looked >= self.remote.config.daemon.look_period
         return None if self._failures or late or not self._watched() else self._rested
 
-    def _finish(self, report: RoundReport, begin: float, rests_at: float | None) -> None:
+    def _finish(self, report: RoundReport, begin: float, rests_at: float | None = None) -> None:
         if not report.looked and self.last is not None:
             report.pending_files = self.last.pending_files
             report.pending_bytes = self.last.pending_bytes
