@@ -290,6 +290,19 @@ def _url(raw: Any) -> str:
     return f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}"
 
 
+def _url_with_query(raw: Any) -> str:
+    if not isinstance(raw, str) or raw != printable(raw) or " " in raw:
+        raise ValueError
+    before, _, query = raw.partition("?")
+    if "#" in query:
+        raise ValueError("it has no #")
+    url = _url(before)
+    if not query:
+        return url
+    path = urlsplit(before).path  # a slash at its end is of account here
+    return f"{url.removesuffix(path.rstrip('/'))}{path or '/'}?{query}"
+
+
 def _without_path(url: str) -> str:
     scheme, _, rest = url.partition("://")
     host, slash, _ = rest.partition("/")
@@ -362,6 +375,12 @@ Url = Annotated[
 """Scheme, host (lower case), port where one was given, path without a slash at its end."""
 SecretUrl = Annotated[
     str,
-    ValueKind("an address such as https://host:port", _url, to_plain=_without_path, quote=_hidden),
+    ValueKind(
+        "an address such as https://host/path?key=value",
+        _url_with_query,
+        to_plain=_without_path,
+        quote=_hidden,
+    ),
 ]
-"""The same, of which nothing behind the host is shown: for many services that is a secret."""
+"""The same, and perhaps a query; nothing behind the host is shown: for many services that is a
+secret."""

@@ -200,11 +200,15 @@ def test_files_that_cannot_be_used_are_named_and_leave_all_as_it_was(
     tls = ServerTls(files)
     empty = tmp_path / "empty.pem"
     empty.write_text("no PEM")
+    both = tmp_path / "both.pem"
+    both.write_bytes(authority.crl().read_bytes() + authority.ca.read_bytes())
     for ca, crl, key in (
         (empty, None, "client_ca"),
         (tmp_path / "none", None, "client_ca"),
         (authority.crl(), None, "client_ca"),
-        (authority.ca, authority.ca, "client_crl"),  # it would be one more authority
+        (both, None, "client_ca"),
+        (authority.ca, authority.ca, "client_crl"),
+        (authority.ca, both, "client_crl"),  # it would be one more authority
         (authority.ca, empty, "client_crl"),
     ):
         with pytest.raises(ConfigError, match=rf"listen\.{key} = "):

@@ -39,8 +39,30 @@ def test_what_stands_behind_the_host_is_not_shown(tmp_path):
     assert "https://h.example:8443/..." in render(found, origin=False)
     assert "hidden" not in render(found, origin=False)
     with pytest.raises(ConfigError) as caught:
-        loaded('webhook = "https://h.example/secret?sig=1"\nsecret_file = "s"', tmp_path)
+        loaded('webhook = "https://h.example/secret?sig=1#x"\nsecret_file = "s"', tmp_path)
     assert "sig=1" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "posted"),
+    [
+        ("https://h.example/hook?sig=a%2Fb&v=1", "https://h.example/hook?sig=a%2Fb&v=1"),
+        ("https://H.example/hook/?sig=a/?b", "https://h.example/hook/?sig=a/?b"),
+        ("https://h.example?sig=a", "https://h.example/?sig=a"),
+        ("https://h.example:8443//?sig=a", "https://h.example:8443//?sig=a"),
+        ("https://[::1]/x/", "https://[::1]/x"),
+        ("https://h.example/x?", "https://h.example/x"),
+    ],
+)
+def test_a_webhook_may_have_a_query_which_is_not_shown(tmp_path, given, posted):
+    file = tmp_path / "hooks.toml"
+    file.write_text(f'webhook = "{given}"\nsecret_file = "s"')
+    found = load(HooksConfig, file=file, env_prefix="T_", environ={}, flags={})
+    assert found.value.webhook == posted
+    for shown in (render(found, origin=False), shown_address(posted)):
+        assert "/..." in shown
+        assert "sig" not in shown
+        assert "?" not in shown.partition("webhook")[2].partition("\n")[0]
 
 
 def test_plain_http_is_for_this_machine_and_for_who_says_so(tmp_path):

@@ -51,9 +51,9 @@ def test_the_published_example_of_standard_webhooks_is_signed_as_published():
 
 def test_what_is_posted_can_be_verified_by_who_has_the_secret(server, secret):
     told = event("full")
-    assert webhook(f"{server.url}/hooks/x", secret).post(told).ok
+    assert webhook(f"{server.url}/hooks/x?sig=a%2Fb", secret).post(told).ok
     ((path, headers, body),) = server.asked
-    assert path == "/hooks/x"
+    assert path == "/hooks/x?sig=a%2Fb"
     assert headers["content-type"] == "application/json"
     assert json.loads(body)["id"] == headers["webhook-id"] == told.id
     assert headers["webhook-timestamp"] == "1614265330"
