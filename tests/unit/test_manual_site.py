@@ -81,17 +81,6 @@ def test_the_readme_leads_to_every_page() -> None:
     assert there - named == {"reference/api_bodies.md"}  # which the page of calls leads to
 
 
-def test_every_cell_of_the_comparison_says_something_and_every_source_is_used() -> None:
-    page = (ROOT / "docs" / "compare.md").read_text(encoding="utf-8")
-    rows = [line.strip("|").split("|") for line in page.splitlines() if line.startswith("| ")]
-    assert len(rows) > 30
-    assert {len(row) for row in rows} == {8}
-    bare = [row for row in rows if any(not cell.strip() for cell in row[1:])]
-    assert bare == []
-    sources = dict(re.findall(r"(?m)^\[([\w-]+)\]: (https://\S+)$", page))
-    assert set(re.findall(r"\]\[([\w-]+)\]", page)) == set(sources)
-
-
 @pytest.mark.parametrize(
     ("page", "line", "shown"),
     [
