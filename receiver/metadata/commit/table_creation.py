@@ -93,7 +93,6 @@ def create_table(
     _check_splits(name, splits)
     _check_replicas(name, replicas)
     ident = uuid4().hex
-    ops: list[records.Op] = []
     with engine.reading() as state:
         if state.loaded_tables.named(name) is not None:
             raise TableExistsError(f"there is a table {name}", extra={"path": name})
@@ -103,10 +102,9 @@ def create_table(
             f"{name} lies in the storage group {format_path(group)}: files come to that one",
             extra={"path": name, "other": format_path(group)},
         )
-    if group is None:
-        ops.append(records.StorageGroupSet(format_path(nodes), if_missing=True))
-    ops.append(records.TableMade(ident, name))
-    ops += _tablets(ident, splits)
+    # Also where it is there now: somebody may delete it before this is committed.
+    made = records.StorageGroupSet(format_path(nodes), if_missing=True)
+    ops: list[records.Op] = [made, records.TableMade(ident, name), *_tablets(ident, splits)]
     if replicas is not None:
         ops.append(records.TableReplicasSet(ident, replicas))
     return ident, engine.commit(ops)

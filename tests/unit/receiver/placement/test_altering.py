@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from common import crash
@@ -121,6 +122,12 @@ def test_what_is_known_outlives_the_node_and_never_goes_back(centre: CopyCentre)
     with centre.engine.reading() as state:
         placed = state.placement_table.rows[tablet]
     older = TableAttributes(version=commit - 1, ttl=1)
+    journals = [each.read_bytes() for each in sorted(one.paths[0].rglob("copies.log"))]
+    one.store.make(
+        [msgspec.structs.replace(centre.order(tablet, placed.generation), attributes=older)],
+        centre.mark(),
+    )
+    assert [each.read_bytes() for each in sorted(one.paths[0].rglob("copies.log"))] == journals
     for generation in (placed.generation, placed.generation + 1):
         order = CopyOrder(
             tablet=tablet, generation=generation, table="root.wind", begin=0, end=2,

@@ -8,6 +8,7 @@ import pytest
 
 from common import crash, wire
 from receiver.metadata.commit.table_creation import TableAlteration, alter_table, create_table
+from receiver.metadata.model.errors import RefusedCommitError
 from receiver.placement.node_orders import NodeOrders
 from receiver.placement.replica_condition import ReplicaCondition
 from receiver.placement.upload_nodes import UploadNodes
@@ -198,6 +199,27 @@ def test_a_table_that_is_deleted_at_any_step_of_its_creation_leaves_nothing_at_a
     assert centre.assignment.last.strange == frozenset()
     with centre.engine.reading() as state:
         assert not list(state.loaded_tables.there())
+
+
+def test_a_table_that_goes_before_its_placement_is_committed_costs_others_one_pass(
+    centre: CopyCentre, monkeypatch: pytest.MonkeyPatch
+):
+    centre.add(), centre.add()
+    create_table(centre.engine, "root.wind", [0, 2])
+    create_table(centre.engine, "root.sun", [0, 2])
+    commit = centre.engine.commit
+
+    def late(ops, guards=()):  # type: ignore[no-untyped-def]
+        monkeypatch.undo()
+        centre.engine.delete_storage_group("root.wind")
+        return commit(ops, guards)
+
+    monkeypatch.setattr(centre.engine, "commit", late)
+    with pytest.raises(RefusedCommitError, match="there is no tablet"):
+        centre.assignment.run_once()
+    assert centre.orders == []  # nothing is asked for that is not committed
+    centre.settle()
+    assert states(centre) == [(0, 2, True)]
 
 
 def test_no_node_is_alive_and_the_tablets_come_when_one_is(centre: CopyCentre):

@@ -153,6 +153,30 @@ def test_of_two_that_make_one_name_at_once_one_is_told_that_it_is_there(
     assert len(runs(world.engine)) == 1
 
 
+def test_a_table_that_is_made_while_its_storage_group_goes_has_one_or_is_gone_with_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    engine = world.engine
+    engine.set_storage_group("root.wind")
+    engine.set_ttl("root.wind", 5000)
+    commit = engine.commit
+
+    def late(ops, guards=()):  # type: ignore[no-untyped-def]
+        monkeypatch.undo()
+        engine.delete_storage_group("root.wind")
+        return commit(ops, guards)
+
+    monkeypatch.setattr(engine, "commit", late)
+    create_table(engine, "root.wind", [1, 2])
+    with engine.reading() as state:
+        assert state.schema.groups.of(("root", "wind")) == ("root", "wind")
+    made = row(engine)
+    assert made is not None
+    assert made.ttl is None  # that was of the group before
+    engine.delete_storage_group("root.wind")
+    assert row(engine) is None
+
+
 @pytest.mark.parametrize(
     ("place", "is_there"),
     [("mlog.commit.before", False), ("mlog.commit.durable", True), ("mlog.commit.published", True)],
