@@ -94,6 +94,18 @@ def test_every_word_is_borne_by_the_class_that_is_named():
     assert missing == []
 
 
+def test_every_test_that_is_named_is_in_its_file():
+    both = zip(cells(PAGE, "its test"), cells(PAGE, "in"), strict=True)
+    named = [(code(test)[0], code(where)[0]) for test, where in both]
+    missing = [
+        (test, where)
+        for test, where in named
+        if f"def {test}(" not in (ROOT / where).read_text(encoding="utf-8")
+    ]
+    assert missing == []
+    assert len(named) > 20
+
+
 def classes(tree: ast.Module) -> set[str]:
     return {each.name for each in tree.body if isinstance(each, ast.ClassDef)}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -465,6 +466,28 @@ def test_only_the_clock_that_nobody_sets_says_who_is_down(master: Master, node: 
     assert held_by(master.manager, node.uuid) == [], "nothing is deleted for silence"
     node.say(master.manager)
     assert seen(master, node.uuid).age == 0
+
+
+@pytest.mark.parametrize("jump", [3e8, -3e8])
+def test_a_clock_that_jumps_for_years_at_master_and_node_makes_nobody_down_and_no_start_old(
+    master: Master, node: SpeakingNode, monkeypatch: pytest.MonkeyPatch, jump: float
+):
+    manager = NodeManager(master.engine, timeout=30.0)  # by the clocks of this machine
+    node.store.put(tablet(1))
+    node.settle(manager)
+    true = time.time
+    monkeypatch.setattr(time, "time", lambda: true() + jump)
+    (found,) = manager.nodes()
+    assert not found.is_down
+    assert 0 <= found.age < 30
+    node.store.put(tablet(2))
+    node.settle(manager)
+    assert len(held_by(manager, node.uuid)) == 2
+    assert manager.nodes()[0].heard.refused == ""
+    node.restart()
+    assert node.home.start.instance == 2, "its next start is the next one, whatever the time"
+    node.settle(manager)
+    assert manager.nodes()[0].heard.refused == ""
 
 
 def test_after_a_restart_of_the_master_a_node_has_its_time_before_it_is_down(

@@ -125,6 +125,39 @@ def test_a_tablet_is_shown_with_its_nodes_and_runs_when_the_leader_reports_it(co
     assert msgspec.json.decode(msgspec.json.encode(shown()))[2] == 1
 
 
+@pytest.mark.parametrize("end", ["it has none", "it is lost"])
+def test_a_dropped_table_is_remembered_past_the_history_while_a_node_that_was_offline_may_have_it(
+    copied: Copied, end: str
+):
+    """Else what it has would be unknown when it comes, and stay for ever."""
+    one, two = copied.nodes
+    for each in copied.nodes:
+        each.store.put(ReportedTablet(id=copied.tablet, generation=1))
+        each.settle(copied.node.nodes)
+    with copied.node.engine.reading() as state:
+        [table] = state.loaded_tables.there()
+    gone = [records.FileDeleted(copied.physical, "operator"), records.TableDropped(table.id)]
+    copied.node.engine.commit(gone)
+    service = copied.node.copies
+    assert not service.may_forget(table)
+    _drops(one, copied)
+    assert not service.may_forget(table)  # the other one has been silent for a day, say
+    copied.node.nodes._heard.pop(two.uuid)  # and was not heard since a restart of the master
+    assert not service.may_forget(table)
+    if end == "it is lost":
+        copied.node.engine.commit([records.NodeLost(two.uuid, lost=True)])
+        service._looked = None  # a moment later
+    else:
+        _drops(two, copied)
+    assert service.may_forget(table)
+
+
+def _drops(node: SpeakingNode, copied: Copied) -> None:
+    del node.store.tablets[copied.tablet]
+    node.restart()  # the next report is a full one
+    node.settle(copied.node.nodes)
+
+
 def test_a_copy_comes_back_though_another_file_of_its_tablet_is_nowhere(copied: Copied):
     one, two = copied.nodes
     copied.hand_over(one)

@@ -329,6 +329,46 @@ def test_a_dropped_table_is_forgotten_when_no_node_has_anything_of_it(centre: Co
         assert state.placement_table.of_node(centre.nodes[0].uuid) == []
 
 
+def test_a_node_restored_from_a_backup_older_than_the_history_keeps_deleted_tablets_as_strange_ones(
+    centre: CopyCentre, tmp_path: Path
+):
+    """Nobody knows any more that they were deleted: shown, and no part of what came since."""
+    centre.add(), centre.add()
+    old = centre.load()
+    centre.settle()
+    node, [tablet] = centre.nodes[0], centre.tablets()
+    node.stop()
+    shutil.copytree(node.paths[0], tmp_path / "backup")
+    node.start()
+    drop_table(centre)
+    centre.settle()
+    forget_what_is_past(centre)
+    assert centre.tablets() == []
+    new = centre.load()
+    centre.settle()
+    node.stop()
+    shutil.copytree(tmp_path / "backup", node.paths[0], dirs_exist_ok=True)
+    node.start()
+    centre.orders.clear()
+    centre.settle()
+    assert centre.assignment.last.strange == {(node.uuid, tablet)}
+    assert not [each for each in centre.orders if each[0] == "drop"]
+    assert node.files(tablet) == [old]
+    with centre.engine.reading() as state:
+        assert [each for each in state.files if state.files[each].visible] == [new]
+        assert tablet not in state.tablet_table.rows
+        assert tablet not in state.placement_table.rows
+
+
+def forget_what_is_past(centre: CopyCentre) -> None:
+    """The history ends behind all that was dropped."""
+    for _ in range(3):
+        centre.engine.commit([records.KeysWritten((), {"k": "v"})])
+    with centre.engine.reading():
+        centre.engine.window.move(centre.engine.newest_commit)
+    assert TableUpkeep(centre.engine).forget() == 1
+
+
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_what_a_restored_master_does_not_know_stays_though_it_is_older_than_the_history(
     centre: CopyCentre, tmp_path: Path, is_restarted: bool
