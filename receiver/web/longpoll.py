@@ -19,7 +19,21 @@ _SLICE = 1.0
 class LongPolls:
     """So many calls may wait at once; a further one has its answer at once, and asks again."""
 
-    def __init__(self, places: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        places: int,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Nobody waits yet.
+
+        Args:
+            places: of waits.
+            clock: seconds.
+            is_over: whether nothing is to be waited for any more, as another one does the work.
+        """
+        self._is_over = is_over
         self._places = threading.Semaphore(max(1, places))
         self._clock = clock
         self._closing = threading.Event()
@@ -43,7 +57,7 @@ class LongPolls:
             until = self._clock() + seconds
             while True:
                 left = until - self._clock()
-                if self._closing.is_set() or left <= 0:
+                if self._closing.is_set() or self._is_over() or left <= 0:
                     return ask(0.0)
                 answer = ask(min(left, _SLICE))
                 if done(answer):

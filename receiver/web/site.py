@@ -72,7 +72,9 @@ class Site:
         self.access = Access(config, node.engine, clock=node.clock)
         self.page = PageState(config, node.engine, node.clock)
         self.openapi = openapi
-        self.polls = LongPolls(config.listen.threads // 2)
+        self.polls = LongPolls(
+            config.listen.threads // 2, is_over=lambda: node.displaced() is not None
+        )
         self.cursors = Cursors()
         self.requests = RequestTallies()
         self.audit = AuditLog(time.monotonic)

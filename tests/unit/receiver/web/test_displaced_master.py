@@ -1,5 +1,7 @@
 """Once another receiver has taken over, nothing of the old one is taken for the master's."""
 
+import time
+
 import pytest
 
 from common import wire
@@ -57,6 +59,28 @@ def test_what_was_read_before_the_place_was_lost_is_not_told_either(client, monk
     answers = iter([None, FENCED])
     monkeypatch.setattr(Engine, "displaced", lambda self: next(answers, FENCED))
     assert check(client).status_code == 421
+
+
+@pytest.mark.parametrize("error", [FENCED, UNSURE])
+def test_who_follows_is_not_told_that_this_is_all(client, operator, monkeypatch, error):
+    assert client.get("/v1/log?wait=0", headers=operator).status_code == 200
+    displace(monkeypatch, error)
+    answer = client.get("/v1/log?wait=0", headers=operator)
+    assert answer.status_code == (421 if error is FENCED else 503)
+
+
+def test_a_long_poll_ends_when_the_place_is_lost(client, started, monkeypatch):
+    """Whoever waits for a load or a commit is not held by a master that is none any more."""
+    asked = []
+
+    def once(self: Engine) -> Exception | None:
+        asked.append(self)
+        return None if len(asked) < 4 else FENCED
+
+    monkeypatch.setattr(Engine, "displaced", once)
+    begin = time.monotonic()
+    assert send(client, "GET", f"/tasks/{TASK}?wait=30").status_code == 421
+    assert time.monotonic() - begin < 20
 
 
 def test_bytes_are_taken_by_a_master_that_does_not_know_whether_it_is_one(
