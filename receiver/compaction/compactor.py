@@ -514,6 +514,9 @@ class Compactor:
                     self._end(row, "pending", "the receiver is stopped")
                 elif self._has_changed(choice):  # what was read may have gone under the reader
                     self._again(row, key, str(error))
+                elif isinstance(error, ProcessDied) and row.attempt == 1:
+                    # Killed by hand, or for what others took; of a fault of theirs it dies again.
+                    self._again(row, key, str(error))
                 else:
                     self._refuse(row, there, choice, error)
             case TsferryError() | OSError():  # no room, a disk that is away

@@ -137,3 +137,21 @@ def test_the_process_that_merges_stands_back_and_ends_with_its_server(
     by_itself.start()
     until(lambda: merged(by_itself)["inputs"] == 20, "merged by the next life")
     assert not any((by_itself.data / "merging").iterdir())
+
+
+@pytest.mark.slow
+def test_a_merge_that_is_killed_by_hand_leaves_its_inputs_and_the_next_try_merges_them(
+    by_itself: Centre, make_edge: Callable[..., Edge]
+) -> None:
+    edge = make_edge(by_itself.start(env={"TSFERRY_TEST_ROOT": str(by_itself.root)}))
+    for number in range(1, 21):
+        edge.write(number, points=2_000)
+    edge.round()
+    os.kill(until(lambda: side_process(by_itself), "a process that merges"), signal.SIGKILL)
+    until(lambda: merged(by_itself)["inputs"] == 20, "merged by the next try")
+    assert points(by_itself.data) == points(by_itself.data, "[0-9]*.tsfile")
+    assert by_itself.call("tasks", "list", "--state", "failed")["tasks"] == []
+    assert len(by_itself.loaded(edge.uuid)) == 20
+    assert not any((by_itself.data / "merging").iterdir())
+    assert by_itself.stop() == 0
+    assert by_itself.call("fsck")["found"] == []

@@ -217,6 +217,26 @@ def test_one_whose_lease_is_lost_is_stopped_at_work(node: Node, world: World, cl
     assert merged_names(world) == []
 
 
+def test_a_process_that_is_killed_once_is_no_word_about_the_files(
+    node: Node, world: World, clock: Clock
+) -> None:
+    site = Site(node)
+    paths = small_files(site, 8)
+
+    def killed() -> None:
+        if len(process.asked) == 1:
+            raise ProcessDied("exit status -9")
+
+    process = merge_here(node, MergedHere(killed))
+    clock.now += 61
+    assert node.compactor.run_once() == 1
+    (row,) = compactions(node)
+    assert set(row.inputs) == {site.row(each).physical for each in paths}
+    assert merged_names(world) == [each.physical for each in row.outputs]
+    assert [state for _, state, _ in work(node)] == [WorkState.DONE]
+    assert node.compactor.progress().problem is None
+
+
 @pytest.mark.parametrize("died", [False, True])
 def test_a_file_over_which_merging_fails_is_named_and_keeps_no_other_from_being_merged(
     node: Node, clock: Clock, died: bool
