@@ -234,6 +234,8 @@ class NodesConfig(Struct, frozen=True, kw_only=True):
         lost_after: silence after which what a storage node has is made again elsewhere; 0 for
             never.
         ca_cert: PEM file with the authorities that storage nodes are checked against.
+        evict_copies: storage nodes, each on a host of its own, that have to prove that they have a
+            file before it may leave the receiver's disks (`storage.capacity`); 0: none leaves.
         uploads_from: files of at least so many bytes may go from edges that can to storage nodes,
             and from there to the receiver; None: all go to the receiver.
     """
@@ -247,10 +249,17 @@ class NodesConfig(Struct, frozen=True, kw_only=True):
     assignment_timeout: Annotated[Duration, Meta(ge=1)] = 30.0
     lost_after: Annotated[Duration, Meta(ge=0)] = 900.0
     ca_cert: Path | None = None
+    evict_copies: Annotated[int, Meta(ge=0, le=16)] = 0
     uploads_from: Annotated[Size, Meta(ge=2**16)] | None = None
 
     def check(self) -> Iterator[ConfigFinding]:
         """What no single key can tell."""
+        if self.evict_copies == 1:
+            text = "expected 0, or 2 at least: of what one node has alone, one disk loses all"
+            yield ConfigFinding("evict_copies", text)
+        if self.evict_copies > self.replicas:
+            text = "expected at most replicas: no more nodes than that ever have a file"
+            yield ConfigFinding("evict_copies", text)
         if self.uploads_from is not None and not self.replicas:
             text = "expected replicas above 0: files go to nodes that are to have them anyway"
             yield ConfigFinding("uploads_from", text)
@@ -487,8 +496,9 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
         lag: how far the copy of the log is behind the commits, at most, while the store answers.
         grace: time that objects stay in the store when the history needs them no more. Longer than
             any receiver may have stood still while another took over.
-        capacity: what loaded files may take in the data directories; those that are in the store
-            make room, the longest unused first. None: all of them stay.
+        capacity: what loaded files may take in the data directories; those that are in the store,
+            or without one at storage nodes (`nodes.evict_copies`), make room, the longest unused
+            first. None: all of them stay.
         evict_above: part of the capacity above which files make room.
         evict_to: part of the capacity down to which files make room.
         pin_wait: how long a step waits for room for what it needs from the store, at most.
@@ -522,8 +532,6 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
 
     def check(self) -> Iterator[ConfigFinding]:
         """What no single key can tell."""
-        if self.capacity is not None and self.url is None:
-            yield ConfigFinding("capacity", "expected with url: what leaves the disk is there")
         if self.evict_to >= self.evict_above:
             yield ConfigFinding("evict_to", "expected less than evict_above")
         if self.encryption is not None and not (self.url or "").startswith("s3://"):
@@ -669,6 +677,16 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
 
     def check(self) -> Iterator[ConfigFinding]:
         """What no single table can tell."""
+        if self.storage.capacity is not None and self.storage.url is None:
+            if not self.nodes.evict_copies:
+                text = "expected with url, or nodes.evict_copies: what leaves the disk is there"
+                yield ConfigFinding("storage.capacity", text)
+        elif self.nodes.evict_copies:
+            text = (
+                "expected with storage.capacity, and without storage.url: where there is a store, "
+                "what leaves the disk is in it"
+            )
+            yield ConfigFinding("nodes.evict_copies", text)
         yield from overlapping("data_dirs", self.data_dirs)
         yield from whole_milliseconds("partition_interval", self.partition_interval)
         if self.node.master and self.follow.url is not None:

@@ -30,6 +30,7 @@ from receiver.directory_markers import (
     read_marker,
     write_marker,
 )
+from receiver.metadata.state.placed_files import parts_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -216,9 +217,8 @@ def _take_added(
 def _take_unmarked(engine: Engine, found: Sequence[FoundDirectory]) -> None:
     """Find out which directories without a marker are this engine's: see the module."""
     with engine.reading() as state:
-        parts = state.uploaded_table.parts
         rows = [row for row in state.files.values() if row.visible]
-        remote = {row.physical for row in rows if parts(row).file}
+        remote = {row.physical for row in rows if parts_elsewhere(state, row).file}
     homes = [each.tree for each in found if each.tree is not None and each.reason is None]
     for each in found:
         if each.is_new and each.tree is not None and _holds_one(each.tree, rows):

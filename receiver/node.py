@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables.retired import PartitionKey
     from receiver.operator.log_file_views import LogFilesView
+    from receiver.placement.node_room import NodeRoom
     from receiver.storage.copying import StorageService
 
 __all__ = ["Node"]
@@ -96,6 +97,9 @@ class Node(Closing):
         damaged: takes verdicts, and mends what somebody else has whole.
         remote_work: what executors elsewhere do of the background work.
         storage: copies into the object store; None without one.
+        node_room: makes room where storage nodes have what leaves the disks; None without them, or
+            with a store.
+        disk_room: the data directories as a cache, of one of these two; None without both.
         uploads: the tus calls.
         checks: `check`, the first call of a round, and `heartbeat`.
         tasks: the calls of a task, from its start to its outcome.
@@ -157,13 +161,14 @@ class Node(Closing):
             engine, timeout=config.nodes.timeout, incarnation=self._incarnation
         )
         self.copies = CopyService(
-            config.nodes, engine, self.nodes, load.disks.standing, stirred=load.loader.stir
+            config.nodes, engine, self.nodes, load.disks, stirred=load.loader.stir
         )
         self.tables.may_forget = self.copies.may_forget
         self.damaged = DamagedFiles(
             engine, load.disks.standing, self.copies.back, lambda rows: load.disks.pinned(rows)
         )
-        self.storage = _storage(config, engine, load, self.damaged)
+        self.storage = _storage(config, engine, load, self.damaged, self.copies)
+        self.node_room = _node_room(config, engine, load, self.copies)
         acknowledging = self._acknowledging()
         self.uploads = Uploads(config, engine, load, acknowledging, clock=clock)
         self.checks = Checks(
@@ -186,13 +191,16 @@ class Node(Closing):
             config, engine, load.disks, stored, self._incarnation, is_copied=is_safe
         )
         bring = self.copies.back.bring if config.nodes.replicas else None
-        self.content = LoadedContent(config, engine, load.disks, bring=bring)
-        if self.storage is not None:
-            load.disks.pinned = self.storage.pinned
-            load.cache = self.storage
-            load.mover.letting_go = self.storage.moving
-        elif config.nodes.replicas:
-            load.disks.pinned = self.copies.back.pinned
+        self.content = LoadedContent(
+            config, engine, load.disks, bring=bring, relay=self.copies.back.relay
+        )
+        kept = self.storage or self.node_room
+        self.disk_room = None if kept is None else kept.disk_room
+        if self.disk_room is not None:
+            load.disks.pinned = self.disk_room.pinned
+            load.cache = self.disk_room
+            self.copies.back.came = self.disk_room.came
+            load.mover.letting_go = self.disk_room.moving
         self.listed = ListComparison(config, engine)
         self.lost = Losses(config, engine)
         self.settled = Settlements(config, engine)
@@ -238,8 +246,8 @@ class Node(Closing):
         self._resources.callback(self.copies.close)
         if pulls is not None:
             self._resources.callback(pulls.close)
-        if self.storage is not None:
-            self._resources.callback(self.storage.close)
+        if kept is not None:
+            self._resources.callback(kept.close)
         self._resources.callback(self._close_hooks)
 
     def _node_pulls(self) -> NodePulls | None:
@@ -298,10 +306,10 @@ class Node(Closing):
     def _pinned_in_turn(
         self, batches: Iterable[Sequence[FileRow]]
     ) -> Generator[AbstractContextManager[None], None, None]:
-        if self.storage is None:
+        if self.disk_room is None:
             yield from map(self.load.disks.pinned, batches)
         else:
-            yield from self.storage.pinned_in_turn(batches)
+            yield from self.disk_room.pinned_in_turn(batches)
 
     @classmethod
     def open(
@@ -339,9 +347,10 @@ class Node(Closing):
             node.checks.heard.start()
             stack.callback(node.copies.close)
             node.copies.start()
-            if node.storage is not None:
-                stack.callback(node.storage.close)
-                node.storage.start()
+            kept = node.storage or node.node_room
+            if kept is not None:
+                stack.callback(kept.close)
+                kept.start()
             if config.hooks.are_any:
                 node.hooks.start()
                 node._looks.start()
@@ -411,12 +420,38 @@ class Node(Closing):
         return found
 
 
+def _node_room(
+    config: ReceiverConfig, engine: Engine, load: LoadService, copies: CopyService
+) -> NodeRoom | None:
+    """The room of the disks, where nodes have what may be in none of them."""
+    if config.storage.url is not None:
+        return None
+    if not config.nodes.replicas and not copies.has_released():
+        return None
+    from receiver.placement.node_place import NodeSource
+    from receiver.placement.node_room import NodeRoom
+
+    return NodeRoom(
+        config.storage,
+        engine,
+        load.disks.standing,
+        NodeSource(engine, copies.back),
+        [copies.place()] if config.nodes.evict_copies else [],
+        takes=lambda tree: not load.disks.is_draining(tree),
+    )
+
+
 def _storage(
-    config: ReceiverConfig, engine: Engine, load: LoadService, damaged: DamagedFiles
+    config: ReceiverConfig,
+    engine: Engine,
+    load: LoadService,
+    damaged: DamagedFiles,
+    copies: CopyService,
 ) -> StorageService | None:
     """The copies, where a store is configured: without one nothing of them is imported."""
     if config.storage.url is None:
         return None
+    from receiver.placement.node_place import NodeSource
     from receiver.storage.copying import StorageService
 
     return StorageService(
@@ -429,4 +464,5 @@ def _storage(
         found_bad=lambda physical, digest, why: damaged.judge(
             [Verdict(physical, digest, f"found while it was copied: {why}")]
         ),
+        nodes=[NodeSource(engine, copies.back, every=False)],
     )

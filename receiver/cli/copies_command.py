@@ -47,6 +47,12 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     click.echo(f"tablets          {found.tablets}, placed {found.placed}, whole {found.whole}")
     click.echo(f"being made       {found.creating}")
     click.echo(f"short of nodes   {found.short}")
+    if found.evict_copies or found.released:
+        size = size_text(found.released_bytes)
+        click.echo(f"off the disks    {found.released} files, {size}, proved by nodes before")
+        click.echo(f"nowhere known    {found.nowhere} of them")
+        for name in found.first_nowhere:
+            click.echo(f"  {printable(name)}")
     if found.busy is not None:
         click.echo(f"no task is taken: {found.busy}")
     if found.newer:

@@ -147,6 +147,8 @@ def _lose(
         "at storage nodes": f"{found.copied} files, which come back first",
         "perhaps there": f"{found.perhaps} files, for which nodes are asked first",
         "in quarantine": f"{found.kept} files whose bytes are gone",
+        "nowhere else": f"{found.alone} files, {size_text(found.alone_bytes)}, that no data "
+        "directory has and no other storage node is known to have",
     }
     for name, text in lines.items():
         click.echo(f"  {name + ':':18}{text}")

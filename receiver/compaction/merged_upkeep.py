@@ -20,6 +20,7 @@ from common.errors import ConflictError
 from receiver.load.merged_files import remove, sweep
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
+from receiver.metadata.state.placed_files import parts_elsewhere
 from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
@@ -169,11 +170,11 @@ class MergedUpkeep:
 
 
 def _unstored(state: State, physicals: Iterable[str]) -> list[str]:
-    """Those of some files that are kept, and are not in the object store."""
+    """Those of some files that are kept, and are neither in the object store nor at nodes."""
     rows = (row for each in physicals if (row := state.files.get(each)) is not None)
     return [
         row.physical
         for row in rows
         if (row.visible or row.state is FileState.SUPERSEDED)
-        and not state.uploaded_table.parts(row).file
+        and not parts_elsewhere(state, row).file
     ]

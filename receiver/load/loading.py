@@ -41,6 +41,7 @@ from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError, SchemaConflictError
 from receiver.metadata.model.records import FileOutcome
+from receiver.metadata.state.placed_files import parts_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -221,7 +222,7 @@ def _decide(
             current.deletions_told,
             resources=collected.resources,
             registering=registering,
-            stands=lambda row: whole_in(trees, row, state.uploaded_table.parts(row)),
+            stands=lambda row: whole_in(trees, row, parts_elsewhere(state, row)),
             expiry=ttl.expiry(state, moment),
             data_dir=str(folder.tree.path),
             deletes=deletes,
@@ -343,7 +344,7 @@ def _place_resources(
             continue
         with engine.reading() as state:
             row = state.file_table.held(folder.uuid, outcome.path)
-            stored = row is not None and state.uploaded_table.parts(row).file
+            stored = row is not None and parts_elsewhere(state, row).file
         if row is not None and row.resource == records.ResourceMeta(came.size, came.md5):
             with NAMING:
                 rel = folder.staged.at(came.path)

@@ -43,6 +43,7 @@ def copies_view(there: RunningReceiver) -> CopiesView:
             for tablet, row in placed
         )
     short = sum(row is None or len(row.nodes) < wanted for _, row, wanted in tablets)
+    released, nowhere = service.released.all(), service.released.nowhere()
     return CopiesView(
         replicas=config.replicas,
         before_ack=config.before_ack,
@@ -60,6 +61,11 @@ def copies_view(there: RunningReceiver) -> CopiesView:
             StrangeReplica(node=node, tablet=tablet)
             for node, tablet in sorted(service.assignment.last.newer)
         ),
+        evict_copies=config.evict_copies,
+        released=released.files,
+        released_bytes=released.size,
+        nowhere=nowhere.files,
+        first_nowhere=nowhere.first,
     )
 
 
@@ -140,5 +146,11 @@ def copy_concerns(service: CopyService) -> list[str]:
         found.append(f"{len(last.strange)} replicas at storage nodes are not known here.")
     if last.newer:
         found.append(f"{len(last.newer)} replicas know more of their tables than is known here.")
+    nowhere = service.released.nowhere().files
+    if nowhere:
+        found.append(
+            f"{nowhere} files have left the disks, and no storage node that is heard from is known "
+            "to have them: `tsferry-receiver copies status` names the first."
+        )
     busy = service.condition.busy()
     return found if busy is None else [*found, f"No task is taken: {busy}."]

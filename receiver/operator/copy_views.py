@@ -42,6 +42,11 @@ class CopiesView(Struct, frozen=True, kw_only=True):
         busy: why no new task is taken; None if one is.
         strange: what nodes have and the catalogue does not know.
         newer: what nodes know more of than the catalogue: `copies offered` says what.
+        evict_copies: nodes that have to prove that they have a file before it leaves the disks.
+        released: files that have left the data directories for nodes.
+        released_bytes: of them.
+        nowhere: of these, those that no node which is heard from is known to have.
+        first_nowhere: physical names of the first of them.
     """
 
     replicas: int
@@ -54,6 +59,11 @@ class CopiesView(Struct, frozen=True, kw_only=True):
     busy: str | None = None
     strange: tuple[StrangeReplica, ...] = ()
     newer: tuple[StrangeReplica, ...] = ()
+    evict_copies: int = 0
+    released: int = 0
+    released_bytes: int = 0
+    nowhere: int = 0
+    first_nowhere: tuple[str, ...] = ()
 
 
 class MendRequest(Struct, frozen=True, kw_only=True):

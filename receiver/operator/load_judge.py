@@ -19,6 +19,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.centre_source import CENTRE
 from receiver.metadata.model.ranks import LOWEST_LOOK
 from receiver.metadata.model.records import FileOutcome
+from receiver.metadata.state.placed_files import parts_elsewhere
 from receiver.operator.centre_entries import entry_of
 from receiver.operator.point_overlaps import PointOverlaps
 
@@ -133,7 +134,7 @@ class LoadJudge:
                 {each.path.text: each for each in candidates},
                 {},
                 registering=registering,
-                stands=lambda row: whole_in(trees, row, state.uploaded_table.parts(row)),
+                stands=lambda row: whole_in(trees, row, parts_elsewhere(state, row)),
                 expiry=ttl.expiry(state, moment),
                 deletes=self._config.deletes,
             )

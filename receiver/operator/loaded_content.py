@@ -15,6 +15,7 @@ import os
 import threading
 from collections import OrderedDict
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from common.errors import BusyError, DamagedError, NotFoundError
@@ -56,6 +57,7 @@ class LoadedContent:
         engine: Engine,
         disks: Disks,
         bring: Callable[[FileRow], bool] | None = None,
+        relay: Callable[[str, int, int], bytes] | None = None,
     ) -> None:
         """Prepare; no store is opened before a file of it is asked for.
 
@@ -65,8 +67,10 @@ class LoadedContent:
             disks: its data directories.
             bring: has a file come from a storage node into them; whether it is there then. None
                 where there are none.
+            relay: so many bytes of a file that has left the disks for storage nodes, unchecked.
         """
         self._bring = bring
+        self._relay = relay
         self._config = config.storage
         self._engine = engine
         self._disks = disks
@@ -111,6 +115,8 @@ class LoadedContent:
 
         with self._place():
             fd = self._open(row)
+            if fd is None and self._relay is not None and self._is_released(row):
+                return self._relay(row.physical, begin, length)
             if fd is None:
                 with self._stored(row) as file:
                     return file.read(begin, length)
@@ -158,8 +164,10 @@ class LoadedContent:
     def _open(self, row: FileRow | CompactedOutput) -> int | None:
         """A descriptor of it; None where no data directory has it."""
         tree = tree_of(self._disks.standing(), row)
-        if tree is None and self._bring is not None and isinstance(row, FileRow):
-            tree = tree_of(self._disks.standing(), row) if self._bring(row) else None
+        # What has left the disks is read where it is: it would take room that is wanted.
+        bring = None if self._is_released(row) and self._relay is not None else self._bring
+        if tree is None and bring is not None and isinstance(row, FileRow):
+            tree = tree_of(self._disks.standing(), row) if bring(row) else None
         if tree is None:
             return None
         try:
@@ -171,6 +179,10 @@ class LoadedContent:
             os.close(fd)
             raise DamagedError(f"{row.physical}: {size} bytes, {row.size} were loaded")
         return fd
+
+    def _is_released(self, row: FileRow | CompactedOutput) -> bool:
+        with self._engine.reading() as state:
+            return row.physical in state.released_table.rows
 
     def _stored(self, row: FileRow | CompactedOutput) -> RangedFile:
         # Only here: a receiver without a store does without all of it.
@@ -199,6 +211,8 @@ class LoadedContent:
         from receiver.storage.reading.block_digests import BlockDigests
 
         fd = self._open(row)
+        if fd is None and self._relay is not None and self._is_released(row):
+            return BlockDigests.of(_Relayed(self._relay, row.physical, row.size, row.md5)).pack()
         if fd is None:
             with self._stored(row) as file:
                 return file.digests()
@@ -208,3 +222,17 @@ class LoadedContent:
             raise DamagedError(f"{row.physical}, as it lies here: {error.message}") from error
         finally:
             os.close(fd)
+
+
+@dataclass(frozen=True)
+class _Relayed:
+    """A file at storage nodes; see `ObjectContent`. Its MD5 is compared by who reads all of it."""
+
+    relay: Callable[[str, int, int], bytes]
+    physical: str
+    size: int
+    md5: str
+
+    def read(self, offset: int, length: int) -> bytes:
+        """See `ObjectContent.read`."""
+        return self.relay(self.physical, offset, length)

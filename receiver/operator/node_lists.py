@@ -170,6 +170,13 @@ def forget_node(there: RunningReceiver, text: str) -> None:
         ConflictError: it is needed still.
     """
     row = node_to_forget(there, text)
+    alone = there.copies.released.alone_at(row.uuid)
+    if alone.files and not row.lost:
+        raise ConflictError(
+            f"no other storage node is known to have {alone.files} files that {row.name} may have, "
+            f"as {alone.first[0]}, and they are in no data directory: wait for another one, or say "
+            "that it is lost"
+        )
     say_of_node(there, row, records.NodeForgotten(row.uuid))
 
 

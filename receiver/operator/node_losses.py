@@ -62,13 +62,20 @@ def lose_node(there: RunningReceiver, text: str, request: LossRequest) -> LossVi
 
 
 def _lose_process(there: RunningReceiver, row: StorageNodeRow, request: LossRequest) -> LossView:
-    """A process that keeps files: none of them lies there alone by what the catalogue knows."""
+    """A process that keeps files; those that no data directory has may lie there alone."""
     if request.replace is not None:
         raise UsageError(f"{row.name} is no data directory: a new node registers by itself")
     must_be_silent(there, row.uuid)
+    alone = there.copies.released.alone_at(row.uuid)
     if request.confirm and not row.lost:
         say_of_node(there, row, records.NodeLost(row.uuid))
-    return LossView(node=row.uuid, name=row.name, done=request.confirm)
+    return LossView(
+        node=row.uuid,
+        name=row.name,
+        alone=alone.files,
+        alone_bytes=alone.size,
+        done=request.confirm,
+    )
 
 
 def _check_lost(there: RunningReceiver, row: StorageNodeRow) -> None:

@@ -141,13 +141,17 @@ class LossView(Struct, frozen=True, kw_only=True):
         gone_bytes: of them.
         superseded: files that readers left out, for others give their points.
         merged: merges whose inputs are read again.
-        stored: files that are in the object store, and are read there.
+        stored: files that are in the object store, or have left the disks for storage nodes, and
+            are read there.
         elsewhere: files that another directory has.
         copied: files that storage nodes have, and that come back before anything is called lost.
         perhaps: files that storage nodes may have, which are silent or have not told yet: they are
             asked, and while one is silent nothing is called lost.
         kept: files in quarantine whose bytes are gone.
         first_gone: paths of the first of those that are gone.
+        alone: of a storage node: files that are in no data directory, and that no other node is
+            known to have now.
+        alone_bytes: of them.
         done: whether it was carried out.
         replaced: the directory that was made ready in its place, for the next start.
     """
@@ -166,6 +170,8 @@ class LossView(Struct, frozen=True, kw_only=True):
     perhaps: int = 0
     kept: int = 0
     first_gone: tuple[str, ...] = ()
+    alone: int = 0
+    alone_bytes: int = 0
     done: bool = False
     replaced: str | None = None
 

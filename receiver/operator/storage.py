@@ -140,8 +140,8 @@ def fetch_files(
         failed += [(row.physical, _NOWHERE) for row in known if row.physical not in here]
         coming: list[str] = []
     else:
-        found = there.storage.fetch(known, _PATIENCE)
-        there.storage.come_ahead(guessed)
+        found = there.storage.disk_room.fetch(known, _PATIENCE)
+        there.storage.disk_room.come_ahead(guessed)
         here, coming = found.here, found.coming
         failed += found.failed
     return FetchAnswer(

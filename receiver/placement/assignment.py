@@ -68,12 +68,24 @@ class PlacementRules(NamedTuple):
         timeout: seconds that a node has to make a replica.
         lost_after: seconds of silence until what a node has is made again elsewhere; 0 for never.
         apart: no two copies of a tablet on one host.
+        evict_copies: nodes that have to have a file which has left the master's disks; 0 for as
+            many as have proved it then.
     """
 
     copies: int
     timeout: float = 30.0
     lost_after: float = 900.0
     apart: bool = True
+    evict_copies: int = 0
+
+    def least(self, proved: int) -> int:
+        """Nodes that have to have a tablet of which the master has let files go.
+
+        Args:
+            proved: nodes that have proved to have a file of it, of the one with most; 0 where it
+                has let none go.
+        """
+        return min(proved, self.evict_copies or proved)
 
 
 class AssignmentPass(NamedTuple):
@@ -108,6 +120,7 @@ class _Due(NamedTuple):
     table: LoadedTableRow
     size: int
     placement: PlacementRow | None
+    proved: int = 0
 
 
 class Assignment(Closing):
@@ -261,7 +274,7 @@ class Assignment(Closing):
         for each in due:
             before = each.placement
             generation = 1 if before is None else before.generation + 1
-            copies = each.table.replicas or self._rules.copies
+            copies = max(each.table.replicas or self._rules.copies, self._rules.least(each.proved))
             wish = PlacementWish(each.tablet.id, generation, each.size, copies, self._rules.apart)
             placed = () if before is None else _leader_first(before)
             gone = {uuid for uuid in placed if self._is_gone(before, nodes.get(uuid), copies, now)}
@@ -444,7 +457,9 @@ class Assignment(Closing):
         # Of a node that is silent now it is not known whether it still has what it said it has.
         there = {each for each, node in nodes.items() if node.counts}
         whole = there.intersection(self._book.complete(state, tablet, row))
-        is_whole = len(whole) == len(row.nodes) and bool(row.running)
+        least = self._rules.least(state.released_table.copies(tablet.id))
+        is_apart = len({nodes[each].host for each in whole}) >= least
+        is_whole = len(whole) == len(row.nodes) and bool(row.running) and is_apart
         return _Verdict.OVER if is_whole else _Verdict.SOON
 
     def _call_drop(self, node: PlaceableNode, orders: DropOrders) -> None:
@@ -468,10 +483,11 @@ def _tablets(engine: Engine) -> list[_Due]:
     for begin in range(0, len(every), _AT_ONCE):
         with engine.reading() as state:
             totals = state.file_table.by_partition
-            placements = state.placement_table.rows
+            placements, released = state.placement_table.rows, state.released_table
             for table, tablet in every[begin : begin + _AT_ONCE]:
                 size = totals.of(table.name, tablet.begin, tablet.end).size
-                found.append(_Due(tablet, table, size, placements.get(tablet.id)))
+                proved = released.copies(tablet.id)
+                found.append(_Due(tablet, table, size, placements.get(tablet.id), proved))
     return found
 
 

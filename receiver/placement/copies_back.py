@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from common import crash
 from common.digests import md5_of_fd
 from common.durable import free_bytes
-from common.errors import NotFoundError, TsferryError, UnreachableError
+from common.errors import NoSpaceError, NotFoundError, TsferryError, UnreachableError
 from receiver.disks import NAMING, home_of
 from receiver.load.placing import tree_of
 from receiver.metadata.state.table_rows import FileState
@@ -80,7 +80,11 @@ class _OfNode:
 
 
 class CopiesBack:
-    """Brings files back; any thread may call, and waits for what brings the same file alone."""
+    """Brings files back; any thread may call, and waits for what brings the same file alone.
+
+    Attributes:
+        came: called with the name of each file that lies in a data directory again.
+    """
 
     def __init__(
         self,
@@ -101,6 +105,7 @@ class CopiesBack:
         self._trees = trees
         self._places = places
         self._ca_cert = ca_cert
+        self.came: Callable[[str], None] = lambda physical: None
         self._changed = threading.Condition()
         self._coming: set[str] = set()
 
@@ -143,8 +148,18 @@ class CopiesBack:
                 self._coming.remove(name)
                 self._changed.notify_all()
 
-    def _from_nodes(self, row: FileRow, into: Tree | None = None) -> bool:
-        """Fetch a file, into this directory; whether a node gave it."""
+    def beside(self, row: FileRow, tree: Tree) -> str | None:
+        """Fetch a file from a node into a directory, checked, under a name that nobody reads.
+
+        Returns:
+            that name, whoever asked renames or removes it; None where no node gives the file.
+
+        Raises:
+            NoSpaceError: the disk is full.
+            NotFoundError: there is no such file any more.
+            OSError: of the disk.
+        """
+        from receiver.storage.object_fetching import fetch_beside
         from receiver.storage.reading.reader_calls import ReaderCalls
 
         for place in self._places(row.physical):
@@ -152,8 +167,8 @@ class CopiesBack:
                 place.url, token=None, ca_cert=self._ca_cert, what="the node's URL", within=WITHIN
             )
             try:
-                self._fetch(row, _OfNode(calls, place), into)
-            except (NotFoundError, OSError):
+                rel = fetch_beside(_OfNode(calls, place), tree, row.physical, row.size, row.md5)
+            except (NotFoundError, NoSpaceError, OSError):
                 raise
             except TsferryError as error:
                 told = {"file": row.physical, "node": place.url, "error": str(error)}
@@ -161,16 +176,32 @@ class CopiesBack:
                 continue
             finally:
                 calls.close()
-            return True
-        return False
+            told = {"file": row.physical, "node": place.url}
+            log.info("a file came back from a node", extra=told)
+            return rel
+        return None
 
-    @contextmanager
-    def pinned(self, rows: Sequence[FileRow]) -> Iterator[None]:
-        """See `Disks.pinned`: what is not here is brought, as far as nodes have it."""
-        for row in rows:
-            if tree_of(self._trees(), row) is None:
-                self.bring(row)
-        yield
+    def relay(self, physical: str, begin: int, length: int) -> bytes:
+        """Bytes of a file as a node gives them, unchecked: whoever asked compares them.
+
+        Raises:
+            NotFoundError: there is no such file.
+            UnreachableError: no node gives them now.
+        """
+        from receiver.storage.reading.reader_calls import ReaderCalls
+
+        for place in self._places(physical):
+            calls = ReaderCalls(
+                place.url, token=None, ca_cert=self._ca_cert, what="the node's URL", within=WITHIN
+            )
+            try:
+                return _OfNode(calls, place).read(physical, begin, length)
+            except (TsferryError, OSError) as error:
+                told = {"file": physical, "node": place.url, "error": str(error)}
+                log.info("a node does not give a file", extra=told)
+            finally:
+                calls.close()
+        raise UnreachableError(f"no storage node gives {physical} now", retry_after=10.0)
 
     def bring_all(self) -> BroughtBack:
         """Have all files here that readers see and that no data directory has."""
@@ -196,8 +227,9 @@ class CopiesBack:
                 return BroughtBack(files, size, failed)
             after = rows[-1].physical
 
-    def _fetch(self, row: FileRow, node: _OfNode, into: Tree | None) -> None:
-        from receiver.storage.object_fetching import fetch_beside, settle_fetched
+    def _from_nodes(self, row: FileRow, into: Tree | None = None) -> bool:
+        """Have a file in this directory, or where it was; whether a node gave it."""
+        from receiver.storage.object_fetching import settle_fetched
 
         trees = self._trees()
         tree = (
@@ -207,7 +239,9 @@ class CopiesBack:
         )
         if tree is None:
             raise NotFoundError(f"{row.physical}: no data directory is there for it to come to")
-        rel = fetch_beside(node, tree, row.physical, row.size, row.md5)
+        rel = self.beside(row, tree)
+        if rel is None:
+            return False
         directory = row.physical.rpartition("/")[0]
         try:
             tree.make_dirs(directory)
@@ -223,7 +257,8 @@ class CopiesBack:
                 settle_fetched(tree)
         finally:
             tree.unlink(rel, sync=False)
-        log.info("a file came back from a node", extra={"file": row.physical, "node": node.url})
+        self.came(row.physical)
+        return True
 
 
 def is_whole(tree: Tree, row: FileRow) -> bool:

@@ -14,7 +14,9 @@ from __future__ import annotations
 import secrets
 from bisect import bisect_left
 from collections import deque
+from heapq import merge
 from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from common.errors import NotFoundError
@@ -190,7 +192,7 @@ class CopyLists:
             files, ended = [], []
             for physical in changed:
                 found = state.files.get(physical)
-                if found is not None and found.visible:
+                if found is not None and (found.visible or physical in state.released_table.rows):
                     files.append(copied_file(state, found))
                 else:
                     ended.append(physical)
@@ -272,7 +274,22 @@ class CopyLists:
 def _rows_behind(
     state: State, tablet: TabletRow, name: str, after: str | None
 ) -> Iterator[FileRow]:
-    """Visible files of a tablet by physical name, from behind one."""
+    """Files of a tablet by physical name, from behind one: visible ones, and some others.
+
+    What has left the master's disks is nowhere else, and stays as long as its row, seen or not.
+    """
+    rows = (state.files.get(each) for each in state.released_table.of_tablet(tablet.id))
+    unseen = sorted(
+        (row for row in rows if row is not None and not row.visible),
+        key=attrgetter("physical"),
+    )
+    behind = (row for row in unseen if after is None or row.physical > after)
+    return merge(_visible_behind(state, tablet, name, after), behind, key=attrgetter("physical"))
+
+
+def _visible_behind(
+    state: State, tablet: TabletRow, name: str, after: str | None
+) -> Iterator[FileRow]:
     for directory in _directories(state, tablet, name):
         if after is not None and after >= f"{directory}0":  # '0' is what follows '/'
             continue

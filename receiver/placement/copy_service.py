@@ -6,32 +6,33 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from common.durable import Closing
-from common.errors import CloneError, NotFoundError
-from receiver.metadata.state.placed_files import placement_of
+from common.errors import CloneError
 from receiver.placement.assignment import Assignment, PlacementRules
 from receiver.placement.copies_back import CopiesBack
 from receiver.placement.copy_lists import CopyLists
+from receiver.placement.copy_places import CopyPlaces
 from receiver.placement.first_tablets import FirstTablets
 from receiver.placement.held_copies import HeldCopiesBook
 from receiver.placement.node_orders import NodeOrders
+from receiver.placement.node_place import NodePlace
 from receiver.placement.offered_files import KeptOfNodes, OfferedFiles
 from receiver.placement.placeable_nodes import look_at_nodes
+from receiver.placement.released_files import ReleasedFiles
 from receiver.placement.replica_condition import ReplicaCondition
 from receiver.placement.slot_keeping import SlotKeeper
 from receiver.placement.upload_nodes import UploadNodes
-from receiver.tablet_copies.copies_wire import CopySource, FilePlace
+from receiver.tablet_copies.copies_wire import FilePlace
 from receiver.tablet_copies.read_tickets import TicketMaker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
-    from common.durable import Tree
     from receiver.config import NodesConfig
+    from receiver.disks import Disks
     from receiver.heartbeats.node_manager import NodeManager
     from receiver.heartbeats.node_reports import ReportNews
     from receiver.heartbeats.node_wire import ReportedTablet, TicketKey
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.tables.placements import PlacementRow
     from receiver.metadata.state.tables.tablets import LoadedTableRow
     from receiver.placement.placeable_nodes import PlaceableNode
     from receiver.tablet_copies.copies_wire import HeldCopies
@@ -54,6 +55,7 @@ class CopyService(Closing):
         assignment: places tablets; runs only where copies are wanted.
         offers: what nodes have and this master does not know.
         back: brings back what the master's own disks have lost.
+        released: what has left these disks for nodes.
         upload_nodes: where edges may send files; None where that is not wanted.
     """
 
@@ -62,7 +64,7 @@ class CopyService(Closing):
         config: NodesConfig,
         engine: Engine,
         manager: NodeManager,
-        trees: Callable[[], Sequence[Tree]],
+        disks: Disks,
         *,
         stirred: Callable[[], None] = lambda: None,
         monotonic: Callable[[], float] = time.monotonic,
@@ -73,7 +75,7 @@ class CopyService(Closing):
             config: how many copies are wanted.
             engine: of the master.
             manager: knows the nodes.
-            trees: gives the data directories of the master that count now.
+            disks: the data directories of the master.
             stirred: called when a node has come to have something.
             monotonic: seconds that nobody sets.
         """
@@ -82,6 +84,7 @@ class CopyService(Closing):
         self._manager = manager
         self._stirred = stirred
         self._monotonic = monotonic
+        self._disks = disks
         self._looked: tuple[float, Mapping[str, PlaceableNode]] | None = None
         self.book = HeldCopiesBook()
         self.tickets = TicketMaker(monotonic=monotonic)
@@ -93,14 +96,17 @@ class CopyService(Closing):
             lost_after=config.lost_after,
             monotonic=monotonic,
         )
-        self.lists = CopyLists(engine, self.book, mark=manager.mark, source=self._source_for)
+        self._places = CopyPlaces(
+            engine, self.book, self.nodes, self._reported, self.tickets.ticket
+        )
+        self.lists = CopyLists(engine, self.book, mark=manager.mark, source=self._places.source_for)
         self.condition = ReplicaCondition(
             self.book, self.nodes, config.before_ack, safe=config.replicas
         )
         ca_cert = None if config.ca_cert is None else str(config.ca_cert)
         self._orders = NodeOrders(ca_cert)
         self.back = CopiesBack(
-            engine, trees, lambda physical: self.places(physical, perhaps=True), ca_cert
+            engine, disks.standing, lambda physical: self.places(physical, perhaps=True), ca_cert
         )
         self.offers = OfferedFiles(
             engine, self.nodes, self._every, self.lists, self.tickets, KeptOfNodes(ca_cert)
@@ -111,6 +117,7 @@ class CopyService(Closing):
                 config.replicas,
                 timeout=config.assignment_timeout,
                 lost_after=config.lost_after,
+                evict_copies=config.evict_copies,
             ),
             lambda: look_at_nodes(manager),
             self._reported,
@@ -127,14 +134,41 @@ class CopyService(Closing):
             if least is not None
             else None
         )
+        self.released = ReleasedFiles(
+            engine,
+            self.book,
+            self.nodes,
+            lambda node, tablet: self._reported(node, tablet) is not None,
+            self._seems_here,
+        )
         manager.listeners.append(self._heard)
         manager.ticket_key = self._ticket_key
         manager.beaten = self.slots.look
 
     def start(self) -> None:
-        """Begin to place tablets, where copies are wanted."""
-        if self._config.replicas:
+        """Begin to place tablets, where copies are wanted, or have what the disks here have not."""
+        if self._config.replicas or self.has_released():
             self.assignment.start()
+
+    def has_released(self) -> bool:
+        """Whether files may have left the disks of the master for nodes."""
+        with self._engine.reading() as state:
+            return bool(state.released_table.rows)
+
+    def place(self) -> NodePlace:
+        """Nodes as what files leave the disks for."""
+        return NodePlace(
+            self._engine,
+            self.book,
+            self.nodes,
+            self._orders,
+            self._disks.standing,
+            wanted=self._config.evict_copies,
+            seems_here=self._seems_here,
+        )
+
+    def _seems_here(self, physical: str) -> bool:
+        return any(tree.seems_there(physical) for tree in self._disks.trees)
 
     def close(self) -> None:
         """End."""
@@ -190,48 +224,8 @@ class CopyService(Closing):
     # -- where files are ---------------------------------------------------------------------
 
     def places(self, physical: str, *, perhaps: bool = False) -> list[FilePlace]:
-        """Nodes that give a file, with a ticket for each; those with least to do first.
-
-        Args:
-            physical: its name.
-            perhaps: behind those name the other nodes of its tablet. They may have it: a replica
-                is not complete in this life as long as a file of it is nowhere.
-
-        Raises:
-            NotFoundError: there is no such file.
-        """
-        nodes = self.nodes()
-        with self._engine.reading() as state:
-            row = state.files.get(physical)
-            if row is None:
-                raise NotFoundError(f"{physical!a} is no file of the catalogue")
-            found = placement_of(state, physical)
-            there = self.book.nodes_with(state, row) if found is not None else []
-        if found is None:
-            return []
-        if perhaps:
-            there += [each for each in found[1].nodes if each not in there]
-        usable = [nodes[each] for each in there if each in nodes]
-        places: list[FilePlace] = []
-        for node in usable:
-            ticket = self.tickets.ticket(node.uuid, found[0].id)
-            if ticket is not None and node.url and not (node.is_down or node.is_lost):
-                place = FilePlace(url=node.url, ticket=ticket, tablet=found[0].id)
-                places.append(place)
-        return places
-
-    def _source_for(self, row: PlacementRow, node: str) -> CopySource | None:
-        """The leader of a tablet, or another node that has it; not the one that asks."""
-        nodes = self.nodes()
-        for uuid in sorted(row.nodes, key=lambda each: each != row.leader):
-            commit = self.book.commit(uuid, row.tablet, row.generation)
-            there = nodes.get(uuid)
-            if uuid == node or not commit or there is None or there.is_down or not there.url:
-                continue
-            ticket = self.tickets.ticket(uuid, row.tablet)
-            if ticket is not None:
-                return CopySource(url=there.url, ticket=ticket, commit=commit)
-        return None
+        """Nodes that give a file; see `CopyPlaces.of_file`."""
+        return self._places.of_file(physical, perhaps=perhaps)
 
     # -- what may be forgotten ---------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Final, Protocol
 
 from common import wire
-from receiver.tablet_copies.copies_wire import CopyOrders, DropOrders
+from receiver.tablet_copies.copies_wire import CopyOrders, DropOrders, ProofAsked, ProofGiven
 
 if TYPE_CHECKING:
     from receiver.placement.placeable_nodes import PlaceableNode
@@ -16,6 +16,7 @@ __all__ = [
     "DROP_TABLETS",
     "KEPT_FILES",
     "MAKE_TABLETS",
+    "PROVE_FILE",
     "STAGED_AT_NODE",
     "WITHIN",
     "GivesOrders",
@@ -24,6 +25,7 @@ __all__ = [
 
 MAKE_TABLETS: Final = "/node/v1/tablets"
 DROP_TABLETS: Final = "/node/v1/tablets/drop"
+PROVE_FILE: Final = "/node/v1/tablets/proof"
 KEPT_FILES: Final = "/node/v1/tablets/files"
 STAGED_AT_NODE: Final = "/node/v1/staged"
 _TIMEOUT: Final = (3.0, 15.0)
@@ -58,6 +60,11 @@ class NodeOrders:
     def drop(self, node: PlaceableNode, orders: DropOrders) -> None:
         """See `GivesOrders`."""
         self._of(node).post(DROP_TABLETS, {}, wire.encode(orders))
+
+    def proof(self, node: PlaceableNode, asked: ProofAsked) -> str:
+        """See `AsksForProofs`."""
+        said = self._of(node).post(PROVE_FILE, {}, wire.encode(asked))
+        return wire.decode(said.body, ProofGiven, "a node's proof").digest
 
     def staged(self, node: PlaceableNode, upload: str, begin: int, length: int) -> bytes:
         """Bytes of an upload of an edge, `length` at most; none where no more are there yet."""

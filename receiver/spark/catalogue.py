@@ -376,7 +376,7 @@ class LocalCatalogue(Catalogue):
         with self.engine.reading() as state:
             noted = NotedDeletions(state.deletion_table, past.commit, self._older_of(state))
             cuts = TransferCuts(state.owner_table.moves, past.commit)
-            table = state.uploaded_table
+            table, released = state.uploaded_table, set(state.released_table.rows)
             rows = chain(past.visible, past.quarantined) if table.rows else ()
             stored = {
                 row.physical: table.rows[row.physical] for row in rows if table.parts(row).file
@@ -399,7 +399,7 @@ class LocalCatalogue(Catalogue):
                 created=news.get(row.physical, row.created),
                 cuts=cuts.of(row),
                 deletions=deletions,
-                stored=there is not None,
+                stored=there is not None or row.physical in released,
                 place=place,
             )
 

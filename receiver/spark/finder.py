@@ -97,8 +97,9 @@ class DataFile:
         """What it means that it is at none of its locations, and at no place of a store."""
         if self.stored:
             return (
-                f"{self.name}: it is in the object store only, and which store that is was not "
-                "said: expected option store, or the receiver's configuration file as the catalog"
+                f"{self.name}: it is in the object store only, or at storage nodes, and which "
+                "store or receiver that is was not said: expected option store or receiver, or "
+                "the receiver's configuration file as the catalog"
             )
         return f"{self.name}: not there any more: {', '.join(self.locations)}"
 

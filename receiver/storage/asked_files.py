@@ -57,7 +57,7 @@ class AskedFiles:
         self._pool.shutdown(wait=True)
 
     def fetch(self, rows: Sequence[FileRow], timeout: float) -> FetchedFiles:
-        """See `StorageService.fetch`.
+        """See `DiskRoom.fetch`.
 
         Raises:
             StoppedError: it was told to end.

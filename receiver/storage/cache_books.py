@@ -1,4 +1,4 @@
-"""How much loaded files take in the data directories, and which of them may leave these.
+"""How much loaded files take in the data directories.
 
 It is counted at the start, by what the disk has allocated, and followed by commits from then on.
 The store is not needed for that.
@@ -12,22 +12,16 @@ from typing import TYPE_CHECKING
 from common.names import RESOURCE, FilePath, Kind
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import HistoryGoneError
-from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from common.durable import Tree
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.state import State
     from receiver.storage.disk_cache import DiskCache
 
 __all__ = ["CacheBooks", "allocated"]
 
-_STATES = (FileState.LIVE, FileState.RETIRED, FileState.SUPERSEDED, FileState.DELETED)
-"""A deleted one too: its object stays longer than its bytes would here, and who wants it back, or
-reads an earlier moment, has it from there. Else a small disk is full of nothing else for as long as
-`load.keep_deleted`, and takes nothing."""
 _NEWS = (
     records.FileLoaded,
     records.FileForgotten,
@@ -54,7 +48,6 @@ class CacheBooks:
         engine: Engine,
         trees: Callable[[], Sequence[Tree]],
         cache: DiskCache,
-        shipped: Callable[[], int],
     ) -> None:
         """Prepare; nothing is looked at before `look`.
 
@@ -62,12 +55,10 @@ class CacheBooks:
             engine: the metadata engine.
             trees: gives the data directories that count now.
             cache: what is found goes there.
-            shipped: the newest commit whose log is in the store.
         """
         self._engine = engine
         self._trees = trees
         self._cache = cache
-        self._shipped = shipped
         self._seen = -1
         self._merged: dict[int, tuple[str, ...]] = {}
         self._looking = threading.Lock()
@@ -145,12 +136,3 @@ class CacheBooks:
             if physical not in there:  # it went, or came behind the walk
                 self._count(physical)
         self._seen = newest
-
-    def may_go(self, state: State, physical: str) -> bool:
-        """Whether all that is known here says that a file may leave the disk."""
-        row, there = state.files.get(physical), state.uploaded_table.rows.get(physical)
-        if row is None or there is None or row.state not in _STATES:
-            return False
-        stored = state.uploaded_table.parts(row)
-        is_whole = stored.file and (row.resource is None or stored.resource)
-        return is_whole and there.changed <= self._shipped()

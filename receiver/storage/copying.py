@@ -7,23 +7,18 @@ the way is shown. Who has been replaced by another receiver stops for good.
 from __future__ import annotations
 
 import logging
-import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from common.bandwidth import Bandwidth
 from common.durable import Closing, Tree
-from common.errors import DamagedError, NotFoundError, TsferryError
+from common.errors import DamagedError, TsferryError
 from receiver.metadata.model.errors import HistoryGoneError
-from receiver.storage.asked_files import AskedFiles, FetchedFiles
-from receiver.storage.cache_books import CacheBooks
 from receiver.storage.copy_jobs import CopyJobs
 from receiver.storage.digest_backlog import DigestBacklog
-from receiver.storage.disk_cache import DiskCache
-from receiver.storage.evicting import Evictor
-from receiver.storage.file_fetching import FileFetcher
+from receiver.storage.disk_room import DiskRoom
 from receiver.storage.incarnation import has_been_put
 from receiver.storage.log_removal import LogRemover
 from receiver.storage.log_succession import claim_log
@@ -34,17 +29,18 @@ from receiver.storage.owned_prefix import check_prefix, own_prefix
 from receiver.storage.read_objects import ReadObjects
 from receiver.storage.scrubbing import Scrubber
 from receiver.storage.store_opening import StoreOptions, open_store
+from receiver.storage.store_place import StorePlace, StoreSource
 from receiver.storage.store_trouble import StoreTrouble
 from receiver.storage.stored_files import stands_in
 from receiver.storage.uploader import Uploader, UploadProgress, stored_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from receiver.config import StorageConfig
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
+    from receiver.storage.file_fetching import FetchSource
     from receiver.storage.incarnation import Incarnation
     from receiver.storage.log_shipping import LogShipper
     from receiver.storage.object_store import ObjectStore
@@ -55,8 +51,6 @@ __all__ = ["StorageProgress", "StorageService", "store_of"]
 
 log = logging.getLogger(__name__)
 
-_BUSY = 10
-"""Times as long as it took to look for files that may make room is the rest after it."""
 _FILES, _LOG, _REMOVAL, _ROOM = "file copies", "log copies", "removal of copies", "room"
 _TREE, _SCRUB = "the tree of files", "scrub"
 _LOOK = 1.0
@@ -138,6 +132,7 @@ class StorageService(Closing):
         takes: Callable[[Tree], bool] = lambda _: True,
         shipped: Callable[[], None] = lambda: None,
         found_bad: Callable[[str, str, str], object] = lambda physical, digest, why: None,
+        nodes: Sequence[FetchSource] = (),
     ) -> None:
         """Prepare; the store is not spoken to before `start`.
 
@@ -149,6 +144,7 @@ class StorageService(Closing):
             takes: whether new files may come to one.
             shipped: called when more of the log is in the store.
             found_bad: see `Uploader`.
+            nodes: storage nodes, which are asked for files before the store is.
         """
         self._config = config
         self._engine = engine
@@ -162,13 +158,15 @@ class StorageService(Closing):
         self._uploader: Uploader | None = None
         self._backlog: DigestBacklog | None = None
         self._scrubber: Scrubber | None = None
-        self._fetcher: FileFetcher | None = None
-        self._evictor: Evictor | None = None
-        self.cache = DiskCache(
-            config.capacity, evict_above=config.evict_above, evict_to=config.evict_to
+        self._nodes = nodes
+        self.disk_room = DiskRoom(
+            config,
+            engine,
+            trees,
+            takes=takes,
+            hurry=lambda: self._jobs.hurry(_ROOM),
+            unconnected=self._here,
         )
-        self._books = CacheBooks(engine, trees, self.cache, self.shipped)
-        self._asked = AskedFiles(self._fetch_one, config.parallel)
         self._shipper: LogShipper | None = None
         self._removers: tuple[ObjectRemover, LogRemover] | None = None
         self._owner: Incarnation | None = None
@@ -195,10 +193,7 @@ class StorageService(Closing):
         self._jobs.halt()
         if self._uploader is not None:
             self._uploader.close()
-        self._asked.halt()
-        if self._fetcher is not None:
-            self._fetcher.close()
-        self._asked.join()
+        self.disk_room.halt()
         self._jobs.join()
         if self._store is not None:
             self._store.close()
@@ -219,7 +214,7 @@ class StorageService(Closing):
 
     def progress(self) -> StorageProgress:
         """How far the copies are."""
-        uploader, fetcher = self._uploader, self._fetcher
+        uploader, room = self._uploader, self.disk_room
         shipped = self.shipped()
         with self._engine.reading() as state:
             ended = len(state.uploaded_table.ended)
@@ -233,11 +228,11 @@ class StorageService(Closing):
             staying=self._staying,
             trouble=self.trouble(),
             is_fenced=self._jobs.is_fenced,
-            cached_files=self.cache.files,
-            cached_bytes=self.cache.usage,
+            cached_files=room.cache.files,
+            cached_bytes=room.cache.usage,
             tree=0 if self._tree is None else self._tree.reaches,
-            asked=0 if fetcher is None else fetcher.asked,
-            fetched=0 if fetcher is None else fetcher.fetched,
+            asked=room.asked,
+            fetched=room.fetched,
         )
 
     def _behind(self, shipped: int) -> int:
@@ -281,21 +276,6 @@ class StorageService(Closing):
             return frozenset()
         return frozenset(whole | {each for each, stands in said.items() if stands})
 
-    def pinned(
-        self, rows: Sequence[FileRow], *, used: bool = False
-    ) -> AbstractContextManager[None]:
-        """Have files in the data directories, while it is entered; see `FileFetcher.pinned`.
-
-        Where all of them are here, and nothing is ever evicted, the store is not needed.
-
-        Raises:
-            StoreAwayError: a file is in the store only, which was not reached yet.
-        """
-        fetcher = self._fetcher
-        if fetcher is not None:
-            return fetcher.pinned(rows, used=used)
-        return self._here(rows)
-
     @contextmanager
     def _here(self, rows: Sequence[FileRow]) -> Iterator[None]:
         trees, trouble = self._trees(), self.trouble()
@@ -310,70 +290,12 @@ class StorageService(Closing):
                 )
         yield
 
-    def pinned_in_turn(
-        self, batches: Iterable[Sequence[FileRow]]
-    ) -> Generator[AbstractContextManager[None], None, None]:
-        """For one batch after the other what has it here; see `FileFetcher.pinned_in_turn`."""
-        if self._fetcher is None:
-            yield from map(self.pinned, batches)
-        else:
-            yield from self._fetcher.pinned_in_turn(batches)
-
-    def come_ahead(self, rows: Sequence[FileRow]) -> None:
-        """Have files come that are going to be fetched; see `FileFetcher.come_ahead`."""
-        if self._fetcher is not None and rows:
-            self._fetcher.come_ahead(rows)
-
-    def fetch(self, rows: Sequence[FileRow], timeout: float) -> FetchedFiles:
-        """Bring files here for somebody who asks for them by name, in the background.
-
-        Args:
-            rows: the files.
-            timeout: seconds that this call takes, at most; asked for again, it goes on.
-        """
-        return self._asked.fetch(rows, timeout)
-
-    def _fetch_one(self, row: FileRow) -> None:
-        with self.pinned([row], used=True):
-            if not any(tree.exists(row.physical) for tree in self._trees()):
-                raise NotFoundError("it is neither here nor in the object store")
-
-    def room(self) -> int | None:
-        """Bytes that loaded files may take more, None for any number."""
-        if self.cache.capacity is not None:
-            self._books.follow()
-        return self.cache.room()
-
-    def make_room(self, size: int) -> None:
-        """So many bytes were turned away: what may go makes room for them soon."""
-        self.cache.want(size)
-        self._hurry_room()
-
-    @contextmanager
-    def moving(self, physical: str) -> Iterator[bool]:
-        """While a file leaves a directory that it was moved from; False if somebody uses it now."""
-        if not self.cache.begin_evicting(physical):
-            yield False
-            return
-        try:
-            yield True
-        finally:
-            self.cache.kept(physical)
-            self._books.count(physical)
-
-    def _hurry_room(self) -> None:
-        self._jobs.hurry(_ROOM)
-
     def _evict(self) -> float:
-        began = time.monotonic()
-        self._books.look()  # without the store too: what fills up the disk is turned away
-        if self._evictor is not None:
-            self._evictor.run_once()
-            doubtful = self._evictor.doubtful
-            said = f"{doubtful} files are not in the store as they were put there; they stay here"
-            self._jobs.tell_of("doubtful", _damaged(said) if doubtful else None)
-        # Among many files that cannot go, those that can are looked for now and then.
-        return max(_LOOK, _BUSY * (time.monotonic() - began))
+        pause = self.disk_room.evict()
+        doubtful = self.disk_room.doubtful
+        said = f"{doubtful} files are not in the store as they were put there; they stay here"
+        self._jobs.tell_of("doubtful", _damaged(said) if doubtful else None)
+        return pause
 
     def _ship(self) -> float:
         if self._shipper is None:
@@ -458,25 +380,9 @@ class StorageService(Closing):
         (check_prefix if is_known else own_prefix)(self._store, uuid)
         owner, self._shipper = claim_log(self._engine, self._store, self._home)
         self._incarnation = owner.number
-        self._fetcher = FileFetcher(
-            self._engine,
-            self._store,
-            self._trees,
-            self.cache,
-            parallel=self._config.parallel,
-            takes=self._takes,
-            pin_wait=self._config.pin_wait,
-            wake=self._hurry_room,
-        )
-        self._evictor = Evictor(
-            self._engine,
-            self._store,
-            owner,
-            self._trees,
-            self.cache,
-            self._books,
-            parallel=self._config.parallel,
-        )
+        sources = [*self._nodes, StoreSource(self._engine, self._store)]
+        place = StorePlace(self._engine, self._store, owner, self.shipped)
+        self.disk_room.connect(sources, [place])
         self._backlog = DigestBacklog(self._engine, self._store, owner, self._trees)
         if days := self._config.scrub_days:
             self._scrubber = Scrubber(

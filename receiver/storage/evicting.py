@@ -1,9 +1,9 @@
-"""Keeps the data directories within their capacity: what is in the object store may leave them.
+"""Keeps the data directories within their capacity: what is elsewhere may leave them.
 
-A file may go if readers see it, or would see it again, as it is in the store with its `.resource`,
-its commit that says so is in the store too, and the store says so once more just before. Nothing
-else ever goes. First its TsFile goes, then its `.resource`: from the first step on it is *remote*,
-whatever is cut off behind it, and the rest goes in its turn.
+A file may go if readers see it, or would see it again, as it is there, and whoever has it says so
+once more just before (`EvictionPlace`): the object store, or storage nodes. Nothing else ever goes.
+First its TsFile goes, then its `.resource` if that is there too: from the first step on it is
+*remote*, whatever is cut off behind it, and the rest goes in its turn.
 """
 
 from __future__ import annotations
@@ -11,38 +11,74 @@ from __future__ import annotations
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from enum import Enum
+from typing import TYPE_CHECKING, Final, Protocol
 
 from common import crash
 from common.errors import UnsafePathError
 from common.names import FilePath
 from receiver.disks import NAMING
-from receiver.storage.confirming import read_through
-from receiver.storage.incarnation import check_owner
-from receiver.storage.object_store import ObjectMissingError
-from receiver.storage.stored_files import stands_in
-from receiver.storage.uploader import stored_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from concurrent.futures import Executor
 
     from common.durable import Tree
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.table_rows import FileRow, UploadedRow
+    from receiver.metadata.state.state import State
     from receiver.storage.cache_books import CacheBooks
     from receiver.storage.disk_cache import DiskCache
-    from receiver.storage.incarnation import Incarnation
-    from receiver.storage.object_store import ObjectStore
 
-__all__ = ["Evictor"]
+__all__ = ["EvictionPlace", "Evictor", "PlaceWord"]
 
 log = logging.getLogger(__name__)
 
-_BATCH = 64
-"""Files that the store is asked for before the first of them goes."""
-_TRY_AGAIN = 600.0
-"""Seconds until a file is tried again that could not go, or that the store did not have as it was
-put there."""
+_BATCH: Final = 64
+"""Files that are asked for before the first of them goes."""
+_TRY_AGAIN: Final = 600.0
+"""Seconds until a file is tried again that could not go, or that was not elsewhere as it is."""
+_ASK_AGAIN: Final = 30.0
+"""Seconds until it is asked for again where nobody answered."""
+
+
+class PlaceWord(Enum):
+    """What a place says of a file that is to leave."""
+
+    SURE = "it is there as it was loaded"
+    DOUBTFUL = "it is not there as it should be"
+    UNKNOWN = "nobody has said"
+
+
+class EvictionPlace(Protocol):
+    """Who has files that may leave the data directories."""
+
+    def may_go(self, state: State, physical: str) -> bool:
+        """Whether all that is known here says that a file may leave the disk."""
+
+    def begin(self) -> None:
+        """Called before files are asked for.
+
+        Raises:
+            FencedError: another receiver has taken over.
+            StoreAwayError, StoreRefusedError: of the store.
+        """
+
+    def confirmed(self, physicals: Sequence[str], pool: Executor) -> Iterable[PlaceWord]:
+        """Of each file, in their order, whether it is there now; by a question that is new.
+
+        Args:
+            physicals: that may go.
+            pool: may be used to ask.
+
+        Raises:
+            StoreAwayError, StoreRefusedError: of the store.
+        """
+
+    def may_leave(self, state: State, physical: str) -> bool:
+        """Whether what was confirmed holds still, at the moment in which a file leaves."""
+
+    def leaving(self, path: FilePath) -> Sequence[str]:
+        """Names that leave the data directories, the TsFile's first."""
 
 
 class Evictor:
@@ -51,8 +87,7 @@ class Evictor:
     def __init__(
         self,
         engine: Engine,
-        store: ObjectStore,
-        owner: Incarnation,
+        places: Sequence[EvictionPlace],
         trees: Callable[[], Sequence[Tree]],
         cache: DiskCache,
         books: CacheBooks,
@@ -64,17 +99,15 @@ class Evictor:
 
         Args:
             engine: the metadata engine.
-            store: has the objects.
-            owner: as whom they were put.
+            places: that have files; of several that may have one, the first is asked.
             trees: gives the data directories that count now.
             cache: what lies there.
             books: what is counted there.
-            parallel: questions to the store at once.
+            parallel: questions at once.
             monotonic: seconds.
         """
         self._engine = engine
-        self._store = store
-        self._owner = owner
+        self._places = places
         self._trees = trees
         self._cache = cache
         self._books = books
@@ -85,7 +118,7 @@ class Evictor:
 
     @property
     def doubtful(self) -> int:
-        """Files that the store should have, and did not have as they were put there."""
+        """Files that should be elsewhere, and were not there as they are."""
         return len(self._doubtful)
 
     def run_once(self) -> int:
@@ -103,85 +136,86 @@ class Evictor:
         victims = self._cache.victims(size, self._may_go_now)
         if not victims:
             return 0
-        check_owner(self._store, self._owner)
         with ThreadPoolExecutor(self._parallel, thread_name_prefix="evict") as pool:
-            for low in range(0, len(victims), _BATCH):
-                batch = victims[low : low + _BATCH]
-                sure = pool.map(self._confirmed, batch)
-                gone += sum(
-                    is_sure and self._evict(each) for each, is_sure in zip(batch, sure, strict=True)
-                )
+            for place, several in self._by_place(victims):
+                place.begin()
+                for low in range(0, len(several), _BATCH):
+                    batch = several[low : low + _BATCH]
+                    said = place.confirmed(batch, pool)
+                    gone += sum(
+                        self._heard(each, word) and self._evict(each, place)
+                        for each, word in zip(batch, said, strict=True)
+                    )
         return gone
 
     # -- what may go -------------------------------------------------------------------------
 
     def _may_go_now(self, physical: str) -> bool:
-        tried = self._later.get(physical)
-        if tried is not None and self._monotonic() - tried < _TRY_AGAIN:
+        until = self._later.get(physical)
+        if until is not None and self._monotonic() < until:
             return False
-        with self._engine.reading() as state:
-            return self._books.may_go(state, physical)
+        return self._place_of(physical) is not None
 
-    def _confirmed(self, physical: str) -> bool:
-        """Whether the store says now that it has a file.
-
-        Raises:
-            StoreAwayError, StoreRefusedError: it says nothing.
-        """
+    def _place_of(self, physical: str) -> EvictionPlace | None:
         with self._engine.reading() as state:
-            row, there = state.files.get(physical), state.uploaded_table.rows.get(physical)
-        if row is None or there is None:
-            return False
-        said = stands_in(self._store, self._engine.uuid, row, there)
-        if self._has_bytes(row, there) if said is None else said:
+            return next((each for each in self._places if each.may_go(state, physical)), None)
+
+    def _by_place(self, victims: Sequence[str]) -> Iterator[tuple[EvictionPlace, list[str]]]:
+        found = [(each, self._place_of(each)) for each in victims]
+        for place in self._places:
+            several = [each for each, its in found if its is place]
+            if several:
+                yield place, several
+
+    def _heard(self, physical: str, word: PlaceWord) -> bool:
+        """Whether a file may go by what was said of it."""
+        if word is PlaceWord.SURE:
             self._doubtful.discard(physical)
             return True
+        if word is PlaceWord.UNKNOWN:
+            self._later[physical] = self._monotonic() + _ASK_AGAIN
+            return False
         if physical not in self._doubtful:
             log.error(
-                "the object store does not have a file as it was put there; it stays here",
+                "a file is not elsewhere as it was said to be; it stays here",
                 extra={"physical": physical},
             )
         self._doubtful.add(physical)
-        self._later[physical] = self._monotonic()
+        self._later[physical] = self._monotonic() + _TRY_AGAIN
         return False
 
-    def _has_bytes(self, row: FileRow, there: UploadedRow) -> bool:
-        """Where the store knows no digest its bytes are read: what goes here is the last copy."""
-        try:
-            return read_through(self._store, self._key(there), row.size, row.md5)
-        except ObjectMissingError:
-            return False
+    # -- what goes ---------------------------------------------------------------------------
 
-    def _key(self, there: UploadedRow) -> str:
-        return stored_key(self._engine.uuid, there)
-
-    def _evict(self, physical: str) -> bool:
+    def _evict(self, physical: str, place: EvictionPlace) -> bool:
         """Take a file away, unless something has come in between."""
         crash.point("storage.evict.before")
         if not self._cache.begin_evicting(physical):
             return False
+        names = place.leaving(FilePath.parse(physical))
         went = False
         try:
             with NAMING:
                 with self._engine.reading() as state:
-                    may_go = self._books.may_go(state, physical)
+                    may_go = place.may_leave(state, physical)
                 if may_go:
-                    self._unlink(FilePath.parse(physical))
+                    self._unlink(names)
                     went = True
         except (OSError, UnsafePathError) as error:  # another user's directory, a link in its place
             log.warning("a file cannot make room", extra={"file": physical, "error": str(error)})
-            self._later[physical] = self._monotonic()
+            self._later[physical] = self._monotonic() + _TRY_AGAIN
         finally:
             if went:
                 self._cache.went(physical)
             else:
                 self._cache.kept(physical)
+        if went and len(names) == 1:
+            self._books.count(physical)  # its resource is here still
         return went
 
-    def _unlink(self, path: FilePath) -> None:
-        for tree in self._trees():
-            tree.unlink(path.text)
-        crash.point("storage.evict.half")
-        for tree in self._trees():
-            tree.unlink(path.resource.text)
+    def _unlink(self, names: Sequence[str]) -> None:
+        for at, name in enumerate(names):
+            if at:
+                crash.point("storage.evict.half")
+            for tree in self._trees():
+                tree.unlink(name)
         crash.point("storage.evicted")

@@ -1,6 +1,6 @@
-"""Brings loaded files back from the object store into the data directories.
+"""Brings loaded files back into the data directories, from wherever they are (`FetchSource`).
 
-An object is fetched once, however many wait for it. What a step needs is pinned and brought all at
+A file is fetched once, however many wait for it. What a step needs is pinned and brought all at
 once, or none of it: who cannot have all lets the rest go while it waits, and waits for so long at
 most. A file that was deleted while it came does not stay; neither does a `.resource` that was
 replaced. Nothing of this is a commit.
@@ -13,28 +13,26 @@ import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, closing, contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from common import crash
 from common.errors import NoSpaceError, NotFoundError, StoppedError, TsferryError
-from common.names import FilePath
-from receiver.disks import NAMING, disk_room, home_of
+from receiver.disks import NAMING, home_of
 from receiver.metadata.state.table_rows import FileState
 from receiver.storage.cache_books import allocated
-from receiver.storage.object_fetching import fetch_beside, settle_fetched
+from receiver.storage.object_fetching import settle_fetched
 from receiver.storage.reading.prefetching import fetched_ahead
-from receiver.storage.uploader import resource_key, stored_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from common.durable import Tree
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.table_rows import FileRow, UploadedRow
+    from receiver.metadata.state.state import State
+    from receiver.metadata.state.table_rows import FileRow
     from receiver.storage.disk_cache import DiskCache
-    from receiver.storage.object_store import ObjectStore
 
-__all__ = ["FileFetcher"]
+__all__ = ["FetchSource", "FileFetcher"]
 
 log = logging.getLogger(__name__)
 
@@ -46,17 +44,31 @@ _LOOK = 1.0
 """Seconds at most between two looks for room."""
 
 
+class FetchSource(Protocol):
+    """Who gives files back: the object store, or storage nodes."""
+
+    def room_for(self, state: State, row: FileRow) -> int | None:
+        """Bytes that a file of it will take, rounded as disks do; None if it has none of it."""
+
+    def bring(self, row: FileRow, tree: Tree, brought: list[tuple[str, str]]) -> None:
+        """Have a file lie checked in a data directory, under names that nobody reads.
+
+        Args:
+            row: of the file.
+            tree: the directory.
+            brought: what lies there is added, and the name that it is to have: the TsFile last.
+                Nothing where nobody can say that it should have come.
+
+        Raises:
+            TsferryError: it does not come from here.
+            OSError: of the disk.
+        """
+
+
 class _Due(NamedTuple):
     row: FileRow
-    object: UploadedRow
-
-    @property
-    def size(self) -> int:
-        """Bytes that it will take, rounded as disks do."""
-        sizes = [self.row.size]
-        if self.row.resource is not None:
-            sizes.append(self.row.resource.size)
-        return sum(map(disk_room, sizes))
+    size: int
+    sources: tuple[FetchSource, ...]
 
 
 class _Pinned(AbstractContextManager[None]):
@@ -93,13 +105,13 @@ class FileFetcher:
 
     Attributes:
         asked: files that were needed here, each time.
-        fetched: of those, that came from the store for it.
+        fetched: of those, that came for it.
     """
 
     def __init__(
         self,
         engine: Engine,
-        store: ObjectStore,
+        sources: Sequence[FetchSource],
         trees: Callable[[], Sequence[Tree]],
         cache: DiskCache,
         *,
@@ -113,7 +125,7 @@ class FileFetcher:
 
         Args:
             engine: the metadata engine.
-            store: has the objects.
+            sources: that give files, in the order in which they are asked.
             trees: gives the data directories that count now.
             cache: the books of what lies there.
             takes: whether new files may come to a data directory.
@@ -123,7 +135,7 @@ class FileFetcher:
             monotonic: seconds.
         """
         self._engine = engine
-        self._store = store
+        self._sources = sources
         self._trees = trees
         self._cache = cache
         self._takes = takes
@@ -250,8 +262,7 @@ class FileFetcher:
                 capacity = self._cache.capacity
                 if capacity is not None and size > capacity:
                     raise NoSpaceError(
-                        f"{size} bytes are to come from the object store at once, and "
-                        f"storage.capacity is {capacity}"
+                        f"{size} bytes are to come at once, and storage.capacity is {capacity}"
                     )
                 if self._cache.reserve(coming, wanted=not ahead):
                     try:
@@ -270,8 +281,8 @@ class FileFetcher:
             left = 0 if ahead else until - self._monotonic()
             if left <= 0:
                 raise NoSpaceError(
-                    f"{size} bytes are to come from the object store, and no room is made for "
-                    "them: other files are in use, or not in the store",
+                    f"{size} bytes are to come, and no room is made for "
+                    "them: other files are in use, or nowhere else",
                     retry_after=self._pin_wait,
                 )
             self._cache.wait(min(left, _LOOK))
@@ -282,9 +293,14 @@ class FileFetcher:
             away = [row for row in away if not tree.seems_there(row.physical)]
             if not away:  # as mostly: nobody is waited for
                 return []
+        due: list[_Due] = []
         with self._engine.reading() as state:
-            table = state.uploaded_table
-            return [_Due(row, table.rows[row.physical]) for row in away if table.parts(row).file]
+            for row in away:
+                told = [(each, each.room_for(state, row)) for each in self._sources]
+                sizes = {each: size for each, size in told if size is not None}
+                if sizes:
+                    due.append(_Due(row, max(sizes.values()), tuple(sizes)))
+        return due
 
     def _bring_all(self, due: Sequence[_Due]) -> None:
         """Have all of them come; the first that does not is the error."""
@@ -315,21 +331,29 @@ class FileFetcher:
         tree = self._home(trees, row)
         if tree is None:
             raise NotFoundError(f"{physical}: no data directory is there for it to come to")
-        path = FilePath.parse(physical)
-        place = stored_key(self._engine.uuid, due.object)
         brought: list[tuple[str, str]] = []
         try:
-            resource = row.resource
-            if resource is not None and resource.md5 == due.object.resource:
-                key = resource_key(place, resource.md5)
-                rel = fetch_beside(self._store, tree, key, resource.size, resource.md5)
-                brought.append((rel, path.resource.text))
-            rel = fetch_beside(self._store, tree, place, row.size, row.md5)
-            brought.append((rel, path.text))
-            self._name(due, tree, brought)
+            self._come_from(due, tree, brought)
+            if brought:
+                self._name(due, tree, brought)
         finally:
             for rel, _ in brought:
                 tree.unlink(rel, sync=False)
+
+    def _come_from(self, due: _Due, tree: Tree, brought: list[tuple[str, str]]) -> None:
+        """Have a file come from the first source that gives it."""
+        for source in due.sources:
+            try:
+                source.bring(due.row, tree, brought)
+            except NoSpaceError:
+                raise
+            except TsferryError as error:
+                if source is due.sources[-1]:
+                    raise
+                told = {"file": due.row.physical, "error": str(error)}
+                log.info("a file is fetched from elsewhere", extra=told)
+            else:
+                return
 
     def _home(self, trees: Sequence[Tree], row: FileRow) -> Tree | None:
         """Where a file is to come to: where it was, unless nothing comes there any more."""

@@ -10,11 +10,12 @@ from flask import Response
 
 from common import wire
 from common.errors import ForbiddenError, UsageError
-from receiver.placement.node_orders import DROP_TABLETS, KEPT_FILES, MAKE_TABLETS
+from receiver.placement.node_orders import DROP_TABLETS, KEPT_FILES, MAKE_TABLETS, PROVE_FILE
 from receiver.storage.object_content import FileContent
 from receiver.storage.reading.copy_reads import CONTENT_OF_NODE
 from receiver.storagenode.node_calls import NodeCall, NodeCallRole, NodeRoutes
-from receiver.tablet_copies.copies_wire import CopyOrders, DropOrders, KeptFiles
+from receiver.tablet_copies.copies_wire import CopyOrders, DropOrders, KeptFiles, ProofAsked
+from receiver.tablet_copies.held_proofs import give_proof
 from receiver.tablet_copies.read_tickets import READ_TICKET
 
 if TYPE_CHECKING:
@@ -47,6 +48,14 @@ def drop_tablets(call: NodeCall) -> Response:
     said = wire.decode(call.request.get_data(), DropOrders, "request")
     call.node.copies.drop(said.tablets, said.master)
     return Response(status=204)
+
+
+@TABLET_ROUTES.call("POST", PROVE_FILE, NodeCallRole.MASTER)
+def prove_file(call: NodeCall) -> Response:
+    """Prove that bytes of a file are here, as they are on the disk now."""
+    asked = wire.decode(call.request.get_data(), ProofAsked, "request")
+    given = give_proof(call.node.copies, asked, call.node.home.start.boot)
+    return Response(wire.encode(given), 200, mimetype="application/json")
 
 
 @TABLET_ROUTES.call("GET", KEPT_FILES, NodeCallRole.MASTER)

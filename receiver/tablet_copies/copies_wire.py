@@ -3,6 +3,7 @@
     POST /node/v1/tablets             master -> node   make replicas, by `CopyOrders`
     POST /node/v1/tablets/drop        master -> node   drop replicas, by `DropOrders`
     GET  /node/v1/tablets/files       master -> node   what it has of a tablet, `KeptFiles`
+    POST /node/v1/tablets/proof       master -> node   prove that it has bytes, `ProofAsked`
     GET  /v1/copies?after=            node -> master   tablets with something new, `CopyNews`
     GET  /v1/copies/<tablet>/files    node -> master   a page of what belongs to one, `CopyPage`
     POST /v1/copies/<tablet>/gone     node -> master   which files may go, `GoneAsked`, `GoneSaid`
@@ -41,6 +42,8 @@ __all__ = [
     "HeldCopies",
     "HeldCopy",
     "KeptFiles",
+    "ProofAsked",
+    "ProofGiven",
     "TableAttributes",
     "TabletNews",
     "digest_of_list",
@@ -336,6 +339,38 @@ class KeptFiles(Struct, frozen=True, kw_only=True):
     attributes: TableAttributes = TableAttributes()
     files: tuple[CopiedFile, ...] = ()
     next: str | None = None
+
+
+class ProofAsked(Struct, frozen=True, kw_only=True):
+    """Prove that bytes of a file are here; `POST /node/v1/tablets/proof`.
+
+    Attributes:
+        boot: of the start of the node that is asked: another one has nothing to prove.
+        tablet: that the file is in.
+        generation: of the replica.
+        physical: of the file.
+        size: bytes of all of it.
+        md5: of them, in hex.
+        begin: the first byte of those that are asked for.
+        length: how many these are.
+        nonce: 32 bytes in hex that nobody knew before.
+    """
+
+    boot: str
+    tablet: str
+    generation: Count
+    physical: str
+    size: Count
+    md5: str
+    begin: Count
+    length: Count
+    nonce: str
+
+
+class ProofGiven(Struct, frozen=True, kw_only=True):
+    """SHA-256 of the nonce and the bytes behind it, in hex."""
+
+    digest: str
 
 
 def sum_of_file(file: CopiedFile) -> int:

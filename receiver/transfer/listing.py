@@ -40,7 +40,7 @@ from receiver.load.placing import tree_of
 from receiver.metadata.model.ranks import NOW
 from receiver.metadata.query.kept_past import KeptPast
 from receiver.metadata.state.table_rows import FileState
-from receiver.metadata.state.tables.uploaded import NOT_STORED
+from receiver.metadata.state.tables.uploaded import InStore
 from receiver.metadata.state.transfer_cuts import TransferCuts
 from receiver.scope import Scope
 from receiver.transfer.intake import check_sender
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import DeletionsRow, FileRow, UploadedRow
     from receiver.metadata.state.tables.compactions import CompactedRow
-    from receiver.metadata.state.tables.uploaded import InStore
     from receiver.principal import Principal
 
 __all__ = ["Listing", "page_limit"]
@@ -179,7 +178,10 @@ class Listing:
         trees = self._disks.holding()
         if not trees:
             return frozenset()
-        here = {row.physical for row in rows if whole_in(trees, row, NOT_STORED)}
+        with self._engine.reading() as state:
+            released = {} if self._is_copied is None else state.released_table.rows
+            kept = {row.physical: InStore(file=row.physical in released) for row in rows}
+        here = {row.physical for row in rows if whole_in(trees, row, kept[row.physical])}
         if self._is_copied is not None:
             with self._engine.reading() as state:
                 here = {
@@ -398,9 +400,10 @@ class Listing:
             uploaded = (row.physical for row in rows if table.parts(row).file)
             stored = {each: _object(table.rows[each]) for each in uploaded}
             makers = {row.physical: state.compacted_table.maker(row.physical) for row in rows}
+            at_nodes = {row.physical: row.physical in state.released_table.rows for row in rows}
         for row, tree in found:
             # Whoever went on without it would answer too little.
-            if tree is None and away and row.physical not in stored:
+            if tree is None and away and row.physical not in stored and not at_nodes[row.physical]:
                 raise AwayError(f"{row.physical} cannot be read: {away[0]}", retry_after=60.0)
         with self._engine.reading() as state:
             cuts = TransferCuts(state.owner_table.moves, at)

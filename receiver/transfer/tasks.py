@@ -35,6 +35,7 @@ from receiver.load.folder.current_task import Planned, TaskRecord, start_task
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed
+from receiver.metadata.state.placed_files import parts_elsewhere
 from receiver.scope import Scope
 from receiver.transfer import epochs
 from receiver.transfer.batch import receive_batch
@@ -389,7 +390,7 @@ class Tasks:
                 resumable=lambda entry: self._uploads.resumable(who, folder, entry),
                 room=room,
                 reveal_owner=self._config.auth.reveal_owner,
-                stands=lambda row: whole_in(standing, row, state.uploaded_table.parts(row)),
+                stands=lambda row: whole_in(standing, row, parts_elsewhere(state, row)),
                 outlived=OutlivedDeletions(state, folder.uuid),
                 expiry=self._load.ttl.expiry(state, moment),
             )

@@ -135,7 +135,8 @@ def copied_content(call: Call) -> Response:
     with call.node.engine.reading() as state:
         row = state.files.get(physical)
         placed = None if row is None else placement_of(state, physical)
-    if row is None or placed is None or node not in placed[1].nodes or not row.visible:
+        is_listed = row is not None and (row.visible or physical in state.released_table.rows)
+    if row is None or placed is None or node not in placed[1].nodes or not is_listed:
         raise NotFoundError(f"{physical[:200]!a} is no file of a tablet of the node {node}")
     if begin is None or not length or begin >= row.size:
         raise UsageError(f"begin, length: expected bytes of {row.size}")

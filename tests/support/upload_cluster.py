@@ -143,8 +143,10 @@ class UploadCluster:
         self.tls = tls
         more = {"replicas": nodes, "uploads_from": 1 << 16}
         more |= {"ca_cert": receiver.pop("ca_cert")} if "ca_cert" in receiver else {}
+        more |= receiver.pop("of_nodes", {})
         self.node_ca_cert = receiver.pop("node_ca_cert", None)
-        self.world = World(root / "centre", nodes=more)
+        storage = receiver.pop("storage", {})
+        self.world = World(root / "centre", nodes=more, storage=storage)
         self.port = 0
         self._stack = ExitStack()
         self.start()

@@ -20,6 +20,7 @@ from receiver.disks import home_of
 from receiver.load.moving.copied_files import known_file
 from receiver.load.placing import tree_of
 from receiver.load.upkeep.fsck import is_to_be_there, strays_among
+from receiver.metadata.state.placed_files import parts_elsewhere
 from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
@@ -228,7 +229,7 @@ class DirectoryChecks:
             while True:
                 with self._engine.reading() as state:
                     page = state.file_table.among(wanted, after, _PAGE)
-                    told = [(row, state.uploaded_table.parts(row)) for row in page]
+                    told = [(row, parts_elsewhere(state, row)) for row in page]
                 yield from told
                 if not page:
                     break

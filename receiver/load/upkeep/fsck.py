@@ -50,7 +50,7 @@ from receiver.metadata.log.journal import JOURNAL, parse_journal
 from receiver.metadata.log.tlog import TLOG_NAME
 from receiver.metadata.model import records
 from receiver.metadata.model.merged_names import is_merged
-from receiver.metadata.state.placed_files import placed_nodes
+from receiver.metadata.state.placed_files import holding_nodes, placed_nodes
 from receiver.metadata.state.table_rows import FileState
 from receiver.open_engine import open_engine
 
@@ -232,12 +232,18 @@ def examine(
         compactions = list(state.compacted_table.holding())
         stored = [state.uploaded_table.parts(row) for row in rows]
         nodes = [not without_nodes and bool(placed_nodes(state, row.physical)) for row in rows]
+        released = {
+            row.physical
+            for row in rows
+            if row.physical in state.released_table.rows
+            and holding_nodes(state, row.physical, proved=without_nodes)
+        }
         commit = state.newest
     remote = 0
     counter = StepCounter("checking files", len(rows), sum(row.size for row in rows), told)
     for row, in_store, at_nodes in zip(rows, stored, nodes, strict=True):
         tree = next((each for each in trees if each.exists(row.physical)), None)
-        if tree is None and in_store.file:
+        if tree is None and (in_store.file or row.physical in released):
             remote += 1
         else:
             found += _check_file(row, tree, in_store, at_nodes=at_nodes, all_here=not away)

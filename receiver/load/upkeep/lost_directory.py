@@ -20,6 +20,7 @@ from receiver.load.placing import tree_of
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
+from receiver.metadata.state.placed_files import parts_elsewhere
 from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def _rows(engine: Engine) -> Iterator[tuple[FileRow, InStore]]:
         while True:
             with engine.reading() as state:
                 page = state.file_table.among(state_of_file, after, _AT_ONCE)
-                told = [(row, state.uploaded_table.parts(row)) for row in page]
+                told = [(row, parts_elsewhere(state, row)) for row in page]
             yield from told
             if not page:
                 break

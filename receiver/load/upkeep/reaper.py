@@ -31,6 +31,7 @@ from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed
 from receiver.metadata.model.merged_names import is_merged
+from receiver.metadata.state.placed_files import parts_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -149,7 +150,7 @@ class Reaper:
                     and row.deleted <= oldest  # visible at T: not deleted, or deleted after T
                 )
             ]
-            stored = {row.physical for row in due if state.uploaded_table.parts(row).file}
+            stored = {row.physical for row in due if parts_elsewhere(state, row).file}
             told = {row.physical: state.deletion_table.of_file(row.physical) for row in due}
         # The records of a deleted file go on hiding points of others: where only its devices tell
         # what they name, its row stays.
@@ -217,7 +218,7 @@ class Reaper:
         return due
 
     def _is_remote(self, state: State, row: FileRow) -> bool:
-        stored = state.uploaded_table.parts(row).file
+        stored = parts_elsewhere(state, row).file
         return stored and tree_of(self._disks.trees, row) is None
 
     def _unlink(self, physical: FilePath) -> bool:

@@ -23,6 +23,7 @@ from receiver.load.upkeep.registrar import registration
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError, SchemaConflictError
 from receiver.metadata.model.paths import IllegalPathError
+from receiver.metadata.state.placed_files import parts_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -100,7 +101,7 @@ def bring_back_unproved(engine: Engine, disks: Disks) -> Undeleted:
             for row in state.file_table.deleted()
             if row.reason == "superseded"
             and not row.retired
-            and whole_in(trees, row, state.uploaded_table.parts(row))
+            and whole_in(trees, row, parts_elsewhere(state, row))
         ]
     done = undelete(engine, disks, rows)
     if rows:

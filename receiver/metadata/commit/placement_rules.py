@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from receiver.metadata.commit.record_checks import SIGNED_64, refusal_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from receiver.metadata.model import records
 
-__all__ = ["check_placed", "check_running"]
+__all__ = ["check_placed", "check_released", "check_running"]
 
 
 def check_placed(op: records.TabletPlaced, generation: int) -> None:
@@ -26,3 +28,14 @@ def check_running(op: records.TabletRunning, generation: int) -> None:
     """Refuse to have a placement run that is not the one of now."""
     if not generation or op.generation != generation:
         raise refusal_of(op, f"the tablet {op.tablet} is placed by generation {generation}")
+
+
+def check_released(op: records.FileReleased, generation: int, placed: Sequence[str]) -> None:
+    """Refuse to have bytes let go for nodes that are not those of the placement of now."""
+    if not generation or op.generation != generation:
+        raise refusal_of(op, f"the tablet {op.tablet} is placed by generation {generation}")
+    if not op.nodes or len(set(op.nodes)) != len(op.nodes):
+        raise refusal_of(op, "there is no node, or one twice")
+    strange = [each for each in op.nodes if each not in placed]
+    if strange:
+        raise refusal_of(op, f"the tablet is not placed at {strange[0]!a}")

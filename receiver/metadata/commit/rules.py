@@ -31,7 +31,7 @@ from receiver.metadata.commit.node_rules import (
     check_registered,
     check_word,
 )
-from receiver.metadata.commit.placement_rules import check_placed, check_running
+from receiver.metadata.commit.placement_rules import check_placed, check_released, check_running
 from receiver.metadata.commit.record_checks import (
     SIGNED_64,
     check_content,
@@ -72,6 +72,7 @@ from receiver.metadata.state.table_rows import (
     WorkState,
 )
 from receiver.metadata.state.tables.background_work import parts_of
+from receiver.metadata.state.tables.retired import partition_of
 
 if TYPE_CHECKING:
     from receiver.metadata.state.state import State
@@ -885,6 +886,19 @@ class Rules:
                 raise refusal_of(op, f"there is no node {each!a}")
         self._put(("cache_slots",), op.version)
 
+    def _file_released(self, op: records.FileReleased) -> None:
+        self._need_file(op.physical, op, *_THERE)
+        key = partition_of(op.physical)
+        table = self._state.loaded_tables.named(key.sg)
+        tablet = self._state.tablet_table.rows.get(op.tablet)
+        placed = self._state.placement_table.rows.get(op.tablet)
+        if table is None or tablet is None or placed is None or tablet.table != table.id:
+            raise refusal_of(op, f"there is no placed tablet {op.tablet!a} of {key.sg}")
+        if not tablet.begin <= int(key.partition) < tablet.end:
+            raise refusal_of(op, f"{op.physical} is not in the tablet {op.tablet}")
+        check_released(op, self._placement(op.tablet), placed.nodes)
+        self._put(("released", op.physical), op)
+
     def _clock_corrected(self, op: records.ClockCorrected) -> None:
         for before, after in pairwise(op.pieces):
             if not before.ts < after.ts or not before.moment <= after.moment:
@@ -990,5 +1004,6 @@ _RULES: dict[type, Callable[[Rules, Any], None]] = {
     records.TabletPlaced: Rules._tablet_placed,
     records.TabletRunning: Rules._tablet_running,
     records.CacheSlotsSet: Rules._cache_slots_set,
+    records.FileReleased: Rules._file_released,
     records.FileMoved: Rules._file_moved,
 }

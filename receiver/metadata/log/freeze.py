@@ -59,6 +59,7 @@ from receiver.metadata.state.tables.cache_slots import CacheSlotsRow
 from receiver.metadata.state.tables.compactions import CompactedRow
 from receiver.metadata.state.tables.owners import OwnerMove
 from receiver.metadata.state.tables.placements import PlacementRow
+from receiver.metadata.state.tables.released import ReleasedRow
 from receiver.metadata.state.tables.storage_nodes import StorageNodeRow
 from receiver.metadata.state.tables.tablets import LoadedTableRow, TabletRow
 
@@ -93,6 +94,7 @@ _ROW_TABLES: tuple[tuple[str, str, type], ...] = (
     ("nodes", "node_table", StorageNodeRow),
     ("placements", "placement_table", PlacementRow),
     ("cache-slots", "cache_slots", CacheSlotsRow),
+    ("released", "released_table", ReleasedRow),
     ("adoptions", "adoption_table", AdoptionRow),
 )
 
@@ -240,6 +242,7 @@ def freeze(
         "nodes": list(state.node_table.versions()),
         "placements": list(state.placement_table.rows.values()),
         "cache-slots": list(state.cache_slots.versions()),
+        "released": list(state.released_table.rows.values()),
         "adoptions": list(state.adoption_table.rows.values()),
     }
     return FrozenState(

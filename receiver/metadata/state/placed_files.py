@@ -1,17 +1,19 @@
-"""The tablet of a file, and the storage nodes that are to have it."""
+"""The tablet of a file, the nodes that are to have it, and what is known to be elsewhere."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from receiver.metadata.state.tables.retired import partition_of
+from receiver.metadata.state.tables.uploaded import InStore
 
 if TYPE_CHECKING:
     from receiver.metadata.state.state import State
+    from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables.placements import PlacementRow
     from receiver.metadata.state.tables.tablets import TabletRow
 
-__all__ = ["placed_nodes", "placement_of"]
+__all__ = ["holding_nodes", "parts_elsewhere", "placed_nodes", "placement_of"]
 
 
 def placement_of(state: State, physical: str) -> tuple[TabletRow, PlacementRow] | None:
@@ -31,3 +33,29 @@ def placed_nodes(state: State, physical: str) -> list[str]:
     nodes = () if found is None else found[1].nodes
     rows = state.node_table.rows
     return [each for each in nodes if each in rows and not rows[each].lost]
+
+
+def parts_elsewhere(state: State, row: FileRow) -> InStore:
+    """What of a file need not be in a data directory: the object store has it, or nodes do.
+
+    What is in none of them then is *remote*: neither lost nor missing. Nodes keep no `.resource`.
+    """
+    stored = state.uploaded_table.parts(row)
+    return stored._replace(file=stored.file or row.physical in state.released_table.rows)
+
+
+def holding_nodes(state: State, physical: str, *, proved: bool = False) -> list[str]:
+    """Nodes that may have a released file: none that is said to be lost, or none any more.
+
+    Args:
+        state: committed.
+        physical: of the file.
+        proved: without those that are to have it now, and have not proved it when it was released.
+    """
+    row = state.released_table.rows.get(physical)
+    rows = state.node_table.rows
+    nodes = () if row is None else row.nodes
+    there = [each for each in nodes if each in rows and not rows[each].lost]
+    if proved:
+        return there
+    return [*there, *(each for each in placed_nodes(state, physical) if each not in there)]

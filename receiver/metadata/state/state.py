@@ -35,6 +35,7 @@ from receiver.metadata.state.tables.held_deletes import DeleteWindows, HeldDelet
 from receiver.metadata.state.tables.lost import LostTable
 from receiver.metadata.state.tables.owners import OwnerTable
 from receiver.metadata.state.tables.placements import PlacementTable
+from receiver.metadata.state.tables.released import ReleasedTable
 from receiver.metadata.state.tables.senders import SchemaPositions, SenderTable, TokenTable
 from receiver.metadata.state.tables.series import SchemaTable
 from receiver.metadata.state.tables.storage_nodes import StorageNodeTable
@@ -71,8 +72,8 @@ class State:
         file_table, lost_table, deletion_table, delete_windows, held_deletes, uploaded_table,
         upload_times, owner_table, sender_table, token_table, task_table, quarantine_table,
         txn_table, work_table, compacted_table, loaded_tables, tablet_table, node_table,
-        placement_table, cache_slots, position_table, adoption_table: the tables themselves, for
-            what else is asked of them, and for checkpoints.
+        placement_table, cache_slots, released_table, position_table, adoption_table: the tables
+            themselves, for what else is asked of them, and for checkpoints.
     """
 
     def __init__(self, schema: Schema | None = None, keys: KeyTable | None = None) -> None:
@@ -104,6 +105,7 @@ class State:
         self.node_table = StorageNodeTable()
         self.placement_table = PlacementTable(self.loaded_tables, self.tablet_table)
         self.cache_slots = CacheSlotsTable()
+        self.released_table = ReleasedTable(self.file_table.rows)
         self.position_table = SchemaPositions()
         self.adoption_table = AdoptionTable()
         self.files: FileRows = self.file_table.rows
@@ -137,6 +139,7 @@ class State:
             self.txn_table,
             self.work_table,
             self.compacted_table,
+            self.released_table,
             self.placement_table,  # before the tablets: it is told of tables that go with them
             self.tablet_table,
             self.loaded_tables,

@@ -13,6 +13,7 @@ from receiver.load.schema.registering import Registering
 from receiver.metadata.commit.draft import Draft
 from receiver.metadata.model import records
 from receiver.metadata.model.records import FileOutcome
+from receiver.metadata.state.placed_files import parts_elsewhere
 from receiver.operator.centre_entries import entry_of
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def decided_outcomes(
             {each.candidate.path.text: each.candidate for each in files},
             {},
             registering=registering,
-            stands=lambda row: whole_in(trees, row, state.uploaded_table.parts(row)),
+            stands=lambda row: whole_in(trees, row, parts_elsewhere(state, row)),
             expiry=load.ttl.expiry(state, moment),
             deletes=config.deletes,
         ).outcomes

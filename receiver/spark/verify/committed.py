@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from common.config.units import format_duration
 from common.durable import Closing
@@ -121,6 +121,13 @@ class Neighbour:
     cuts: tuple[TransferCut, ...] = ()
 
 
+class _Elsewhere(NamedTuple):
+    """Where a file may be but for data directories."""
+
+    stored: bool
+    at_nodes: bool
+
+
 class CommittedFiles(Closing):
     """The committed files at one commit; a context manager.
 
@@ -158,7 +165,7 @@ class CommittedFiles(Closing):
         self._roots = tuple(map(str, config.data_dirs))
         self._names: dict[int | tuple[str, ...], tuple[str, ...]] = {}
         self._alive: dict[str, bool] = {}
-        self._later: dict[str, bool] | None = None
+        self._later: dict[str, _Elsewhere] | None = None
         self._store = StoreAddress.of(config.storage)
         self._receiver = None if receiver is None else ReceiverAddress(receiver.rstrip("/"))
         self._copies = copies
@@ -329,6 +336,8 @@ class CommittedFiles(Closing):
             # One that was uploaded while this ran has no place: the next run reads it there.
             why = "since this began" if self._store else "and storage.url names none"
             return _unproved(f"it is in the object store only{where}, {why}")
+        if self._is_remote(physical, at_nodes=True):
+            return _unproved(f"it is at storage nodes only{where}: ask a receiver (--receiver)")
         for away in self._away:
             return _unproved(f"not found; {away}")
         for root in self._config.data_dirs:
@@ -369,20 +378,24 @@ class CommittedFiles(Closing):
         """Whether the file is in the catalogue still, as it stood when this was first asked."""
         return physical in self._seen_later()
 
-    def _is_remote(self, physical: str) -> bool:
-        """Whether a file is in the object store, and this machine sees it in no data directory."""
+    def _is_remote(self, physical: str, *, at_nodes: bool = False) -> bool:
+        """Whether a file is in the store, or at nodes, and this machine sees it in no directory."""
         if any(os.path.lexists(f"{root}/{physical}") for root in self._roots):
             return False
-        return self._seen_later().get(physical, False)
+        seen = self._seen_later().get(physical)
+        return seen is not None and (seen.at_nodes if at_nodes else seen.stored)
 
-    def _seen_later(self) -> dict[str, bool]:
-        """Files that are visible still, each with whether the object store has it."""
+    def _seen_later(self) -> dict[str, _Elsewhere]:
+        """Files that are visible still, each with where it may be but for data directories."""
         if self._later is None:
             with LocalCatalogue(self._config.schema_dir) as now:
                 rows = now.rows(now.newest).visible
                 with now.engine.reading() as state:
-                    parts = state.uploaded_table.parts
-                    self._later = {row.physical: parts(row).file for row in rows}
+                    parts, released = state.uploaded_table.parts, state.released_table.rows
+                    self._later = {
+                        row.physical: _Elsewhere(parts(row).file, row.physical in released)
+                        for row in rows
+                    }
         return self._later
 
     # -- reading -------------------------------------------------------------------------------

@@ -102,10 +102,11 @@ def _numbers(view: LossView) -> list[str]:
             "perhaps at storage nodes that are silent or have not told: those are asked "
             "first, and while one is silent nothing is called lost",
         ),
-        (view.stored, "in the object store, and read there"),
+        (view.stored, "in the object store or at storage nodes, and read there"),
         (view.elsewhere, "in another directory"),
         (view.superseded, "left out anyway, for others give the points"),
         (view.kept, "in quarantine, whose bytes are gone"),
+        (view.alone, "in no data directory, that no other storage node is known to have"),
     ):
         if count:
             lines.append(f"{plural(count, files)} {text}.")

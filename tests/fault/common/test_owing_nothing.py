@@ -50,6 +50,7 @@ from receiver.operator.write_wire import StagedPart, WriteRequest
 from receiver.spark.report import summarise, write
 from receiver.storage.disk_cache import DiskCache
 from receiver.storage.file_fetching import FileFetcher
+from receiver.storage.store_place import StoreSource
 from receiver.storage.file_restore import restore_files
 from receiver.storage.incarnation import own_incarnation
 from receiver.storage.log_shipping import LogShipper
@@ -179,7 +180,7 @@ with Engine.open(root / "restored" / "schema", background=False) as engine:
     with Tree(root / "restored" / "data", create=True) as data:
         assert restore_files(store, engine, [data]).fetched == 1
     with Tree(root / "cache", create=True) as data:
-        fetcher = FileFetcher(engine, store, lambda: [data], DiskCache(None))
+        fetcher = FileFetcher(engine, [StoreSource(engine, store)], lambda: [data], DiskCache(None))
         with engine.reading() as state:
             rows = list(state.files.values())
         with fetcher.pinned(rows):

@@ -123,15 +123,15 @@ def test_what_comes_back_finds_no_room_on_the_disk_and_comes_when_there_is(
         (row,) = node.engine._state.files.values()
         (data / row.physical).unlink()
         left = fill(data)
-        found = node.storage.fetch([row], 10.0)
+        found = node.storage.disk_room.fetch([row], 10.0)
         assert found.here == []
         ((_, why),) = found.failed
         assert "no space" in why
         assert [each.name for each in (data / row.physical).parent.iterdir()] == []
         left.unlink()
         room(data, "ro")
-        ((_, why),) = node.storage.fetch([row], 10.0).failed
+        ((_, why),) = node.storage.disk_room.fetch([row], 10.0).failed
         assert "read-only" in why
         room(data, "rw")
-        assert node.storage.fetch([row], 10.0).here == [row.physical]
+        assert node.storage.disk_room.fetch([row], 10.0).here == [row.physical]
         assert (data / row.physical).read_bytes() == tsfile()

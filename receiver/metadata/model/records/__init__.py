@@ -65,7 +65,11 @@ from receiver.metadata.model.records.node_records import (
     NodeRegistered,
     StorageNodeKind,
 )
-from receiver.metadata.model.records.placement_records import TabletPlaced, TabletRunning
+from receiver.metadata.model.records.placement_records import (
+    FileReleased,
+    TabletPlaced,
+    TabletRunning,
+)
 from receiver.metadata.model.records.record_parts import (
     DeletionReason,
     DeviceRange,
@@ -173,6 +177,7 @@ __all__ = [
     "FileOrigin",
     "FileOutcome",
     "FileQuarantined",
+    "FileReleased",
     "FileRestored",
     "FileRetired",
     "FileReturned",

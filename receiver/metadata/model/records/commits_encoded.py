@@ -44,7 +44,11 @@ from receiver.metadata.model.records.node_records import (
     NodeLost,
     NodeRegistered,
 )
-from receiver.metadata.model.records.placement_records import TabletPlaced, TabletRunning
+from receiver.metadata.model.records.placement_records import (
+    FileReleased,
+    TabletPlaced,
+    TabletRunning,
+)
 from receiver.metadata.model.records.record_parts import Record
 from receiver.metadata.model.records.records_of_deletions import (
     DeletesCounted,
@@ -162,6 +166,7 @@ Op = (
     | TabletPlaced
     | TabletRunning
     | CacheSlotsSet
+    | FileReleased
     | FileMoved
 )
 

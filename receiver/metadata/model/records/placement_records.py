@@ -28,3 +28,22 @@ class TabletRunning(Record, frozen=True, tag=114):
 
     tablet: str
     generation: int
+
+
+class FileReleased(Record, frozen=True, tag=130):
+    """The receiver may let go of its own bytes of a file: nodes have just proved that they have it.
+
+    What is in no data directory then is at nodes, and neither lost nor missing. Said once more
+    where other nodes have proved it.
+
+    Attributes:
+        physical: of the file.
+        tablet: that it lies in.
+        generation: of the placement that the nodes are of.
+        nodes: uuids of those that have proved it, none twice.
+    """
+
+    physical: str
+    tablet: str
+    generation: int
+    nodes: Sequence[str]

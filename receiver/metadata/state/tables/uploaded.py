@@ -25,9 +25,9 @@ __all__ = ["NOT_STORED", "InStore", "UploadTimes", "UploadedTable"]
 
 
 class InStore(NamedTuple):
-    """What the object store has of a file, by the commits that told of it.
+    """What is elsewhere of a file, by the commits that told of it: in the object store, mostly.
 
-    What is in no data directory and in the store is *remote*: neither lost nor missing.
+    What is in no data directory and there is *remote*: neither lost nor missing.
 
     Attributes:
         file: its bytes.

@@ -78,7 +78,7 @@ def test_a_restore_may_leave_the_files_for_when_they_are_needed(
         assert all(row.visible for row in rows)
         first = rows[0]
         assert md5(node.content.read(first, 0, first.size)).hexdigest() == first.md5
-        until(lambda: node.storage is not None and node.storage.fetch([first], 10.0).here)
+        until(lambda: node.storage is not None and node.storage.disk_room.fetch([first], 10.0).here)
     found = other.asked("restore")  # and the rest
     assert (found["fetched"], found["there"]) == (1, 1)
 

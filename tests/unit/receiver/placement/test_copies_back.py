@@ -12,6 +12,9 @@ import pytest
 from common import crash
 from common.errors import NotFoundError
 from receiver.metadata.model import records
+from receiver.placement.node_place import NodeSource
+from receiver.storage.disk_cache import DiskCache
+from receiver.storage.file_fetching import FileFetcher
 from tests.support.losing_master import Losing
 
 
@@ -90,7 +93,9 @@ def test_files_are_there_while_they_are_worked_on(losing: Losing):
     rows = [losing.row(each) for each in losing.files]
     for each in losing.files:
         (losing.data / each).unlink()
-    with losing.back.pinned(rows):
+    source = NodeSource(losing.centre.engine, losing.back)
+    fetcher = FileFetcher(losing.centre.engine, [source], lambda: losing.trees, DiskCache(None))
+    with fetcher.pinned(rows):
         assert all((losing.data / each).exists() for each in losing.files)
 
 

@@ -200,10 +200,10 @@ def test_what_was_loaded_just_now_takes_its_room_at_once(
     monkeypatch.setattr(copying, "_LOOK", 3600.0)
     with world.node() as node:
         assert node.storage is not None
-        books = node.storage._books
+        books = node.storage.disk_room._books
         until(lambda: books._seen >= 0)
         Edge(node).round(files(1, 4))
-        assert node.storage.room() == 6 * BLOCK
+        assert node.storage.disk_room.room() == 6 * BLOCK
 
 
 def test_what_left_the_disk_behind_the_kept_history_takes_no_room(
@@ -213,17 +213,17 @@ def test_what_left_the_disk_behind_the_kept_history_takes_no_room(
     monkeypatch.setattr(copying, "_LOOK", 3600.0)
     with world.node() as node:
         assert node.storage is not None
-        books = node.storage._books
+        books = node.storage.disk_room._books
         until(lambda: books._seen >= 0)
         Edge(node).round(files(1, 4))
-        before = node.storage.room()
+        before = node.storage.disk_room.room()
         gone = row_of(node, next(iter(files(1, 1))))
         (world.data / gone.physical).unlink()
         monkeypatch.setattr(node.engine, "log_since", _gone)
         books._seen -= 1
         books.look()
         assert before is not None
-        assert node.storage.room() == before + BLOCK
+        assert node.storage.disk_room.room() == before + BLOCK
 
 
 def _gone(_since: int) -> NoReturn:
@@ -278,7 +278,7 @@ def test_status_tells_how_much_of_what_was_needed_was_here(node: Node, world: Wo
     with node.engine.reading() as state:
         rows = list(state.files.values())
     for wanted in (rows[:1], rows, rows):
-        assert node.storage.fetch(wanted, 10.0).failed == []
+        assert node.storage.disk_room.fetch(wanted, 10.0).failed == []
     view = running_storage(node.operator)
     assert (view.asked_files, view.fetched_files) == (5, 2)
 
@@ -318,9 +318,9 @@ def test_a_partition_that_the_store_does_not_give_is_proved_later(
 def evicted(node: Node, world: World) -> None:
     """Have all that is loaded in the store only."""
     assert node.storage is not None
-    node.storage.cache.capacity = 1
+    node.storage.disk_room.cache.capacity = 1
     until(lambda: here(world) == 0)
-    node.storage.cache.capacity = 10 * BLOCK
+    node.storage.disk_room.cache.capacity = 10 * BLOCK
 
 
 def test_a_file_in_quarantine_is_looked_at_again_where_it_is(node: Node, world: World) -> None:

@@ -26,6 +26,7 @@ from receiver.storage.incarnation import next_incarnation
 from receiver.storage.object_content import ContentChangedError
 from receiver.storage.object_fetching import sweep_fetched
 from receiver.storage.object_store import StoreAwayError
+from receiver.storage.store_place import StorePlace, StoreSource
 from receiver.storage.uploader import resource_key
 from tests.support.followed import wait_for
 from tests.support.uploading import Centre
@@ -76,15 +77,20 @@ class Cached(Centre):
             self.engine,
             lambda: [self.tree],
             self.cache,
-            lambda: self.engine.newest_commit if self.shipped is None else self.shipped,
         )
-        self.fetcher = FileFetcher(
-            self.engine, self.store, lambda: [self.tree], self.cache, pin_wait=0.0
-        )
-        self.evictor = Evictor(
+        self.place = StorePlace(
             self.engine,
             self.store,
             self.owner,
+            lambda: self.engine.newest_commit if self.shipped is None else self.shipped,
+        )
+        source = StoreSource(self.engine, self.store)
+        self.fetcher = FileFetcher(
+            self.engine, [source], lambda: [self.tree], self.cache, pin_wait=0.0
+        )
+        self.evictor = Evictor(
+            self.engine,
+            [self.place],
             lambda: [self.tree],
             self.cache,
             self.books,

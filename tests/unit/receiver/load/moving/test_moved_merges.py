@@ -68,7 +68,7 @@ def test_a_file_that_somebody_uses_stays_where_it_is_used(tmp_path: Path):
         assert not (world.data / used.physical).exists()
         counted = partial(running_storage, node.operator)
         assert node.storage is not None
-        node.storage._books.look()
+        node.storage.disk_room._books.look()
         assert counted().cached_files == 2, "each is counted once, where it is"
         assert counted().cached_bytes == 2 * 4096
         states = {Path(each.name).name: each.files for each in list_nodes(node.operator).nodes}

@@ -1,0 +1,115 @@
+"""Files that have left the master's disks for storage nodes: who is known to have them now.
+
+A node is known to have what it said in this life of the master that it has all of, by the list of a
+tablet, as long as it is heard from and misses no directory (`held_copies`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from receiver.metadata.engine import Engine
+    from receiver.metadata.state.table_rows import FileRow
+    from receiver.placement.held_copies import HeldCopiesBook
+    from receiver.placement.placeable_nodes import PlaceableNode
+
+__all__ = ["ReleasedCount", "ReleasedFiles"]
+
+_SHOWN: Final = 20
+
+
+class ReleasedCount(NamedTuple):
+    """Files that lie in no data directory.
+
+    Attributes:
+        files: how many.
+        size: bytes of them.
+        first: physical names of some.
+    """
+
+    files: int = 0
+    size: int = 0
+    first: tuple[str, ...] = ()
+
+
+class ReleasedFiles:
+    """Answers about them; any thread may ask that does not read the state."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        book: HeldCopiesBook,
+        nodes: Callable[[], Mapping[str, PlaceableNode]],
+        reports: Callable[[str, str], bool],
+        seems_here: Callable[[str], bool],
+    ) -> None:
+        """Prepare.
+
+        Args:
+            engine: of the master.
+            book: of what nodes have.
+            nodes: as they are now, by uuid.
+            reports: whether a node reports a tablet.
+            seems_here: whether a file lies in a data directory; asked of many.
+        """
+        self._engine = engine
+        self._book = book
+        self._nodes = nodes
+        self._reports = reports
+        self._seems_here = seems_here
+
+    def all(self) -> ReleasedCount:
+        """Those that lie in no data directory."""
+        return self._count(self._tablets())
+
+    def nowhere(self) -> ReleasedCount:
+        """Of these, those that no node is known to have now: it is silent, or gone, or lacks them.
+
+        Where a tablet is whole at no node that is all of the tablet's.
+        """
+        return self._count(each for each in self._tablets() if not self._holders(each))
+
+    def alone_at(self, uuid: str) -> ReleasedCount:
+        """Of these, those that a node may have, and that no other one is known to have now."""
+        tablets = []
+        for each in self._tablets():
+            with self._engine.reading() as state:
+                row = state.placement_table.rows.get(each)
+            is_there = self._reports(uuid, each) or (row is not None and uuid in row.nodes)
+            if is_there and not self._holders(each) - {uuid}:
+                tablets.append(each)
+        return self._count(tablets)
+
+    def _tablets(self) -> list[str]:
+        with self._engine.reading() as state:
+            return state.released_table.tablets()
+
+    def _holders(self, tablet: str) -> set[str]:
+        """Nodes that are heard from and known to have all of a tablet.
+
+        They are of its placement: one of an earlier generation has told nothing of this one.
+        """
+        nodes = self._nodes()
+        with self._engine.reading() as state:
+            row, its = state.placement_table.rows.get(tablet), state.tablet_table.rows.get(tablet)
+            whole = () if row is None or its is None else self._book.complete(state, its, row)
+            return {each for each in whole if each in nodes and nodes[each].counts}
+
+    def _count(self, tablets: Iterable[str]) -> ReleasedCount:
+        files = size = 0
+        first: list[str] = []
+        for row in self._away(tablets):
+            files, size = files + 1, size + row.size
+            if len(first) < _SHOWN:
+                first.append(row.physical)
+        return ReleasedCount(files, size, tuple(first))
+
+    def _away(self, tablets: Iterable[str]) -> Iterator[FileRow]:
+        for tablet in tablets:
+            with self._engine.reading() as state:
+                names = state.released_table.of_tablet(tablet)
+                rows = [row for each in names if (row := state.files.get(each)) is not None]
+            yield from (row for row in rows if not self._seems_here(row.physical))

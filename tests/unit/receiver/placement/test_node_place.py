@@ -1,0 +1,310 @@
+"""Files leave the master's disks for nodes that have just proved to have them, and come back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from common import crash
+from common.durable import Tree
+from common.errors import UnreachableError
+from receiver.load.upkeep.fsck import examine
+from receiver.metadata.model import records
+from tests.support.copy_nodes import Machine
+from tests.support.releasing_centre import ReleasingCentre
+from tests.support.spark_world import World
+
+
+@pytest.fixture
+def centre(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ReleasingCentre]:
+    centre = ReleasingCentre(tmp_path, monkeypatch)
+    yield centre
+    centre.close()
+
+
+@pytest.fixture
+def pair(centre: ReleasingCentre) -> tuple[Machine, Machine]:
+    return centre.add(), centre.add()
+
+
+@pytest.fixture
+def physical(centre: ReleasingCentre, pair: tuple[Machine, Machine]) -> str:
+    physical = centre.load()
+    centre.settle()
+    return physical
+
+
+def test_what_two_nodes_have_proved_leaves_the_disk_and_comes_back(
+    centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str
+) -> None:
+    assert centre.evict() == 1
+    assert not centre.is_here(physical)
+    assert centre.said(physical) == tuple(sorted(each.uuid for each in pair))
+    assert sorted(centre.asked) == [("host1", physical), ("host2", physical)]
+    assert centre.fetched(physical) == centre.contents[physical]
+    commit = centre.engine.newest_commit
+    assert centre.evict() == 1  # proved once more, and said already
+    assert (len(centre.asked), centre.engine.newest_commit) == (4, commit)
+
+
+def test_what_is_said_lasts_over_a_restart_and_a_checkpoint(
+    centre: ReleasingCentre, physical: str
+) -> None:
+    centre.evict()
+    said = centre.said(physical)
+    centre.engine.checkpoint()
+    centre.engine.close()
+    centre.world = World.reopened(centre.root / "centre")
+    assert said
+    assert centre.said(physical) == said
+    with centre.engine.reading() as state:
+        (tablet,) = state.released_table.tablets()
+        assert state.released_table.copies(tablet) == 2
+
+
+@pytest.mark.parametrize(
+    "why", ["down", "silent", "hurt", "draining", "one host", "behind", "not heard yet"]
+)
+def test_a_file_stays_unless_all_nodes_of_its_tablet_are_known_to_have_it(
+    centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str, why: str
+) -> None:
+    node = pair[1]
+    if why == "down":
+        node.stop()
+    node.is_silent = why == "silent"
+    node.is_hurt = why == "hurt"
+    if why == "draining":
+        centre.draining.add(node.uuid)
+    if why == "one host":
+        node.host = pair[0].host
+    if why == "behind":
+        physical = centre.load()
+        centre.pull(pair[0])
+    if why == "not heard yet":
+        centre.live()  # the master was started anew
+        centre.report()
+    assert centre.evict() == (1 if why == "behind" else 0)
+    assert centre.is_here(physical)
+    assert centre.said(physical) is None
+
+
+def test_a_node_whose_bytes_have_rotted_is_found_out(
+    centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str
+) -> None:
+    centre.damage(pair[1], physical)
+    assert centre.evict() == 0
+    assert centre.is_here(physical)
+    assert centre.said(physical) is None
+    assert centre.evictor.doubtful == 1
+
+
+def test_what_has_rotted_here_is_no_measure_for_nodes(
+    centre: ReleasingCentre, physical: str
+) -> None:
+    path = centre.world.data / physical
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    assert centre.evict() == 0
+    assert centre.is_here(physical)
+    assert centre.said(physical) is None
+
+
+def test_a_node_that_answers_with_a_proof_of_before_is_found_out(
+    centre: ReleasingCentre, physical: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: dict[str, str] = {}
+    real = centre.proof
+
+    def proof(node, asked):  # type: ignore[no-untyped-def]
+        return answers.setdefault(node.uuid, real(node, asked))
+
+    monkeypatch.setattr(centre, "proof", proof)
+    assert centre.evict() == 1
+    centre.fetched(physical)
+    assert centre.evict() == 0
+    assert centre.is_here(physical)
+
+
+def test_another_start_of_a_node_has_proved_nothing(
+    centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str
+) -> None:
+    centre.between = lambda _: pair[1].restart() if pair[1].instance == 1 else None
+    assert centre.evict() == 0
+    assert centre.is_here(physical)
+    assert centre.said(physical) is None
+
+
+@pytest.mark.parametrize("what", ["started anew", "placed anew", "deleted", "falls silent"])
+def test_what_changes_between_the_proof_and_the_moment_in_which_it_goes_keeps_it(
+    centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str, what: str
+) -> None:
+    third = centre.add()
+
+    def hook(name: str) -> None:
+        if name != "copies.released":
+            return
+        if what == "started anew":
+            pair[1].restart()
+        elif what == "falls silent":
+            pair[1].is_silent = True
+        elif what == "deleted":
+            centre.engine.commit([records.FileDeleted(physical, "operator")])
+        else:
+            nodes = (pair[0].uuid, third.uuid)
+            placed = records.TabletPlaced(centre.tablets()[0], 2, nodes, pair[0].uuid)
+            centre.engine.commit([placed])
+
+    with crash.arm(hook):
+        assert centre.evict() == 0
+    assert centre.is_here(physical)
+
+
+@pytest.mark.parametrize(
+    "point",
+    ["copies.release_proved", "copies.released", "storage.evict.before", "storage.evicted"],
+)
+def test_a_death_at_any_step_leaves_the_file_readable(
+    centre: ReleasingCentre, physical: str, point: str
+) -> None:
+    def hook(name: str) -> None:
+        if name == point:
+            raise crash.SimulatedCrash(name)
+
+    with crash.arm(hook), pytest.raises(crash.SimulatedCrash):
+        centre.evict()
+    centre.live()
+    centre.settle()
+    assert centre.is_here(physical) or centre.said(physical)
+    assert sorted(centre.whole_at(physical)) == ["host1", "host2"]
+    assert centre.fetched(physical) == centre.contents[physical]
+
+
+def test_a_lost_node_is_made_up_for_by_the_other_one(
+    centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str
+) -> None:
+    centre.evict()
+    third = centre.add()
+    pair[0].stop()
+    centre.lost.add(pair[0].uuid)
+    centre.settle()
+    assert third.pulled == [("http://host2", physical)]
+    assert centre.has(physical) == sorted([pair[1].uuid, third.uuid])
+    assert not centre.is_here(physical)
+
+
+def test_nodes_that_are_emptied_all_at_once_keep_it_until_others_have_it(
+    centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str
+) -> None:
+    centre.evict()
+    others = centre.add(), centre.add()
+    centre.draining |= {each.uuid for each in pair}
+    centre.assignment.run_once()  # placed at the others, who have nothing yet
+    assert set(centre.placed()) == {each.uuid for each in others}
+    for _ in range(3):  # they report that they are there, and pull nothing yet
+        centre.report()
+        centre.now += 6.0
+        centre.assignment.run_once()
+    assert sorted(centre.whole_at(physical)) == ["host1", "host2"]
+    assert centre.fetched(physical) == centre.contents[physical]
+    (centre.world.data / physical).unlink()
+    centre.settle(6)
+    assert sorted(centre.whole_at(physical)) == ["host3", "host4"]
+    assert "master" not in {where for each in others for where, _ in each.pulled}
+
+
+def test_a_source_that_lacks_it_is_no_end_of_the_search(
+    centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str
+) -> None:
+    centre.evict()
+    third = centre.add()
+    pair[0].stop()
+    centre.lost.add(pair[0].uuid)
+    centre.assignment.run_once()
+    centre.lost.discard(pair[0].uuid)  # it is there after all, and the other one is not
+    pair[0].start()
+    pair[1].stop()
+    centre.settle()
+    assert physical in third.names()
+
+
+@pytest.mark.parametrize("evict_copies", [2, 0])
+def test_fewer_wanted_copies_take_none_of_what_is_only_at_nodes(
+    centre: ReleasingCentre, physical: str, evict_copies: int
+) -> None:
+    kept = centre.load(partition=7)
+    centre.settle()
+    (centre.world.data / kept).rename(centre.root / "aside")
+    assert centre.evict() == 1
+    (centre.root / "aside").rename(centre.world.data / kept)
+    centre.rules = centre.rules._replace(copies=1, evict_copies=evict_copies)
+    centre.live()
+    centre.settle(6)
+    assert sorted(centre.whole_at(physical)) == ["host1", "host2"]
+    assert len(centre.placed(_tablet(centre, physical))) == 2
+
+
+def _tablet(centre: ReleasingCentre, physical: str) -> str:
+    with centre.engine.reading() as state:
+        return state.released_table.rows[physical].tablet
+
+
+@pytest.mark.parametrize("how", ["superseded", "deleted", "bad"])
+def test_what_readers_see_no_more_moves_along_while_its_row_is_there(
+    centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str, how: str
+) -> None:
+    centre.evict()
+    above = centre.load()
+    hiding: dict[str, list[records.Op]] = {
+        "bad": [records.FileQuarantined(physical, "bad")],
+        "deleted": [records.FileDeleted(physical, "operator")],
+        "superseded": [
+            records.FileRetired(physical, 9),
+            records.FileSuperseded(physical, [above]),
+        ],
+    }
+    for op in hiding[how]:
+        centre.engine.commit([op])
+    third = centre.add()
+    pair[0].stop()
+    centre.lost.add(pair[0].uuid)
+    centre.settle(6)
+    assert physical in third.names()
+    assert centre.whole_at(physical).count("host3") == 1
+    if how == "deleted":
+        centre.engine.commit([records.FileForgotten(physical)])
+        centre.settle(6)
+        assert centre.said(physical) is None
+        assert physical not in third.names()
+
+
+def test_what_all_nodes_have_lost_is_told_and_found(
+    centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str
+) -> None:
+    centre.evict()
+    assert centre.released.all()[0] == 1
+    assert centre.released.nowhere()[0] == 0
+    assert centre.released.alone_at(pair[0].uuid)[0] == 0
+    pair[1].stop()
+    assert centre.released.alone_at(pair[0].uuid) == (
+        1,
+        len(centre.contents[physical]),
+        (physical,),
+    )
+    pair[0].stop()
+    assert centre.released.nowhere()[:1] == (1,)
+    with pytest.raises(UnreachableError, match="no storage node gives"):
+        centre.fetched(physical)
+    assert _fsck(centre) == (1, [])
+    centre.engine.commit([records.NodeLost(each.uuid) for each in pair])
+    remote, found = _fsck(centre)
+    assert (remote, found) == (0, [("missing", physical)])
+
+
+def _fsck(centre: ReleasingCentre) -> tuple[int, list[tuple[str, str]]]:
+    assert centre.tree is not None
+    with Tree(centre.root / "centre" / "schema") as schema:
+        report = examine(centre.engine, [centre.tree], schema)
+    return report.remote, [
+        (each.kind, each.path) for each in report.found if each.kind == "missing"
+    ]
