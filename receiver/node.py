@@ -225,6 +225,7 @@ class Node(Closing):
             damaged=self.damaged,
             final_merges=self.final_merges,
             storage=self.storage,
+            disk_room=self.disk_room,
             out_of_reach=files_out_of_reach(engine, load.disks) if self.storage is None else 0,
             clock=clock,
             started=clock(),

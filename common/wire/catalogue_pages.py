@@ -73,9 +73,10 @@ class CatalogueEntry(Struct, frozen=True, kw_only=True):
     changed: Count = 0
     """The commit since which it stands as it does; 0 from a receiver that does not tell."""
     stored: bool = False
-    """The object store of the receiver has it: where it is in no data directory, it is there."""
+    """The object store of the receiver has it, or storage nodes: where it is in no data directory,
+    it is there."""
     object: ObjectEntry | None = None
-    """Which it is there, of one that is stored."""
+    """Which it is there, of one that the store has."""
     news: Count = 0
     """Of files that were merged for good: the commit that loaded the last of them; 0 for others."""
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from receiver.operator.damaged_files import DamagedFiles
     from receiver.placement.copy_service import CopyService
     from receiver.storage.copying import StorageService
+    from receiver.storage.disk_room import DiskRoom
     from receiver.superseding.prover import Prover
     from receiver.transfer.checks import Checks
     from receiver.transfer.uploads import Uploads
@@ -81,6 +82,7 @@ class RunningReceiver(ReceiverDirectories):
         damaged: takes verdicts, and mends what somebody else has whole.
         final_merges: has merged files take the place of what they were made of.
         storage: makes the copies in the object store; None without one.
+        disk_room: brings files back that have left the disks; None where none does.
         out_of_reach: files that were in an object store only when it was opened without one.
         clock: seconds since the epoch.
         started: when the directories were opened.
@@ -101,6 +103,7 @@ class RunningReceiver(ReceiverDirectories):
     damaged: DamagedFiles
     final_merges: FinalMerges
     storage: StorageService | None
+    disk_room: DiskRoom | None
     out_of_reach: int
     clock: Callable[[], float]
     started: float

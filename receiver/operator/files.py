@@ -11,6 +11,7 @@ from receiver.load.upkeep.undeleting import undelete
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
+from receiver.metadata.state.placed_files import parts_elsewhere
 from receiver.metadata.state.table_rows import FileState
 from receiver.operator.paging import every_row
 from receiver.operator.views import FilesPage, FileView
@@ -143,7 +144,7 @@ def view_of_file(row: FileRow, there: ReceiverDirectories) -> FileView:
     times = there.engine.times
     tree = tree_of(there.trees, row)
     with there.engine.reading() as state:
-        stored = state.uploaded_table.parts(row).file
+        stored = parts_elsewhere(state, row).file
         adopted = state.adoption_table.is_adopted(row)
     return FileView(
         sender=row.sender,

@@ -31,7 +31,7 @@ __all__ = [
 _MOST_AT_ONCE = 100
 _PATIENCE = 20.0
 """Seconds that a call for files takes, at most: what is coming then is asked for again."""
-_NOWHERE = "it is in no data directory, and no object store is configured"
+_NOWHERE = "it is in no data directory, and neither an object store nor nodes are configured"
 
 
 def storage_in_catalogue(there: ReceiverDirectories) -> StorageView:
@@ -117,7 +117,7 @@ def running_storage(there: ReceiverDirectories) -> StorageView:
 def fetch_files(
     there: RunningReceiver, physicals: Sequence[str], ahead: Sequence[str] = ()
 ) -> FetchAnswer:
-    """Have files in the data directories that may be in the object store only.
+    """Have files in the data directories that may be in the object store, or at nodes, only.
 
     Args:
         there: the receiver.
@@ -135,13 +135,13 @@ def fetch_files(
         guessed = [row for each in ahead if (row := state.files.get(each)) is not None]
     known = [row for row in rows.values() if row is not None]
     failed = [(each, "there is no such file") for each, row in rows.items() if row is None]
-    if there.storage is None:
+    if there.disk_room is None:
         here = [row.physical for row in known if tree_of(there.trees, row) is not None]
         failed += [(row.physical, _NOWHERE) for row in known if row.physical not in here]
         coming: list[str] = []
     else:
-        found = there.storage.disk_room.fetch(known, _PATIENCE)
-        there.storage.disk_room.come_ahead(guessed)
+        found = there.disk_room.fetch(known, _PATIENCE)
+        there.disk_room.come_ahead(guessed)
         here, coming = found.here, found.coming
         failed += found.failed
     return FetchAnswer(

@@ -61,7 +61,8 @@ class FileView(Struct, frozen=True, kw_only=True):
         resource: whether its `.resource` is here too.
         verified: commit of its last verification, 0 for never.
         verified_at: when that was.
-        stored: whether the object store has it; with no `data_dir`, only that.
+        stored: whether the object store has it, or storage nodes have proved to have it; with no
+            `data_dir`, it is only there.
         adopted: whether it was taken from an old receiver, and not verified since.
     """
 

@@ -415,6 +415,7 @@ class Listing:
                 _extents(row, several) if devices else None,
                 quarantined=row.physical in quarantined,
                 stored=stored.get(row.physical),
+                at_nodes=at_nodes[row.physical],
                 news=0 if (maker := makers[row.physical]) is None else maker.news,
             )
             for (row, tree), several in zip(found, of_rows, strict=True)
@@ -428,6 +429,7 @@ def _entry(
     *,
     quarantined: bool,
     stored: ObjectEntry | None,
+    at_nodes: bool,
     news: int,
 ) -> CatalogueEntry:
     rank = row.rank
@@ -449,7 +451,7 @@ def _entry(
         devices=devices,
         origin=None if row.origin is None else _origin(row.origin),
         changed=row.changed,
-        stored=stored is not None,
+        stored=stored is not None or at_nodes,
         object=stored,
         news=news,
     )

@@ -45,6 +45,7 @@ class DrainedDirectory:
         folders: how many senders' folders stand here.
         kept: files of folders that were left, as (where they are, where their sender is now).
         under_way: merges and moves into it that are not at their end.
+        bare: files that have left the disks for storage nodes, and whose resources lie here.
     """
 
     files: int = 0
@@ -57,13 +58,13 @@ class DrainedDirectory:
     folders: int = 0
     kept: list[tuple[str, SenderFolder]] = field(default_factory=list)
     under_way: int = 0
+    bare: list[CataloguedFile] = field(default_factory=list)
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing that is needed, or that nobody knows, lies in it."""
-        return not (
-            self.files or self.copies or self.unknown or self.folders or self.kept or self.under_way
-        )
+        needed = self.files or self.copies or self.folders or self.kept or self.bare
+        return not (needed or self.unknown or self.under_way)
 
 
 def look_through(
@@ -96,6 +97,9 @@ def look_through(
             if len(found.strangers) < _SHOWN:
                 found.strangers.append(physical)
             continue
+        if not tree.exists(physical) and _is_released(engine, physical):
+            found.bare.append(known)
+            continue
         other = by_path.get(known.data_dir)
         if other is not None and _is_there(other, known):
             found.copies += 1
@@ -114,6 +118,11 @@ def look_through(
             found.kept += [(rel, active) for rel in _files_beside(folder)]
     found.under_way = sum(len(tree.listing(each)) for each in _UNDER_WAY)
     return found
+
+
+def _is_released(engine: Engine, physical: str) -> bool:
+    with engine.reading() as state:
+        return physical in state.released_table.rows
 
 
 def _names(tree: Tree) -> Iterator[str]:

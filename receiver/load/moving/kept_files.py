@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from receiver.load.folder.sender_folder import SenderFolder
     from receiver.load.moving.copied_files import CataloguedFile
 
-__all__ = ["carry_kept", "carry_resource"]
+__all__ = ["carry_bare_resource", "carry_kept", "carry_resource"]
 
 
 def carry_kept(tree: Tree, rel: str, folder: SenderFolder) -> bool:
@@ -71,6 +71,28 @@ def carry_resource(tree: Tree, home: Tree, known: CataloguedFile) -> bool:
         if home.exists(rel) and not is_whole(tree, rel, told.size, told.md5):
             return False
         _copy(tree, rel, home, rel)
+    return True
+
+
+def carry_bare_resource(tree: Tree, home: Tree, known: CataloguedFile) -> bool:
+    """Carry the resource of a file that lies in no directory; whether it went.
+
+    Args:
+        tree: the directory that it lies in.
+        home: the one that it goes to.
+        known: the file.
+    """
+    rel = FilePath.parse(known.physical).resource.text
+    told = known.resource
+    if told is not None:
+        home.make_dirs(rel.rpartition("/")[0])
+        carry_resource(tree, home, known)
+        if not is_whole(home, rel, told.size, told.md5):
+            return False
+    with NAMING:
+        if tree.exists(known.physical):
+            return False  # it has just come back
+        tree.unlink(rel)
     return True
 
 

@@ -32,7 +32,7 @@ from receiver.load.moving.copied_files import (
     take_copy_back,
 )
 from receiver.load.moving.drained_directory import look_through
-from receiver.load.moving.kept_files import carry_kept, carry_resource
+from receiver.load.moving.kept_files import carry_bare_resource, carry_kept, carry_resource
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
 
@@ -221,6 +221,12 @@ class Mover:
         for rel, folder in found.kept:
             with self._troubled(tree, rel):
                 count += carry_kept(tree, rel, folder)
+        for known in found.bare:
+            target = self._target(_room(known))
+            if target is None:
+                break
+            with self._troubled(tree, known.physical):
+                count += carry_bare_resource(tree, target, known)
         for batch in _batches(found.to_move):
             target = self._target(sum(map(_room, batch)))
             if target is None:

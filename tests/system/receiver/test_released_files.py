@@ -13,8 +13,9 @@ from receiver.operator.copies import bring_back, copies_view
 from receiver.operator.node_lists import forget_node
 from receiver.operator.node_losses import lose_node
 from receiver.operator.node_views import LossRequest
+from receiver.operator.storage import fetch_files
 from receiver.storage.reading.block_digests import BlockDigests
-from tests.support.node_world import sender
+from tests.support.node_world import READER, sender
 from tests.support.upload_cluster import LARGE, UploadCluster
 from tests.support.web import until
 
@@ -96,8 +97,12 @@ def test_a_master_with_a_small_disk_has_more_than_it_holds(cluster: UploadCluste
     assert all(each.stands for each in inventory.entries)  # `free` may take it at the edge
     assert cluster.edge.round().exit_code == 0
     assert len(_away(cluster)) == len(away)  # nothing of it was sent again
+    entries = node.listing.catalogue(READER, None, 100).entries
+    assert {each.path for each in entries if each.stored} >= {row.physical for row in away}
     with node.load.disks.pinned(away[:1]):
         assert len(_away(cluster)) == len(away) - 1
+    answer = fetch_files(node.operator, [away[1].physical])
+    assert (answer.here or answer.coming) == [away[1].physical]
 
     cluster.restart()
     row = _away(cluster)[0]

@@ -22,6 +22,7 @@ from receiver.metadata.model import records
 from receiver.node import Node
 from receiver.operator.node_lists import drain_node, forget_node, list_nodes, undrain_node
 from receiver.operator.node_views import DrainView, NodeView
+from tests.support.copy_nodes import place_tablets
 from tests.support.node_world import A, B, Edge, World, fsck_of, path_of, results, tsfile
 
 FILES = {path_of(number): tsfile(f"root.sg.d{number}") for number in range(3)}
@@ -113,6 +114,25 @@ def test_files_of_a_drained_directory_move_and_it_is_empty(world: World, node: N
     assert not (world.root / "data2" / "moving").is_dir() or not list(
         (world.root / "data2" / "moving").iterdir()
     )
+
+
+def test_the_resource_of_a_file_that_is_at_nodes_only_leaves_a_drained_directory(
+    world: World, node: Node, filled: Edge
+):
+    place_tablets(node.engine)
+    with node.engine.reading() as state:
+        (row,) = [each for each in state.files.values() if each.path == path_of(0)]
+        (placed,) = state.placement_table.rows.values()
+    released = records.FileReleased(row.physical, placed.tablet, 1, placed.nodes)
+    node.engine.commit([released])
+    (world.root / "data" / row.physical).unlink()
+    drain(node)
+    while node.load.mover.run_once():
+        pass
+    assert on_disk(world, "data") == []
+    assert f"{row.physical}.resource" in on_disk(world, "data2")
+    assert drained(node).empty
+    assert fsck_of(node).found == []
 
 
 def test_nothing_new_comes_to_it_and_its_folders_leave(world: World, node: Node, filled: Edge):
