@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from common import crash
@@ -70,6 +71,7 @@ def back_up(
     look: Callable[[], AbstractContextManager[tuple[Engine, Sequence[Tree]]]],
     *,
     remote: ObjectStore | None = None,
+    given: Callable[[str, int, int], bytes] | None = None,
     told: ToldProgress = untold,
 ) -> BackedUp:
     """Bring a backup up to now.
@@ -79,6 +81,7 @@ def back_up(
         home: the schema directory, which remembers as whom it puts objects.
         look: opens the engine as it is now, and the data directories.
         remote: the store of the receiver, which has files that are in no data directory.
+        given: so many bytes of a file that has left these for storage nodes, from an offset on.
         told: called with each file that is there, or was copied.
 
     Raises:
@@ -95,7 +98,9 @@ def back_up(
             with engine.reading() as state:
                 rows = [row for row in state.files.values() if row.visible]
                 places = {name: stored_key(engine.uuid, row) for name, row in _told(state)}
-            copying = _Copying(store, owner, trees, remote, places)
+                released = frozenset(state.released_table.rows) if given else frozenset()
+            at_nodes = _AtNodes(released, given)
+            copying = _Copying(store, owner, trees, remote, places, at_nodes)
             copying.run(rows, told)
             copied, size = copied + copying.copied, size + copying.bytes
             if (copying.copied or copying.lacking) and not is_last and number < 2:
@@ -125,6 +130,39 @@ def _told(state: State) -> list[tuple[str, UploadedRow]]:
     return [(name, row) for name, row in state.uploaded_table.rows.items() if not row.ended]
 
 
+class _AtNodes(NamedTuple):
+    """Files that have left the data directories for storage nodes, and what gives them."""
+
+    released: frozenset[str]
+    given: Callable[[str, int, int], bytes] | None
+
+    def content(self, rel: str, size: int, digest: str) -> _Given | None:
+        """One of them; None of another file."""
+        if self.given is None or rel not in self.released:
+            return None
+        return _Given(rel, size, digest, self.given)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """See `ObjectContent`."""
+
+    rel: str
+    size: int
+    md5: str
+    given: Callable[[str, int, int], bytes]
+
+    def read(self, offset: int, length: int) -> bytes:
+        """See `ObjectContent.read`."""
+        try:
+            found = self.given(self.rel, offset, length)
+        except (TsferryError, OSError) as error:
+            raise ContentChangedError(f"it is at storage nodes only: {error}") from error
+        if len(found) != length:
+            raise ContentChangedError(f"{self.rel}: {len(found)} bytes of {length} came")
+        return found
+
+
 class _Copying:
     """One look's files on their way."""
 
@@ -135,7 +173,9 @@ class _Copying:
         trees: Sequence[Tree],
         remote: ObjectStore | None,
         places: Mapping[str, str],
+        at_nodes: _AtNodes,
     ) -> None:
+        self._at_nodes = at_nodes
         self._store = store
         self._owner = owner
         self._trees = trees
@@ -205,6 +245,10 @@ class _Copying:
     ) -> None:
         fd = self._open(rel)
         if fd is None:
+            released = self._at_nodes.content(rel, size, digest)
+            if released is not None:
+                put_confirmed(self._store, key, released, about)
+                return
             if self._remote is None or there is None:
                 raise ContentChangedError(f"{rel} is in no data directory")
             put_confirmed(self._store, key, StoredContent(self._remote, there, size, digest), about)

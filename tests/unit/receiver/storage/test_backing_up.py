@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from receiver.storage.backing_up import BackedUp, back_up
 from receiver.storage.directory_store import DirectoryStore
 from receiver.storage.object_check import CopiesReport
 from receiver.storage.restore_check import check_restore
+from tests.support.copy_nodes import place_tablets
 from tests.support.node_world import Edge, World, fsck_of, path_of, tsfile
 from tests.support.proving import Site, in_this_process
 from tests.support.web import until
@@ -182,6 +183,35 @@ def test_a_backup_beside_a_receiver_at_work_has_all_files_of_its_commit(
         finally:
             stop.set()
             thread.join()
+
+
+def test_what_has_left_for_storage_nodes_comes_by_the_server_checked(
+    world: World, tmp_path: Path
+) -> None:
+    with world.node() as node:
+        Edge(node).round({path_of(1): tsfile(salt=1)})
+        place_tablets(node.engine)
+        with node.engine.reading() as state:
+            (physical,), (placed,) = state.files, state.placement_table.rows.values()
+        node.engine.commit([records.FileReleased(physical, placed.tablet, 1, placed.nodes)])
+        bytes_of = (world.data / physical).read_bytes()
+        (world.data / physical).unlink()
+
+    def given(asked: str, begin: int, length: int) -> bytes:
+        assert asked == physical
+        return content[begin : begin + length]
+
+    for content in (bytes_of[:-1] + b"?", bytes_of):
+        with Tree(world.config.schema_dir) as home, closing(_store(tmp_path / "backup")) as store:
+            made = back_up(store, home, lambda: as_it_is(world.config), given=given)
+        assert [row.physical for row, _ in made.lacking] == ([physical] * (content != bytes_of))
+    lacking = copy(world, tmp_path / "other").lacking  # nobody gives it
+    assert [why for _, why in lacking] == [f"{physical} is in no data directory"]
+
+
+def _store(place: Path) -> DirectoryStore:
+    place.mkdir(exist_ok=True)
+    return DirectoryStore(place)
 
 
 def test_a_backup_that_was_cut_off_is_the_one_before_and_goes_on(
