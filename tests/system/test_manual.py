@@ -137,6 +137,7 @@ def test_a_lost_centre_comes_back_by_the_page_alone(machines):
     wait_until(lambda: seen(new) == contents(edge), "the edge goes on by itself")
 
 
+@pytest.mark.long
 def test_a_box_is_replaced_by_the_page_alone(machines):
     centre, edge = machines["centre"], machines["edge"]
     box2, box3, box4 = (machines[each] for each in ("box2", "box3", "box4"))

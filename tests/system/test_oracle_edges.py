@@ -320,6 +320,7 @@ def test_what_the_box_deletes_that_took_over_is_deleted_of_what_the_old_one_list
     assert ("a", 0) not in world.answer()
 
 
+@pytest.mark.few(1, always="replaced")
 @pytest.mark.parametrize("world", ["replaced"], indirect=True)
 def test_what_is_deleted_before_a_box_is_adopted_is_deleted_of_what_the_old_one_listed(world):
     ten_files(world)
@@ -335,6 +336,7 @@ def test_what_is_deleted_before_a_box_is_adopted_is_deleted_of_what_the_old_one_
     assert ("a", 0) not in world.answer()
 
 
+@pytest.mark.few(1, always="replaced")
 @pytest.mark.parametrize("world", ["replaced"], indirect=True)
 def test_what_is_deleted_while_a_box_is_replaced_is_deleted_of_what_the_old_one_listed(world):
     ten_files(world)

@@ -26,19 +26,60 @@ SPARED = {
 """Flushes that no promise hangs on, and why."""
 
 
-@pytest.mark.parametrize("mutation", LIST, ids=lambda each: each.name)
-def test_what_is_taken_out_is_there_and_its_catchers_are_too(mutation):
-    mutation.source()
-    assert mutation.tests
-    for test in mutation.tests:
-        file, _, name = test.partition("::")
-        assert not name or name.partition("[")[0] in defined_in(file), test
+def test_what_is_taken_out_is_there_and_its_catchers_are_too():
+    for mutation in LIST:
+        mutation.source()
+        assert mutation.tests, mutation.name
+        for test in mutation.tests:
+            file, _, name = test.partition("::")
+            assert not name or name.partition("[")[0] in defined_in(file), test
 
 
 @functools.cache
-def defined_in(file: str) -> set[str]:
+def defined_in(file: str) -> dict[str, list[ast.expr]]:
+    """Functions of a file -> their marks, behind those of the whole file."""
     tree = ast.parse((ROOT / file).read_text())
-    return {each.name for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)}
+    of_all = [
+        mark
+        for each in tree.body
+        if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == "pytestmark"
+        for mark in (each.value.elts if isinstance(each.value, ast.List) else [each.value])
+    ]
+    functions = (each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef))
+    return {each.name: [*of_all, *each.decorator_list] for each in functions}
+
+
+def left_to_chance(marks: list[ast.expr], case: str) -> bool:
+    """Whether the default tier may leave out a test, or the case of it that is named."""
+    always: str | None = case
+    for mark in marks:
+        if ast.unparse(mark) == "pytest.mark.long":
+            return True
+        if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.few":
+            (always,) = [ast.literal_eval(each.value) for each in mark.keywords] or (None,)
+    return bool(case) and (always is None or always not in case)
+
+
+def test_what_sees_a_mutation_runs_in_the_default_tier():
+    for mutation in LIST:
+        for test in mutation.tests:
+            file, _, name = test.partition("::")
+            name, bracket, case = name.partition("[")
+            if name:
+                assert not left_to_chance(defined_in(file)[name], bracket + case), test
+
+
+def test_a_catcher_that_is_left_out_is_seen():
+    def left_out(marks, case=""):
+        return left_to_chance([ast.parse(each, mode="eval").body for each in marks], case)
+
+    assert left_out(["pytest.mark.long"])
+    assert left_out(["pytest.mark.few(1)"], "[a-b]")
+    assert left_out(["pytest.mark.few(1, always='c')"], "[a-b]")
+    assert left_out(["pytest.mark.few(1, always='a')", "pytest.mark.few(1)"], "[a-b]")
+    assert not left_out(["pytest.mark.few(1, always='a-')", "pytest.mark.slow"], "[a-b]")
+    assert not left_out(["pytest.mark.few(2)"])
+    assert not left_out(["pytest.mark.slow"], "[a]")
 
 
 @pytest.fixture(scope="module")

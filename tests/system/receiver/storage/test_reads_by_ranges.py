@@ -141,6 +141,7 @@ sys.exit(verify_receiver(config, FileScope(), options))
 """
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.slow
 def test_workers_of_spark_read_it_with_credentials_of_their_environment(

@@ -175,6 +175,7 @@ def test_one_logs_in_by_the_keyboard_and_out_again(browser, address):
     assert [each for each in browser.said() if "401" not in each] == []
 
 
+@pytest.mark.long
 def test_ten_thousand_edges_are_paged_searched_and_sorted(logged_in, address):
     begun = time.monotonic()
     logged_in.go(address)
