@@ -121,9 +121,7 @@ def test_within_the_history_every_segment_stays(home):
         assert [commit.ts for commit in engine.log_since(0)][1:] == stamps
         assert [commit.ts for commit in engine.log_since(stamps[3])] == stamps[4:]
         assert list(engine.log_since(engine.newest_commit)) == []
-        by_engine = (records.TableMade, records.TabletMade, records.TableTtlSet)
-            records.TableMade | records.TabletMade | records.TableTtlSet
-        )  # by the engine, of what is loaded
+        made = (records.TableMade, records.TabletMade, records.TableTtlSet)  # by the engine
         assert [
             [op for op in commit.ops if not isinstance(op, made)]
             for commit in engine.log_since(stamps[0])
