@@ -150,13 +150,14 @@ class PowerCuts(Chaos):
         return self.rng.uniform(1.5, 4.0)
 
     def blow(self) -> None:
-        """One program is killed, or one side loses its power."""
+        """One program is killed, or one side loses its power: each side once before any twice."""
         if self.rng.random() < 0.4:
             self.rng.choice(self.parts).kill()
             return
         if self.rng.random() < 0.15:
             self.ask_safe()
-        self.cut(self.rng.choice((CENTRE, EDGE)))
+        unharmed = [name for name, count in self.cuts.items() if not count]
+        self.cut(self.rng.choice(unharmed or list(self.cuts)))
 
     def cut(self, name: str) -> None:
         """Cut the power of one side, look at what is left, and start it again."""
