@@ -34,7 +34,7 @@ import msgspec
 from common.config import Flag, Loaded, as_json, drop_in_directory, load, render
 from common.errors import EXIT_INTERNAL, EXIT_USAGE, TsferryError, UsageError
 from common.logs import LogConfig, set_up
-from common.system_errors import system_error
+from common.system_errors import impossible_place, system_error
 from common.terminal import printable
 
 __all__ = ["Invocation", "Program", "config_group", "emit_json", "run"]
@@ -220,7 +220,9 @@ def run(
     except TsferryError as error:
         return _report(name, error.message, error.exit_code)
     except Exception as error:
-        known = system_error(error) if isinstance(error, OSError) else None
+        known = None
+        if isinstance(error, OSError):
+            known = system_error(error) or impossible_place(error)
         if known is not None:
             return _report(name, known.message, known.exit_code)
         if extra and isinstance(error, ModuleNotFoundError) and _is_foreign(error.name):

@@ -20,10 +20,12 @@ from common.errors import (
     TsferryError,
 )
 
-__all__ = ["cannot_listen", "system_error", "user_name", "with_path"]
+__all__ = ["cannot_listen", "impossible_place", "system_error", "user_name", "with_path"]
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _OPEN = frozenset({errno.EMFILE, errno.ENFILE})
+_KERNELS = ("/proc/", "/sys/")
+_SHOWN = 200
 
 
 def user_name(number: int) -> str:
@@ -57,6 +59,45 @@ def system_error(error: OSError) -> TsferryError | None:
     if error.errno in _OPEN:
         return DiskError(f"{place}: {error.strerror}: raise LimitNOFILE= of the unit, or ulimit -n")
     return None
+
+
+def impossible_place(error: OSError) -> TsferryError | None:
+    """An error of ours for a path that a command was given and that can be none; None for others.
+
+    Not for a daemon's rounds: there a path that was one may become one again.
+    """
+    if not isinstance(error.filename, str | bytes):
+        return None
+    where = os.path.abspath(os.fsdecode(error.filename))
+    us = user_name(os.geteuid())
+    if error.errno == errno.ENOTDIR:
+        file = next((each for each in _above(where) if each.exists() and not each.is_dir()), where)
+        return ConfigError(
+            f"{where}: the user {us} can have nothing there: {file} is no directory; name another "
+            "place, or move that away"
+        )
+    if error.errno == errno.ELOOP:
+        return ConfigError(
+            f"{where}: the user {us} can have nothing there: a link on the way leads to itself "
+            f"(namei {where} shows which); name another place, or remove the link"
+        )
+    if error.errno == errno.ENAMETOOLONG:
+        return ConfigError(
+            f"{where[:_SHOWN]}...: the user {us} can have nothing there: a name is longer than its "
+            "file system takes (mostly 255 bytes); name a shorter one"
+        )
+    if error.errno == errno.ENOENT and where.startswith(_KERNELS):
+        return ConfigError(
+            f"{where}: the user {us} can make nothing there: /proc and /sys are the kernel's; name "
+            "a directory on a disk"
+        )
+    return None
+
+
+def _above(where: str) -> list[Path]:
+    """A path and those above it, from the root on."""
+    path = Path(where)
+    return [*reversed(path.parents), path]
 
 
 def _not_permitted(where: str | None) -> str:

@@ -20,7 +20,7 @@ from common.errors import (
     EXIT_USAGE,
 )
 from common.root_mistakes import root_mistakes
-from common.system_errors import cannot_listen, system_error
+from common.system_errors import cannot_listen, impossible_place, system_error
 
 US = 54321
 
@@ -173,3 +173,32 @@ class _Owned:
     def __init__(self, owner: int) -> None:
         self.st_uid = owner
         self.st_mode = 0o100600
+
+
+def test_a_path_that_can_be_none_is_said_in_one_line_with_the_user_and_the_way_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], another: set[Path]
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    for place, words in (
+        (tmp_path / "file" / "x" / "y", f"{tmp_path}/file is no directory; name another place"),
+        (tmp_path / "loop" / "x", "a link on the way leads to itself"),
+        (tmp_path / ("n" * 300), "a name is longer than its file system takes"),
+        (Path("/proc/x"), "/proc and /sys are the kernel's; name a directory on a disk"),
+    ):
+
+        @click.command()
+        def make(place: Path = place) -> None:
+            Tree(place, create=True).close()
+
+        assert run(make, "x", []) == EXIT_USAGE
+        said = capsys.readouterr().err
+        assert words in said
+        assert said.count("\n") == 1
+        assert f"the user {US} can" in said
+
+
+def test_a_file_that_is_only_missing_is_no_such_path(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        (tmp_path / "none").read_bytes()
+    assert impossible_place(caught.value) is None
