@@ -448,7 +448,9 @@ class Assignment(Closing):
         if tablet is None:
             return _Verdict.STRANGE
         if state.loaded_tables.rows[tablet.table].dropped:
-            return _Verdict.OVER
+            # What has left the master's disks is nowhere else: it stays as long as its row.
+            is_last = bool(state.released_table.of_tablet(tablet.id))
+            return _Verdict.SOON if is_last else _Verdict.OVER
         row = state.placement_table.rows.get(reported.id)
         if row is None or reported.generation > row.generation:
             return _Verdict.STRANGE  # the master that asked for it knew more than this one

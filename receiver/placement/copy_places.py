@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from common.errors import NotFoundError
-from receiver.metadata.state.placed_files import placement_of
+from receiver.metadata.state.placed_files import placement_of, released_placement
 from receiver.tablet_copies.copies_wire import CopySource, FilePlace
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class CopyPlaces:
             row = state.files.get(physical)
             if row is None:
                 raise NotFoundError(f"{physical!a} is no file of the catalogue")
-            found = placement_of(state, physical)
+            found = released_placement(state, physical) or placement_of(state, physical)
             there = self._book.nodes_with(state, row) if found is not None else []
             released = physical in state.released_table.rows
         if found is None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.tables.placements import PlacementRow
     from receiver.metadata.state.tables.tablets import TabletRow
 
-__all__ = ["holding_nodes", "parts_elsewhere", "placed_nodes", "placement_of"]
+__all__ = ["holding_nodes", "parts_elsewhere", "placed_nodes", "placement_of", "released_placement"]
 
 
 def placement_of(state: State, physical: str) -> tuple[TabletRow, PlacementRow] | None:
@@ -25,6 +25,19 @@ def placement_of(state: State, physical: str) -> tuple[TabletRow, PlacementRow] 
     tablet = state.tablet_table.holding(table.id, int(key.partition))
     row = None if tablet is None else state.placement_table.rows.get(tablet.id)
     return None if tablet is None or row is None else (tablet, row)
+
+
+def released_placement(state: State, physical: str) -> tuple[TabletRow, PlacementRow] | None:
+    """The tablet that a released file lies in, that of a dropped table too, and where it is placed.
+
+    None of a file that was not released.
+    """
+    row = state.released_table.rows.get(physical)
+    if row is None:
+        return None
+    tablet = state.tablet_table.rows.get(row.tablet)
+    placement = state.placement_table.rows.get(row.tablet)
+    return None if tablet is None or placement is None else (tablet, placement)
 
 
 def placed_nodes(state: State, physical: str) -> list[str]:

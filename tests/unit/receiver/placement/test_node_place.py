@@ -278,6 +278,25 @@ def test_what_readers_see_no_more_moves_along_while_its_row_is_there(
         assert physical not in third.names()
 
 
+def test_a_dropped_table_takes_nothing_whose_row_is_there(
+    centre: ReleasingCentre, physical: str
+) -> None:
+    centre.evict()
+    (table,) = _tables(centre)
+    centre.engine.commit([records.FileDeleted(physical, "operator"), records.TableDropped(table)])
+    centre.settle(6)
+    assert sorted(centre.whole_at(physical)) == ["host1", "host2"]
+    assert centre.fetched(physical) == centre.contents[physical]  # undeleted, or of the past
+    centre.engine.commit([records.FileForgotten(physical)])
+    centre.settle(6)
+    assert centre.whole_at(physical) == []
+
+
+def _tables(centre: ReleasingCentre) -> list[str]:
+    with centre.engine.reading() as state:
+        return [each.id for each in state.loaded_tables.there()]
+
+
 def test_what_all_nodes_have_lost_is_told_and_found(
     centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str
 ) -> None:
