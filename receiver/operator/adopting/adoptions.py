@@ -198,7 +198,12 @@ class Adoptions:
 
     def _must_be_others(self, paths: Sequence[Path]) -> None:
         for path in paths:
-            there = path.resolve()
+            try:
+                there = path.resolve()
+            except (OSError, RuntimeError) as error:  # one or the other, by Python's version
+                raise NotFoundError(
+                    f"{path}: a link on the way leads to itself (namei {path} shows which)"
+                ) from error
             for own in (self._config.schema_dir, *self._config.data_dirs):
                 mine = own.resolve()
                 if there == mine or there in mine.parents or mine in there.parents:

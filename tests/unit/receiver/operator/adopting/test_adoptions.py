@@ -292,6 +292,14 @@ def test_directories_of_this_receiver_are_not_adopted(world: World, node: Node) 
             node.operator.adoptions.adopt(request)
 
 
+def test_a_link_to_itself_is_no_directory_to_adopt(world: World, node: Node) -> None:
+    loop = world.root / "loop"
+    loop.symlink_to("loop")
+    request = AdoptionRequest(task=secrets.token_hex(16), paths=[str(loop)], commit=True)
+    with pytest.raises(NotFoundError):
+        node.operator.adoptions.adopt(request)
+
+
 def test_the_centre_itself_is_no_sender_of_adopted_files(node: Node, old: OldReceiverTree) -> None:
     old.loaded(FILES)
     for name in ("centre", centre_uuid(node.engine.uuid)):
