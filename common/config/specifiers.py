@@ -3,7 +3,7 @@
 They are those of systemd (systemd.unit(5), *Specifiers*), of which a unit's file has them, too:
 ``%H`` is the name of the host, ``%l`` the same up to its first dot, ``%%`` a percent sign. So one
 file serves many machines, and says the same to the daemon, to cron and in a shell, whose
-environments differ.
+environments differ. Two hexadecimal digits behind a percent sign are what a URL has, and stay.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Specifiers", "as_written", "expand"]
 
 Specifiers = Mapping[str, Callable[[], str]]
 """The letter behind the percent sign -> what it stands for on this machine."""
-_ANY = re.compile(r"%(.?)", re.DOTALL)
+_ANY = re.compile(r"%([0-9A-Fa-f]{2}|.?)", re.DOTALL)
 
 
 def expand(raw: Any, specifiers: Specifiers) -> Any:
@@ -34,13 +34,15 @@ def expand(raw: Any, specifiers: Specifiers) -> Any:
     return raw
 
 
-def _meant(letter: str, specifiers: Specifiers) -> str:
-    if letter == "%":
+def _meant(behind: str, specifiers: Specifiers) -> str:
+    if behind == "%":
         return "%"
-    if letter not in specifiers:
+    if len(behind) == 2:  # of a URL
+        return f"%{behind}"
+    if behind not in specifiers:
         known = ", ".join(f"%{each}" for each in specifiers)
-        raise ValueError(f"%{letter} is no specifier: there are {known}; %% is a percent sign")
-    return specifiers[letter]()
+        raise ValueError(f"%{behind} is no specifier: there are {known}; %% is a percent sign")
+    return specifiers[behind]()
 
 
 def as_written(text: str) -> str:

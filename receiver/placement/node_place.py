@@ -20,13 +20,13 @@ from common import crash
 from common.digests import md5, read_blocks
 from common.errors import TsferryError, UnreachableError
 from receiver.disks import disk_room
+from receiver.eviction_place import PlaceWord
 from receiver.load.placing import tree_of
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
 from receiver.metadata.model.merged_names import is_merged
 from receiver.metadata.state.placed_files import placed_nodes, placement_of
-from receiver.storage.evicting import PlaceWord
 from receiver.tablet_copies.copies_wire import ProofAsked
 
 if TYPE_CHECKING:

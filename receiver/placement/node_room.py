@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from common.durable import Tree
     from receiver.config import StorageConfig
+    from receiver.eviction_place import EvictionPlace
     from receiver.metadata.engine import Engine
-    from receiver.storage.evicting import EvictionPlace
     from receiver.storage.file_fetching import FetchSource
     from receiver.storage.store_trouble import StoreTrouble
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from common.durable import Tree
     from receiver.config import StorageConfig
+    from receiver.eviction_place import EvictionPlace
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.storage.evicting import EvictionPlace
     from receiver.storage.file_fetching import FetchSource
 
 __all__ = ["DiskRoom"]

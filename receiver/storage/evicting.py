@@ -11,25 +11,24 @@ from __future__ import annotations
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
-from enum import Enum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from common import crash
 from common.errors import UnsafePathError
 from common.names import FilePath
 from receiver.disks import NAMING
+from receiver.eviction_place import PlaceWord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from concurrent.futures import Executor
+    from collections.abc import Callable, Iterator, Sequence
 
     from common.durable import Tree
+    from receiver.eviction_place import EvictionPlace
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.state import State
     from receiver.storage.cache_books import CacheBooks
     from receiver.storage.disk_cache import DiskCache
 
-__all__ = ["EvictionPlace", "Evictor", "PlaceWord"]
+__all__ = ["Evictor"]
 
 log = logging.getLogger(__name__)
 
@@ -39,46 +38,6 @@ _TRY_AGAIN: Final = 600.0
 """Seconds until a file is tried again that could not go, or that was not elsewhere as it is."""
 _ASK_AGAIN: Final = 30.0
 """Seconds until it is asked for again where nobody answered."""
-
-
-class PlaceWord(Enum):
-    """What a place says of a file that is to leave."""
-
-    SURE = "it is there as it was loaded"
-    DOUBTFUL = "it is not there as it should be"
-    UNKNOWN = "nobody has said"
-
-
-class EvictionPlace(Protocol):
-    """Who has files that may leave the data directories."""
-
-    def may_go(self, state: State, physical: str) -> bool:
-        """Whether all that is known here says that a file may leave the disk."""
-
-    def begin(self) -> None:
-        """Called before files are asked for.
-
-        Raises:
-            FencedError: another receiver has taken over.
-            StoreAwayError, StoreRefusedError: of the store.
-        """
-
-    def confirmed(self, physicals: Sequence[str], pool: Executor) -> Iterable[PlaceWord]:
-        """Of each file, in their order, whether it is there now; by a question that is new.
-
-        Args:
-            physicals: that may go.
-            pool: may be used to ask.
-
-        Raises:
-            StoreAwayError, StoreRefusedError: of the store.
-        """
-
-    def may_leave(self, state: State, physical: str) -> bool:
-        """Whether what was confirmed holds still, at the moment in which a file leaves."""
-
-    def leaving(self, path: FilePath) -> Sequence[str]:
-        """Names that leave the data directories, the TsFile's first."""
 
 
 class Evictor:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from common.errors import NotFoundError
 from common.names import FilePath
 from receiver.disks import disk_room
+from receiver.eviction_place import PlaceWord
 from receiver.metadata.state.table_rows import FileState
 from receiver.storage.confirming import read_through
-from receiver.storage.evicting import PlaceWord
 from receiver.storage.incarnation import check_owner
 from receiver.storage.object_fetching import fetch_beside
 from receiver.storage.object_store import ObjectMissingError

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -122,8 +123,9 @@ class CacheWorld(StoredWorld):
     def begin_anew(self) -> None:
         """The master's process is another one: what it had heard of nodes is gone."""
         self.manager = NodeManager(self.engine, timeout=30, monotonic=lambda: self.now)
+        no_disks: Any = SimpleNamespace(standing=list, trees=[])  # all lies in the store
         self.copies = CopyService(
-            NodesConfig(), self.engine, self.manager, list, monotonic=lambda: self.now
+            NodesConfig(), self.engine, self.manager, no_disks, monotonic=lambda: self.now
         )
 
     def fill(self, partitions: int = 6, size: int = 20_000) -> None:

@@ -153,7 +153,7 @@ def test_without_a_word_it_is_the_name_of_this_host(file):
     )
 
 
-@pytest.mark.parametrize("wrong", ["%i", "50 %", "%", "%%%", "a%2Fb"])
+@pytest.mark.parametrize("wrong", ["%i", "50 %", "%", "%%%", "a%2Gb"])
 def test_another_specifier_is_refused_with_file_line_and_key(file, wrong):
     at = file.parent / "c.d/a.toml"
     written(at, f"period = 5\nlabel = '{wrong}'\n")
