@@ -179,7 +179,7 @@ class NotFoundError(Permanent):
 
 
 class NotTheWriterError(Permanent):
-    """A node that only reads was asked to take something; the message names the writer."""
+    """A node that only reads takes nothing, nor does a receiver whose place another has taken."""
 
     slug = "not-the-writer"
     exit_code = EXIT_UNREACHABLE
