@@ -59,6 +59,7 @@ def show_node(invocation: Invocation[ReceiverConfig], node: str, as_json: bool) 
         "holds": f"{view.tablets} tablets, {view.files} files, {size_text(view.bytes)}",
         "not whole": f"{view.copying} tablets" if view.copying else "none",
         "damaged": f"{view.damaged} tablets" if view.damaged else "none",
+        "keeps": f"{size_text(view.cache)} of the object store" if view.cache else "nothing",
         "notes": _notes(view) or "none",
     }
     for name, text in lines.items():

@@ -91,6 +91,12 @@ def _of_node(config: ReceiverConfig, as_json: bool) -> int:
         f"{size_text(view.upload_bytes)}",
         "read through": moment(view.scrubbed) if view.scrubbed else "never yet",
     }
+    if (kept := view.cache) is not None:
+        lines["keeps"] = (
+            f"{size_text(kept.used)} of {size_text(kept.capacity)} for readers of the store; gave "
+            f"{size_text(kept.from_disk)}, fetched {size_text(kept.from_store)} there and "
+            f"{size_text(kept.from_nodes)} at nodes"
+        )
     for each in view.directories:
         lines[each.path] = each.problem or f"{size_text(each.free)} free"
     for name, text in lines.items():

@@ -37,6 +37,7 @@ class RemoteNodeView(Struct, frozen=True, kw_only=True):
         unknown: tablets that the catalogue does not have; they stay, and are shown.
         load: calls that it works on.
         free: bytes of its directories together, those of one file system once.
+        cache: bytes that it may keep of the object store for others; 0 for none.
         directories: of its data.
         behind: whether the newest commit that it has seen is one that the master does not have.
         doubt: why it carries out no order that destroys something.
@@ -60,6 +61,7 @@ class RemoteNodeView(Struct, frozen=True, kw_only=True):
     unknown: int = 0
     load: int = 0
     free: int = 0
+    cache: int = 0
     directories: tuple[DirectoryRoom, ...] = ()
     behind: bool = False
     doubt: str = ""

@@ -213,6 +213,7 @@ def _view(found: NodeSeen, there: ReceiverDirectories) -> RemoteNodeView:
         unknown=totals.unknown,
         load=heard.load,
         free=free_of(heard.directories),
+        cache=heard.registration.cache,
         directories=tuple(heard.directories),
         behind=heard.commit > there.engine.newest_commit,
         doubt=heard.doubt,

@@ -210,7 +210,9 @@ class Site:
             seconds = 0.0
             for number in range(QUERIES):
                 if number and play == "three applications":
-                    del workers[:]
+                    for each in workers:
+                        each.end()
+                    workers.clear()
                     more(self.given.workers)
                 if number == QUERIES - 1 and play == "one worker more":
                     more(1)
@@ -250,6 +252,7 @@ def main() -> None:
     }
     for name, (kind, default, what) in numbers.items():
         parser.add_argument(f"--{name}", type=kind, default=default, help=what)
+    parser.add_argument("--play", nargs="+", choices=PLAYS, default=PLAYS)
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.work:
@@ -259,7 +262,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         site = Site(Path(name), given, stack)
         print(f"{given.files} files, {site.size / 1e6:.1f} MB; load {os.getloadavg()[0]:.1f}")
-        for play in PLAYS:
+        for play in given.play:
             runs: dict[str, list[tuple[float, float, float]]] = {way: [] for way in WAYS}
             for _ in range(given.repeat):
                 for way, found in runs.items():

@@ -6,7 +6,9 @@ told to, and the clock stands until it is moved.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -43,6 +45,8 @@ class CacheNode:
     def __init__(self, world: CacheWorld, name: str, **node: Any) -> None:
         self.world, self.name, self.options = world, name, node
         self.url = f"http://{name}.example.com"
+        self.calls = 0
+        self.at_rest = threading.Condition()
         self.start()
 
     def start(self, **node: Any) -> None:
@@ -73,9 +77,12 @@ class CacheNode:
         self.beat()
 
     def stop(self) -> None:
-        if self.is_up:
+        """End, as a server does: calls that are worked on come to their end."""
+        was_up, self.is_up = self.is_up, False
+        with self.at_rest:
+            self.at_rest.wait_for(lambda: not self.calls, 30)
+        if was_up:
             self.served.close()
-        self.is_up = False
 
     def beat(self) -> None:
         """Say to the master what there is to say, and hear of what it has made of that."""
@@ -187,10 +194,17 @@ class CacheWorld(StoredWorld):
     ) -> CallAnswer:
         node = next((each for each in self.nodes if each.url == url), None)
         self.asked.append(url)
-        if node is None or not node.is_up:
-            raise UnreachableError(f"{url} does not answer")
+        with nullcontext() if node is None else node.at_rest:
+            if node is None or not node.is_up:
+                raise UnreachableError(f"{url} does not answer")
+            node.calls += 1
         client = node.served.application.test_client()
-        got = client.open(path, method=method, query_string=query, headers=headers, data=body)
+        try:
+            got = client.open(path, method=method, query_string=query, headers=headers, data=body)
+        finally:
+            with node.at_rest:
+                node.calls -= 1
+                node.at_rest.notify_all()
         if got.status_code >= 300:
             raise wire.from_problem(wire.decode(got.data, wire.Problem, "a refusal"))
         if path == CACHED_AT_NODE and query["length"]:

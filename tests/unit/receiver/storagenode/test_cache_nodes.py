@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -289,6 +290,7 @@ def test_a_ticket_opens_one_file_at_one_node_and_for_nothing_else(world: CacheWo
             ).status_code in (403, 404)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_happens_to_nodes_each_read_is_what_was_uploaded(world: CacheWorld, seed: int):
     """Nodes come, go, rot, fill up and change their minds between reads of old and new readers."""
@@ -317,3 +319,45 @@ def test_whatever_happens_to_nodes_each_read_is_what_was_uploaded(world: CacheWo
         begin = chance.randrange(len(content))
         length = chance.randrange(len(content) - begin + 1)
         assert reader.read(physical, begin, length) == content[begin : begin + length], step
+
+
+@pytest.mark.slow
+def test_who_reads_while_slots_move_reads_what_was_uploaded(world: CacheWorld):
+    changed, wrong = threading.Condition(), list[str]()
+    reads, ended = [0, 0, 0], threading.Event()
+
+    def go_on(number: int) -> None:
+        reader, chance = CacheReader(world), random.Random(number)
+        while not ended.is_set():
+            physical, content = chance.choice(list(world.contents.items()))
+            begin = chance.randrange(len(content))
+            expected = content[begin : begin + (2 << 20)]
+            if reader.read(physical, begin, len(expected)) != expected:
+                wrong.append(physical)
+            with changed:
+                reads[number] += 1
+                changed.notify_all()
+
+    threads = [threading.Thread(target=go_on, args=(each,)) for each in range(len(reads))]
+    for each in threads:
+        each.start()
+    try:
+        for step in range(8):
+            seen = [*reads]
+            if step < 4:
+                world.add(f"node{step}", cache_bytes=(step + 16) << 20)
+            else:
+                world.nodes[step - 4].restart(cache=bool(step % 2))
+            world.now += 200
+            world.beat()
+            with changed:
+                assert changed.wait_for(
+                    lambda: all(now > then + 1 for now, then in zip(reads, seen, strict=True)),  # noqa: B023
+                    60,
+                )
+    finally:
+        ended.set()
+        for each in threads:
+            each.join()
+    assert wrong == []
+    assert world.version >= 6
