@@ -1000,7 +1000,6 @@ _RULES: dict[type, Callable[[Rules, Any], None]] = {
     records.NodeDraining: Rules._node_told,
     records.NodeLost: Rules._node_told,
     records.NodeForgotten: Rules._node_forgotten,
-    records.FileMoved: Rules._file_moved,
     records.TabletPlaced: Rules._tablet_placed,
     records.TabletRunning: Rules._tablet_running,
     records.CacheSlotsSet: Rules._cache_slots_set,

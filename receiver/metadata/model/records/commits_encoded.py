@@ -162,7 +162,6 @@ Op = (
     | NodeForgotten
     | LatenessSet
     | FilesAdopted
-    | FileMoved
     | TabletPlaced
     | TabletRunning
     | CacheSlotsSet
