@@ -692,6 +692,12 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
         if self.node.master and self.follow.url is not None:
             text = "expected without follow.url: a storage node follows nobody"
             yield ConfigFinding("node.master", text)
+        if self.node.master and self.listen.wants_certificates:
+            text = (
+                "expected optional at a storage node: its master and readers come with keys "
+                "and tickets, and show it no certificate"
+            )
+            yield ConfigFinding("listen.client_auth", text)
         if self.node.cache_dir is not None:
             if self.storage.url is None:
                 text = "expected with storage.url: what is kept there is read in the object store"

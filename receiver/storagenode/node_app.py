@@ -58,7 +58,6 @@ class ServedNode:
         self.node = StorageNode.open(config)
         self._allow = config.listen.allow
         self._hosts = frozenset(host.lower() for host in config.listen.hosts)
-        self._wants_certificates = config.listen.wants_certificates
         self._token = ""
         self._audit = AuditLog(time.monotonic)
         self.handshake_refused = self._audit.handshake_refused
@@ -112,9 +111,6 @@ class ServedNode:
             raise ForbiddenError(f"the address {head.peer} is not on the list of this node")
         if self._hosts and (head.header("Host") or "").lower() not in self._hosts:
             raise ForbiddenError("this node does not answer to that Host (listen.hosts)")
-        public = route is not None and route.role is NodeCallRole.PUBLIC
-        if self._wants_certificates and head.certificate is None and not (ours or public):
-            raise UnauthorizedError("it takes a client certificate (listen.client_auth)")
         if route is None or route.role in (NodeCallRole.PUBLIC, NodeCallRole.TICKET):
             return
         key = self.node.call_key if route.role is NodeCallRole.MASTER else self._token

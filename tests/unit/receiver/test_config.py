@@ -53,6 +53,14 @@ def test_an_address_that_nobody_may_reach_is_warned_of(read):
     assert "listen.allow" in warning
 
 
+def test_a_storage_node_is_not_to_want_certificates_of_its_master(read, refused):
+    wanting = (*TLS, "listen.client_ca=/a", "listen.client_auth=required")
+    assert read(*wanting).value.listen.wants_certificates
+    said = refused(*wanting, 'node.master=["https://centre:6667"]')
+    assert "listen.client_auth" in said
+    assert "show it no certificate" in said
+
+
 def test_certificate_and_key_come_together(read, refused):
     assert "listen.tls_key: missing" in refused("listen.tls_cert=/c")
     assert "listen.tls_cert: missing" in refused("listen.tls_key=/k")
