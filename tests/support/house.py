@@ -25,8 +25,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "receiver": (
         "cli", "storagenode", "web", "metrics", "node", "hooks", "exporting", "spark", "follower",
         "executor", "operator", "transfer", "compaction", "placement", "load", "shared_points",
-        "superseding", "storage", "open_engine", "side_process", "disks", "directory_finding",
-        "directory_markers", "principal", "remote_work", "work_queue", "lease_keeping",
+        "superseding", "storage", "open_engine", "side_process", "disks", "eviction_place",
+        "directory_finding", "directory_markers", "principal", "remote_work", "work_queue",
+        "lease_keeping",
         "tablet_copies", "heartbeats", "txn",
         "metadata", "writing", "points", "config", "scope",
     ),

@@ -32,8 +32,9 @@ ABSENT = {
     "tsferry_receiver_follow_behind_seconds",
     "tsferry_receiver_hooks_failing_since_timestamp_seconds",
     "tsferry_sender_hooks_failing_since_timestamp_seconds",
+    "tsferry_sender_client_certificate_expiry_timestamp_seconds",
 }
-"""What has no value where all is well, or where there is no node that only reads."""
+"""What has no value where all is well, or where there is no certificate or node that only reads."""
 
 
 def free_port() -> int:

@@ -564,7 +564,7 @@ def test_init_overwrites_nothing(command, tmp_path):
 def test_an_init_that_fails_leaves_nothing_that_the_next_one_stumbles_over(command, tmp_path):
     (tmp_path / "file").write_text("")
     arguments = ("init", "new.toml", "--data-dir", "good", "--data-dir", "file", "--units")
-    assert "file" in command(*arguments, "units", code=1)
+    assert "file" in command(*arguments, "units", code=2)
     assert not (tmp_path / "new.toml").exists()
     assert "cannot be written" in command("init", "new.toml", "--units", "file", code=2)
     assert not (tmp_path / "new.toml").exists()

@@ -117,6 +117,12 @@ def test_a_file_without_a_task_is_acknowledged_when_it_is_there_too(
         assert restored(bucket, uuid, tmp_path / "restored") == ({ONE}, [])
 
 
+def is_committed(node: Node) -> bool:
+    """Whether a file is; it has its name in the data directory before."""
+    with node.engine.reading() as state:
+        return any(row.visible for row in state.files.values())
+
+
 @pytest.mark.parametrize("is_task", [True, False])
 def test_what_a_restore_found_nowhere_is_not_told_to_be_loaded(
     world: World, bucket: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_task: bool
@@ -132,7 +138,7 @@ def test_what_a_restore_found_nowhere_is_not_told_to_be_loaded(
             edge.check()
             with pytest.raises(BusyError):
                 edge.upload(None, ONE, tsfile())
-        until(world.loaded)
+        until(lambda: is_committed(node))
         uuid, newest = node.engine.uuid, node.engine.newest_commit
         assert node.storage is not None
         node.storage.hurry()
