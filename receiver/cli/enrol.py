@@ -93,7 +93,14 @@ def enrol(
 
         def plan(senders: Sequence[SenderView], tokens: Sequence[TokenView]) -> list[EnrolledEdge]:
             return enrolment_plan(
-                rows, files, senders, tokens, lambda: secrets.token_hex(16), renew=renew
+                rows,
+                files,
+                senders,
+                tokens,
+                lambda: secrets.token_hex(16),
+                renew=renew,
+                allow_deletes=not no_deletes,
+                now=time.time(),
             )
 
         lasts = lifetime(expires)

@@ -137,6 +137,8 @@ def enrolment_plan(
     new_uuid: Callable[[], str],
     *,
     renew: bool = False,
+    allow_deletes: bool = True,
+    now: float = 0.0,
 ) -> list[EnrolledEdge]:
     """What is to be made, and what is there: of each edge, in the order of the list.
 
@@ -147,11 +149,13 @@ def enrolment_plan(
         tokens: that are not revoked.
         new_uuid: makes one.
         renew: an edge that has a token gets another one; the old one stays good.
+        allow_deletes: whether the tokens may delete; one that is there has to be so, too.
+        now: seconds since the epoch; a token that has ended is none.
 
     Raises:
         UsageError: names each line that does not go with what is there.
     """
-    standing = _Standing(senders, tokens, new_uuid, renew)
+    standing = _Standing(senders, tokens, new_uuid, renew, allow_deletes, now)
     problems: list[str] = []
     plan: list[EnrolledEdge] = []
     for row in rows:
@@ -159,6 +163,8 @@ def enrolment_plan(
             plan.append(standing.edge(row, files.get(row.label, EdgeFiles())))
         except UsageError as error:
             problems.append(f"line {row.line}: {printable(row.label)}: {error.message}")
+    uuids = {each.label: each.sender for each in plan}
+    problems += _repeated(rows, "uuid", lambda row: uuids.get(row.label))
     _refuse(problems)
     return plan
 
@@ -172,7 +178,11 @@ class _Standing:
         tokens: Iterable[TokenView],
         new_uuid: Callable[[], str],
         renew: bool,
+        allow_deletes: bool,
+        now: float,
     ) -> None:
+        self._allow_deletes = allow_deletes
+        self._now = now
         self._labels = {
             each.label: each.uuid for each in senders if each.label and not each.removed
         }
@@ -199,18 +209,23 @@ class _Standing:
         kept = files.uuid
         if kept is not None and not is_sender_uuid(kept):
             raise UsageError("its .uuid file is damaged: expected 32 lower-case hex digits")
-        known = self._labels.get(row.label)
         before = self._of_note.get(row.label) if self._renew else None
         said = {
             "the list": row.sender,
             "its .uuid file": kept,
-            "the sender with this label": known,
             "its token": None if before is None else before.sender,
         }
         uuids = {uuid for uuid in said.values() if uuid is not None}
         if len(uuids) > 1:
             each = ", ".join(f"{uuid} by {who}" for who, uuid in said.items() if uuid)
             raise UsageError(f"it is {each}: expected one uuid")
+        known = self._labels.get(row.label)
+        if known is not None and not uuids and files.token is None:
+            # A sender says itself how it is called: that binds nobody.
+            raise UsageError(
+                f"sender {known} calls itself so: say in the column sender that it is this one, or "
+                "which other one"
+            )
         return next(iter(uuids), None)
 
     def _kept(self, row: ListedEdge, uuid: str | None, text: str) -> EnrolledEdge:
@@ -230,6 +245,17 @@ class _Standing:
             raise UsageError(
                 f"its token {token.id} has another scope, {scope}: revoke it and remove its file "
                 "to have one with this scope"
+            )
+        if token.allow_deletes is not self._allow_deletes:
+            other = "may" if token.allow_deletes else "may not"
+            raise UsageError(
+                f"its token {token.id} {other} delete: revoke it and remove its file to have "
+                "another one made"
+            )
+        if token.expires is not None and token.expires <= self._now:
+            raise UsageError(
+                f"its token {token.id} has ended: remove its file to have another one made, by "
+                "--renew"
             )
         assert token.sender is not None
         return EnrolledEdge(

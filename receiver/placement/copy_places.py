@@ -70,8 +70,9 @@ class CopyPlaces:
             return []
         if perhaps or released:
             there += [each for each in found[1].nodes if each not in there]
-        if released:
-            # One that is emptied, or was silent, has it until others do, wherever it is placed.
+        if perhaps or released:
+            # One that is emptied, or was silent, has it until others do, wherever it is placed; and
+            # an older state of the master does not know where it is placed by now.
             there += [each for each in self._reporting(found[0].id, nodes) if each not in there]
         usable = [nodes[each] for each in there if each in nodes]
         places: list[FilePlace] = []

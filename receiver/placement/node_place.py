@@ -251,7 +251,11 @@ def _differs(held: _Held, said: ReleasedRow | None) -> bool:
     if said is None:
         return True
     nodes = {each.uuid for each in held.nodes}
-    return set(said.nodes) != nodes or said.generation != held.placement.generation
+    place = held.placement
+    return set(said.nodes) != nodes or (said.tablet, said.generation) != (
+        place.tablet,
+        place.generation,
+    )
 
 
 class NodeSource:

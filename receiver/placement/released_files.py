@@ -77,8 +77,11 @@ class ReleasedFiles:
         tablets = []
         for each in self._tablets():
             with self._engine.reading() as state:
-                row = state.placement_table.rows.get(each)
-            is_there = self._reports(uuid, each) or (row is not None and uuid in row.nodes)
+                row, table = state.placement_table.rows.get(each), state.released_table
+                proved = any(uuid in table.rows[name].nodes for name in table.of_tablet(each))
+            # Who has proved to have them may have them still, though nobody heard it in this life.
+            is_placed = row is not None and uuid in row.nodes
+            is_there = proved or is_placed or self._reports(uuid, each)
             if is_there and not self._holders(each) - {uuid}:
                 tablets.append(each)
         return self._count(tablets)

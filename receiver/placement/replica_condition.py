@@ -6,7 +6,7 @@ they have said in this life of the master.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from receiver.placement.placeable_nodes import PlaceableNode
 
 __all__ = ["ReplicaCondition"]
+
+
+_LEAST: Final = 2
+"""Of what one node has alone, one disk loses all."""
 
 
 class ReplicaCondition:
@@ -62,6 +66,8 @@ class ReplicaCondition:
             return True
         table = state.loaded_tables.named(row.parsed.sg)
         wanted = self.safe if table is None else table.replicas or self.safe
+        if row.physical in state.released_table.rows:  # perhaps it is at nodes only
+            wanted = max(wanted, _LEAST)
         return self.count(state, row) >= wanted
 
     def busy(self) -> str | None:

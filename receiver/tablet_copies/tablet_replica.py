@@ -212,6 +212,10 @@ class TabletReplica:
                 append_lines(tree, self._rel(COPIES_LOG), JournalLine(dropped=generation))
                 self._journals[number].dropped = generation
                 crash.point("copies.drop_noted")
+            # If not all of it can be removed, what is made here next has none of it.
+            self.commit, self.is_behind, self.losses = 0, True, self.losses + 1
+            for name in list(self._where):
+                self._take_out(name)
             self._remove_all()
         return True
 

@@ -13,6 +13,7 @@ from flask import Flask, Response, current_app, g, request
 from werkzeug.routing import Map, Rule
 
 from common import wire
+from common.errors import TsferryError
 from receiver.node import Node
 from receiver.web import (
     background_calls,
@@ -172,14 +173,22 @@ def _view(route: Route) -> Callable[..., Response]:
 
     def view(**arguments: str) -> Response:
         site = site_of(current_app)
-        answer = route.handler(Call(site, g.who, request, arguments))
+        try:
+            answer = route.handler(Call(site, g.who, request, arguments))
+        except TsferryError:  # "there is none" is an answer, too
+            _must_be_master(site, is_believed)
+            raise
         # Last: what was read while this still was the master was so when it was asked.
-        displaced = site.node.displaced() if is_believed else None
-        if displaced is not None:
-            raise displaced
+        _must_be_master(site, is_believed)
         return answer
 
     return view
+
+
+def _must_be_master(site: Site, is_believed: bool) -> None:
+    displaced = site.node.displaced() if is_believed else None
+    if displaced is not None:
+        raise displaced
 
 
 def _told(response: Response) -> None:

@@ -122,6 +122,9 @@ def decide_change(
     known = KnownDeletions(
         state, record.sender, loads, decision.paths.held, decision.carried, anew=decision.anew
     )
+    if record.adopted:  # what an old server deleted is of its own file, not of one that came since
+        loaded = {each.candidate.path.text for each in change.loads}
+        deletions = [part for part in deletions if part.path in loaded]
     untold = dict.fromkeys(part.path for part in deletions if not known.take(part))
     guard, done = decision.guard, change.ops.pop()
     assert isinstance(done, records.TaskDone)

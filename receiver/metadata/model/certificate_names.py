@@ -59,6 +59,8 @@ def names_of(certificate: Mapping[str, Any]) -> tuple[str, ...]:
     for kind, value in certificate.get("subjectAltName", ())[:_MOST]:
         if kind not in ("DNS", "URI"):
             continue
+        if not value.isascii():  # some letters become ASCII ones by `lower`
+            continue
         name = value.lower() if kind == "DNS" else value
         # A DNS name that is written as a URI, or the other way round, is neither.
         if (":" in name) is (kind == "URI") and is_certificate_name(name):

@@ -69,6 +69,7 @@ def holding_nodes(state: State, physical: str, *, proved: bool = False) -> list[
     rows = state.node_table.rows
     nodes = () if row is None else row.nodes
     there = [each for each in nodes if each in rows and not rows[each].lost]
-    if proved:
+    # Who is forgotten had its tablets made elsewhere before: there they are.
+    if proved and all(each in rows for each in nodes):
         return there
     return [*there, *(each for each in placed_nodes(state, physical) if each not in there)]

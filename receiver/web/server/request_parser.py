@@ -203,8 +203,7 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
         if self.body_rcv is None:
             self.expect_continue = False  # there is nothing to go on with
         try:
-            if self.channel.is_outdated:
-                raise BusyError("certificates were read anew: connect again", retry_after=1.0)
+            self._must_be_current()
             self.limit = self.channel.server.gate(self.head())
             self._belongs_to(self.head().owner)
             self._check_connections()
@@ -218,6 +217,10 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
                 self._receive_whole(self.content_length)
         except TsferryError as error:
             self.refuse(error)
+
+    def _must_be_current(self) -> None:
+        if self.channel.is_outdated:
+            raise BusyError("certificates were read anew: connect again", retry_after=1.0)
 
     def _check_body(self) -> None:
         try:
@@ -322,6 +325,10 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
         parser.headers_finished = parser._judged = True
         parser._whose = first._whose
         parser._become_piece(rest)
+        try:
+            parser._must_be_current()
+        except BusyError as error:
+            parser.refuse(error)
         return parser
 
 

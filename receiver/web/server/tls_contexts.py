@@ -7,6 +7,7 @@ connection belongs to the reading that its handshake was made with (`generation`
 
 from __future__ import annotations
 
+import re
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ServerTls", "TlsFiles"]
 
-_CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
-_CRL: Final = b"-----BEGIN X509 CRL-----"
+_CERTIFICATE: Final = b"CERTIFICATE"
+_CRL: Final = b"X509 CRL"
+_LABEL: Final = re.compile(rb"-----BEGIN ([^\r\n]*?)-----")
+"""Of a part of a PEM file. OpenSSL takes `TRUSTED CERTIFICATE` and `X509 CERTIFICATE` too."""
 
 
 @dataclass(frozen=True)
@@ -118,21 +121,20 @@ def _load_certificate(context: ssl.SSLContext, cert: Path, key: Path) -> None:
 
 
 def _load_clients(context: ssl.SSLContext, ca: Path, crl: Path | None) -> None:
-    _load(context, "client_ca", ca, "certificates of authorities", _CERTIFICATE, _CRL)
+    _load(context, "client_ca", ca, "certificates of authorities", _CERTIFICATE)
     if crl is None:
         return
     # A certificate in it would be an authority from then on.
-    _load(context, "client_crl", crl, "lists of revoked certificates", _CRL, _CERTIFICATE)
+    _load(context, "client_crl", crl, "lists of revoked certificates", _CRL)
     context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
 
-def _load(
-    context: ssl.SSLContext, key: str, path: Path, what: str, wanted: bytes, foreign: bytes
-) -> None:
+def _load(context: ssl.SSLContext, key: str, path: Path, what: str, wanted: bytes) -> None:
     try:
         content = path.read_bytes()
-        if foreign in content or wanted not in content:
-            raise ValueError("it has others" if foreign in content else "it has none")
+        labels = set(_LABEL.findall(content))
+        if labels != {wanted}:
+            raise ValueError("it has others" if labels - {wanted} else "it has none")
         context.load_verify_locations(path)
     except (OSError, ValueError) as error:
         raise ConfigError(

@@ -236,6 +236,8 @@ def test_sighup_reads_the_configuration_again_and_ends_nothing(shared, make_edge
     wait_until(lambda: (last(edge)["last"] or {}).get("error"), "a round to nobody")
     config.write_text(good)
     child.signal(signal.SIGHUP)
+    # A signal is taken when the process comes to it.
+    wait_until(lambda: child.text().count("configuration was read again") == 2, "it was read")
     # A round that is asked for now is one with what stands there now.
     told = ask(edge.schema, {"do": "round", "receiver": "dc1"}, patience=30.0)
     assert told["report"]["exit_code"] == 0

@@ -202,7 +202,13 @@ def test_files_that_cannot_be_used_are_named_and_leave_all_as_it_was(
     empty.write_text("no PEM")
     both = tmp_path / "both.pem"
     both.write_bytes(authority.crl().read_bytes() + authority.ca.read_bytes())
+    other = []
+    for label in ("TRUSTED CERTIFICATE", "X509 CERTIFICATE"):  # OpenSSL takes these as well
+        other.append(tmp_path / f"{label}.pem")
+        named = authority.ca.read_bytes().replace(b" CERTIFICATE-", f" {label}-".encode())
+        other[-1].write_bytes(authority.crl().read_bytes() + named)
     for ca, crl, key in (
+        *((authority.ca, each, "client_crl") for each in other),
         (empty, None, "client_ca"),
         (tmp_path / "none", None, "client_ca"),
         (authority.crl(), None, "client_ca"),

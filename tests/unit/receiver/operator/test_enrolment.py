@@ -86,15 +86,25 @@ def test_a_new_edge_gets_a_uuid_and_a_known_one_keeps_its_own():
     ]
 
 
-def test_an_edge_that_the_centre_knows_by_its_label_keeps_its_uuid():
+def test_what_a_sender_calls_itself_is_asked_about_and_binds_nobody():
     known = [SenderView(uuid=A, label="plant-8"), SenderView(uuid=B, label="plant-9", removed=True)]
-    plan = planned("label\nplant-8\nplant-9\n", senders=known)
-    assert [each.sender for each in plan] == [A, NEW]
+    said = refused("label\nplant-8\nplant-9\n", senders=known)
+    assert said.startswith(f"line 2: plant-8: sender {A} calls itself so: say in the column sender")
+    assert "plant-9" not in said
+    text = f"label,sender\nplant-8,{B}\n"
+    (edge,) = planned(text, senders=known, tokens=[token(sender=B, id="1")], renew=True)
+    assert edge.sender == B, "whoever else calls itself so"
 
 
 def test_two_uuids_of_one_edge_are_refused_with_where_they_are_from():
-    said = refused(f"label,sender\nplant-8,{A}\n", senders=[SenderView(uuid=B, label="plant-8")])
-    assert f"line 2: plant-8: it is {A} by the list, {B} by the sender with this label" in said
+    said = refused(f"label,sender\nplant-8,{A}\n", {"plant-8": EdgeFiles(uuid=B)})
+    assert f"line 2: plant-8: it is {A} by the list, {B} by its .uuid file" in said
+
+
+def test_two_edges_with_one_uuid_file_are_refused():
+    files = {each: EdgeFiles(uuid=A) for each in ("plant-8", "plant-9")}
+    said = refused("label\nplant-8\nplant-9\n", files)
+    assert f"line 3: uuid {A} is that of line 2, too" in said
 
 
 def test_what_has_its_token_is_kept():
@@ -117,6 +127,8 @@ def test_what_has_its_token_is_kept():
         (EdgeFiles(token=TOKEN), [token(role="reader")], "is none of this centre"),
         (EdgeFiles(token=TOKEN, uuid=B), [token()], f"is for {A}, not {B}"),
         (EdgeFiles(token=TOKEN), [token(scope=["root.x"])], "has another scope, root.x"),
+        (EdgeFiles(token=TOKEN), [token(allow_deletes=False)], "0a1b2c3d may not delete: revoke"),
+        (EdgeFiles(token=TOKEN), [token(expires=-1.0)], "0a1b2c3d has ended"),
         (EdgeFiles(uuid="x"), [], ".uuid file is damaged"),
     ],
 )

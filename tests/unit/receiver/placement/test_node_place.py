@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import msgspec
 import pytest
 
 from common import crash
@@ -12,6 +15,10 @@ from common.durable import Tree
 from common.errors import UnreachableError
 from receiver.load.upkeep.fsck import examine
 from receiver.metadata.model import records
+from receiver.metadata.state.placed_files import holding_nodes
+from receiver.metadata.state.tables.released import ReleasedRow
+from receiver.placement.node_place import _differs
+from receiver.placement.replica_condition import ReplicaCondition
 from tests.support.copy_nodes import Machine
 from tests.support.releasing_centre import ReleasingCentre
 from tests.support.spark_world import World
@@ -327,3 +334,112 @@ def _fsck(centre: ReleasingCentre) -> tuple[int, list[tuple[str, str]]]:
     return report.remote, [
         (each.kind, each.path) for each in report.found if each.kind == "missing"
     ]
+
+
+def test_who_has_proved_it_is_counted_though_nobody_heard_it_in_this_life(
+    centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str
+) -> None:
+    centre.evict()
+    others = centre.add(), centre.add()
+    for each in pair:
+        each.stop()
+        centre.lost.add(each.uuid)
+    centre.settle(3)
+    assert set(centre.placed()) == {each.uuid for each in others}  # they have nothing of it
+    centre.reports.clear()
+    centre.live()
+    for each in pair:  # perhaps it is at either; that both are dead is for people to say
+        assert centre.released.alone_at(each.uuid)[0] == 1
+    assert centre.released.alone_at(others[0].uuid)[0] == 1
+
+
+def test_what_may_be_at_nodes_only_is_safe_at_two_whatever_is_wanted(
+    centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str
+) -> None:
+    condition = ReplicaCondition(centre.book, centre.views, 0, safe=1)
+    for released in (False, True):
+        with centre.engine.reading() as state:
+            assert condition.is_safe(state, centre.row(physical))
+        pair[1].stop()
+        with centre.engine.reading() as state:
+            assert condition.is_safe(state, centre.row(physical)) is not released
+        pair[1].start()
+        centre.settle()
+        centre.evict()
+
+
+def test_nodes_that_report_its_tablet_are_asked_wherever_it_is_placed(
+    centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str
+) -> None:
+    """As a master does whose state is older than the release."""
+    others = centre.add(), centre.add()
+    centre.draining |= {each.uuid for each in pair}
+    centre.assignment.run_once()
+    centre.report()
+    assert set(centre.placed()) == {each.uuid for each in others}
+    (centre.world.data / physical).unlink()
+    urls = {each.url for each in centre.places.of_file(physical, perhaps=True)}
+    assert {"http://host1", "http://host2"} <= urls
+
+
+def test_a_replica_that_could_not_be_removed_whole_has_nothing(
+    centre: ReleasingCentre,
+    pair: tuple[Machine, Machine],
+    physical: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    replica = pair[0].store.replica(_any_tablet(centre))
+    assert replica.commit
+    assert physical in replica.files()
+
+    def broken(tree: Tree, rel: str, **more: object) -> None:
+        raise OSError(5, "Input/output error", rel)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Tree, "unlink", broken)
+        with pytest.raises(OSError, match="Input/output"):
+            replica.drop(replica.generation)
+    assert replica.commit == 0
+    assert physical not in replica.files()
+    assert replica.drop(replica.generation)
+
+
+def _any_tablet(centre: ReleasingCentre) -> str:
+    with centre.engine.reading() as state:
+        return next(iter(state.tablet_table.rows))
+
+
+def test_a_proof_for_another_tablet_is_said_anew() -> None:
+    nodes = [SimpleNamespace(uuid=each) for each in ("a", "b")]
+    held: Any = SimpleNamespace(nodes=nodes, placement=SimpleNamespace(tablet="new", generation=1))
+    said = ReleasedRow(
+        physical="p", tablet="new", generation=1, nodes=("b", "a"), created=1, changed=1
+    )
+    assert not _differs(held, said)
+    assert _differs(held, msgspec.structs.replace(said, tablet="old"))
+    assert _differs(held, msgspec.structs.replace(said, generation=2))
+    assert _differs(held, None)
+
+
+def test_who_was_forgotten_is_no_reason_to_miss_what_was_made_elsewhere(
+    centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str
+) -> None:
+    centre.evict()
+    with centre.engine.reading() as state:
+        assert holding_nodes(state, physical, proved=True) == list(centre.said(physical) or ())
+    centre.engine.commit([records.NodeLost(each.uuid) for each in pair])
+    with centre.engine.reading() as state:
+        assert holding_nodes(state, physical, proved=True) == []
+        rows = {key: row for key, row in state.node_table.rows.items() if key != pair[0].uuid}
+        others = msgspec.structs.replace(state.node_table.rows[pair[0].uuid], lost=False)
+        aside = SimpleNamespace(
+            released_table=state.released_table,
+            node_table=SimpleNamespace(rows=rows | {"c": others}),
+            placement_table=SimpleNamespace(
+                rows={_tablet(centre, physical): SimpleNamespace(nodes=("c",))}
+            ),
+            loaded_tables=state.loaded_tables,
+            tablet_table=state.tablet_table,
+        )
+        state_of_later: Any = aside
+        assert holding_nodes(state_of_later, physical, proved=True) == ["c"]

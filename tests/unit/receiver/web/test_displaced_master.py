@@ -61,6 +61,15 @@ def test_what_was_read_before_the_place_was_lost_is_not_told_either(client, monk
     assert check(client).status_code == 421
 
 
+def test_that_there_is_no_such_task_is_an_answer_too(client, started, monkeypatch):
+    """The sender would take it for a task that never was."""
+    unknown = f"/tasks/{'f' * 32}"
+    assert send(client, "GET", unknown).status_code == 404
+    answers = iter([None])
+    monkeypatch.setattr(Engine, "displaced", lambda self: next(answers, FENCED))
+    assert send(client, "GET", unknown).status_code == 421
+
+
 @pytest.mark.parametrize("error", [FENCED, UNSURE])
 def test_who_follows_is_not_told_that_this_is_all(client, operator, monkeypatch, error):
     assert client.get("/v1/log?wait=0", headers=operator).status_code == 200

@@ -11,6 +11,7 @@ def test_dns_names_and_uris_count_and_nothing_else():
             ("DNS", "edge7.plant.example"),
             ("URI", "spiffe://Plant/Edge7"),
             ("DNS", "*.plant.example"),
+            ("DNS", "\u212aiosk.plant.example"),  # `lower` makes a k of it
             ("DNS", "good.example\0.evil.example"),
             ("DNS", "spiffe://plant/other"),
             ("URI", "other.example"),

@@ -16,6 +16,7 @@ from receiver.operator.files import list_files
 from receiver.operator.owners import set_owner
 from receiver.operator.wire import AdoptionAnswer, AdoptionRequest
 from receiver.transfer.intake import Intake
+from tests.support.metadata import load
 from tests.support.node_world import OPERATOR, A, Edge, World, fsck_of, path_of, plan_entry, tsfile
 from tests.support.old_tool import OTHER, UUID, OldReceiverTree, name_of, tree_of
 from tests.support.tsfile_bytes import build
@@ -244,6 +245,24 @@ def test_what_the_old_server_has_deleted_of_a_file_comes_with_it(
     before = node.engine.newest_commit
     assert {each.result for each in adopt(node, old).files} == {"already"}
     assert node.engine.newest_commit == before
+
+
+def test_what_it_has_deleted_is_not_of_a_file_that_has_come_since(
+    node: Node, old: OldReceiverTree
+) -> None:
+    old.loaded({path_of(1): tsfile(), path_of(1) + ".mods": DELETION})
+    old.owners(OWNERS)
+    came = [load(path_of(1), sender=UUID, devices={"root.sg.d1": (1, 9)}, content="other")]
+
+    def comes(name: str) -> None:
+        if name == "adoption.begun" and came:
+            node.engine.commit([came.pop()])
+
+    with crash.arm(comes):
+        answer = adopt(node, old)
+    assert [each.result for each in answer.files] == ["conflict"]
+    with node.engine.reading() as state:
+        assert list(state.deletion_table.of_sender(UUID)) == []
 
 
 def test_most_of_what_comes_may_be_deleted_already_and_is_held_for_nobody(
