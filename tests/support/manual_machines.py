@@ -17,6 +17,7 @@ sizes, times and other long numbers count as equal to what is shown; counts do n
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -37,6 +38,8 @@ BIN = Path(sys.executable).parent
 OURS = ("tsferry-receiver", "tsferry-sender", "tsferry-verify")
 BOUND = 90.0
 """Seconds in which what is said again has to come true."""
+_READ_AGAIN = ("was read again", "listening on", "as it was")
+"""What a program of ours says when it has read its configuration again, or could not."""
 _PORTS = r"(?<=:)(?:8765|8766|9090)\b|(?<=port = )\d+"
 _PATH = r"(?P<at>\b[a-z][a-z0-9-]*:)?(?P<url>file://)?(?P<path>(?<![\w.-])/(?:etc|var|srv|mnt|home)\b[^\s'\"`;|<>,)\]]*)"
 _NAME = r"\b[a-z][a-z0-9-]*\.example\.org\b"
@@ -139,9 +142,16 @@ class Machine:
             if verb in ("start", "restart", "enable"):
                 self._start(name)
             if verb == "reload":
-                assert self.services[name].running
-                self.services[name].signal(1)
+                self._reload(self.services[name])
         return 0, ""
+
+    def _reload(self, service: Child) -> None:
+        """People take longer for the next line than a reload does."""
+        assert service.running
+        before = _reloads(service)
+        service.signal(1)
+        with contextlib.suppress(AssertionError):  # what is no program of ours says nothing
+            service.until(lambda: _reloads(service) > before, "it has read again", bound=10)
 
     def _start(self, name: str) -> None:
         """Run what the unit says."""
@@ -355,3 +365,7 @@ def _with_keys(text: str, wanted: str) -> str:
             text = "".join((head, found, own, next_one, rest))
     tomllib.loads(text)
     return text
+
+
+def _reloads(service: Child) -> int:
+    return sum(map(service.text().count, _READ_AGAIN))
