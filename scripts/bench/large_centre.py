@@ -21,6 +21,7 @@ import hashlib
 import json
 import os
 import platform
+import resource
 import statistics
 import subprocess
 import sys
@@ -132,6 +133,7 @@ def fill(home: Path, files: int) -> Figures:
         found["checkpoint_bytes"] = max(
             each.stat().st_size for each in home.glob("mtree.snapshot-*")
         ) / files  # fmt: skip
+    found["bytes_at_most"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / files
     return found
 
 
