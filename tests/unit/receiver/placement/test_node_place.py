@@ -107,11 +107,16 @@ def test_a_node_whose_bytes_have_rotted_is_found_out(
     assert centre.evictor.doubtful == 1
 
 
+@pytest.mark.parametrize("alike", [False, True])
 def test_what_has_rotted_here_is_no_measure_for_nodes(
-    centre: ReleasingCentre, physical: str
+    centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str, alike: bool
 ) -> None:
-    path = centre.world.data / physical
-    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    """Nor are bytes that all of them have, and that are not those of the file."""
+    rotten = centre.contents[physical][:-1] + b"?"
+    (centre.world.data / physical).write_bytes(rotten)
+    for node in pair if alike else ():
+        (found,) = node.paths[0].glob(f"tablets/*/{physical}")
+        found.write_bytes(rotten)
     assert centre.evict() == 0
     assert centre.is_here(physical)
     assert centre.said(physical) is None
