@@ -114,18 +114,21 @@ def test_a_request_that_has_come_and_was_not_read_keeps_its_connection_open():
         sock.sendall(ASK)
         sock.recv(4096)
         (channel,) = it.server.channels.values()
-        until(lambda: not channel.serving and not channel.requests)
+        until(lambda: channel.is_idle)
         now = time.monotonic()
         assert channel.may_end(now, now)
         channel._has_come = lambda: True
         assert not channel.may_end(now, now)
         del channel._has_come
         assert not channel._has_come()
-        it.server._epoll.unregister(channel.socket.fileno())  # the loop does not see it
+        channel.interest = lambda: 0
+        it.server.touch(channel)
+        until(lambda: channel._fileno not in it.server._watched, "the loop does not see it")
         sock.sendall(ASK)
         until(channel._has_come)
         assert not channel.may_end(now, now)
-        it.server._epoll.register(channel.socket.fileno(), 1)
+        del channel.interest
+        it.server.touch(channel)
         assert status_of(sock.recv(4096)) == 200
 
 
