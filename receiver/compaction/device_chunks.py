@@ -12,15 +12,16 @@ from receiver.points.index_tables import ChunkTable, chunk_table
 from receiver.points.many_chunks import Chunks, PlacedChunk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from receiver.compaction.survey import SeenDevice
     from receiver.points import TsFileReader
     from receiver.points.chunks import ChunkRef
     from receiver.points.deletions import Deletions
+    from receiver.points.device_merge import Standing
     from receiver.points.encodings import Bytes
 
-__all__ = ["DeviceChunks", "MergeFiles", "ReadableFile"]
+__all__ = ["DeviceChunks", "MergeFiles", "MergeStanding", "ReadableFile"]
 
 _Places = npt.NDArray[np.int64]
 
@@ -57,6 +58,16 @@ class MergeFiles(Protocol):
             offsets: in those.
             likely: bytes that are wanted, at most.
         """
+
+
+class MergeStanding(Protocol):
+    """How the files of a merge stand to each other, by their numbers."""
+
+    def order(self, numbers: Sequence[int]) -> Sequence[int] | None:
+        """Of each of some files its place, the lowest first; None where there is a circle."""
+
+    def ladder(self, numbers: Sequence[int]) -> Standing:
+        """Which of any of some files is the highest."""
 
 
 class DeviceChunks:

@@ -26,7 +26,7 @@ from receiver.compaction.chunk_runs import (
     runs_of,
     spans_between,
 )
-from receiver.compaction.device_chunks import DeviceChunks, MergeFiles
+from receiver.compaction.device_chunks import DeviceChunks, MergeFiles, MergeStanding
 from receiver.points.chunks import chunk_refs
 from receiver.points.columns import BINARY, Column
 from receiver.points.deletions import deleted
@@ -43,7 +43,6 @@ from receiver.writing.value_encoding import written_as
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from receiver.compaction.file_standing import FileStanding
     from receiver.compaction.survey import SeenDevice
     from receiver.points.decoding import Times
 
@@ -90,7 +89,7 @@ class DeviceRows:
     """
 
     def __init__(
-        self, files: MergeFiles, standing: FileStanding, device: SeenDevice, memory: int
+        self, files: MergeFiles, standing: MergeStanding, device: SeenDevice, memory: int
     ) -> None:
         """Look at nothing yet.
 

@@ -256,6 +256,9 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "receiver.spark": ("common", "receiver.metadata", "receiver.load", "receiver.config",
                        "receiver.principal", "receiver.points", "receiver.disks",
                        "receiver.follower.store_view", "receiver.storage", "receiver.spark"),
+    # Small files are decoded together as a merge decodes them.
+    "receiver.spark.source.many_files": ("common", "receiver.compaction", "receiver.points",
+                                         "receiver.writing", "receiver.spark"),
     # What an executor does, on the workers of a cluster.
     "receiver.spark.backlog": ("common", "receiver.executor", "receiver.spark.verify.session",
                                "receiver.spark.verify.worker_code",

@@ -12,7 +12,7 @@ from common.errors import NotFoundError, TsferryError, UsageError
 from common.tsfile import Status, Tail, read_tail
 from receiver.metadata.model.ranks import NOW
 from receiver.spark.finder import DataFile, list_files
-from receiver.spark.source.forms import form_of
+from receiver.spark.source.asked_form import form_of
 from receiver.spark.source.kept_catalogue import of_planner
 from receiver.spark.source.picking import DATA_TYPE, DEVICE, MEASUREMENT, TAG_PREFIX, Picker
 from receiver.spark.source.read_plan import ReadPlan

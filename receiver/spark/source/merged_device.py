@@ -9,13 +9,27 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from common.tsfile import Device
-    from receiver.metadata.model.ranks import Ladder
     from receiver.points import TsFileReader
-    from receiver.points.device_merge import DeviceMerge
+    from receiver.points.device_merge import DeviceMerge, Standing
     from receiver.spark.source.overlapping import MergedFile
     from receiver.spark.source.selection import TimeRange
 
-__all__ = ["DeviceCopy", "MergedDevice"]
+__all__ = ["DeviceCopy", "MergedDevice", "Succession"]
+
+
+class Succession:
+    """The standing of so many files that have no time in common: each stands above those before.
+
+    Attributes:
+        steps: see `receiver.points.device_merge.Standing`.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.steps: Sequence[int] = range(count)
+
+    def top(self, sources: Sequence[int]) -> int:
+        """See there."""
+        return max(sources)
 
 
 class DeviceCopy(NamedTuple):
@@ -46,7 +60,7 @@ class MergedDevice:
     name: str
     copies: tuple[DeviceCopy, ...]
     span: TimeRange
-    ladder: Ladder
+    ladder: Standing
 
     @property
     def files(self) -> list[str]:
@@ -57,6 +71,11 @@ class MergedDevice:
     def is_table(self) -> bool:
         """Whether it is of a table."""
         return self.copies[0].device.is_table
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all that the files have is to be given, and their order has no circle."""
+        return self.ladder.steps is not None and all(each.merged.is_fresh for each in self.copies)
 
     def merge(self, measurements: Sequence[str], *, origins: bool) -> DeviceMerge:
         """Its rows; see `DeviceMerge`."""

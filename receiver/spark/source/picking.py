@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from common.tsfile import Device, TableSchema, parse_name, split_database
+from common.tsfile import DataType, Device, TableSchema, parse_name, split_database
 from receiver.metadata.model.paths import device_nodes
 from receiver.metadata.model.ranks import NOW, cut_in
 from receiver.spark.value_types import table_tags, value_column
@@ -158,16 +158,20 @@ class Picker:
         """The wanted series of a device that have points in the wanted time (long form)."""
         span = self._selection.span
         for series in device.series():
-            column = value_column(series.data_type, self._options.text)
-            if column is None or not self.takes_measurement(series.measurement):
-                continue
-            if not span.meets(series.start, series.end):
-                continue
-            # The value stands in one column, in all others there is NULL.
-            values = {each: "value" if each == column else None for each in self._values}
-            values[DATA_TYPE] = series.data_type.name
-            if self._selection.takes(values):
+            if span.meets(series.start, series.end) and self.takes_series(
+                series.measurement, series.data_type
+            ):
                 yield series
+
+    def takes_series(self, measurement: str, data_type: int) -> bool:
+        """Whether points of a series are wanted, whatever their time (long form)."""
+        column = value_column(data_type, self._options.text)
+        if column is None or not self.takes_measurement(measurement):
+            return False
+        # The value stands in one column, in all others there is NULL.
+        values = {each: "value" if each == column else None for each in self._values}
+        values[DATA_TYPE] = DataType(data_type).name
+        return self._selection.takes(values)
 
 
 def tags_of(device: Device, schema: TableSchema) -> dict[str, str | None]:

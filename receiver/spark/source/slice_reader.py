@@ -7,6 +7,7 @@ import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -14,10 +15,11 @@ import pyarrow as pa
 from common import __version__
 from common.errors import TsferryError, UsageError
 from receiver.metadata.model.ranks import Ladder, cut_in, rank_in
+from receiver.spark.source.asked_form import form_of
 from receiver.spark.source.file_opening import FileOpener, MissingFileError
-from receiver.spark.source.forms import PieceReader, form_of
-from receiver.spark.source.merged_device import DeviceCopy, MergedDevice
-from receiver.spark.source.overlapping import MergeSlice
+from receiver.spark.source.forms import PieceReader
+from receiver.spark.source.merged_device import DeviceCopy, MergedDevice, Succession
+from receiver.spark.source.overlapping import MergedFile, MergeSlice
 from receiver.spark.source.picking import Picker, row_device
 from receiver.spark.source.slicing import Slice
 
@@ -25,12 +27,19 @@ if TYPE_CHECKING:
     from common.tsfile import Device
     from receiver.metadata.model.ranks import TransferCut
     from receiver.points import TsFileReader
+    from receiver.spark.finder import DataFile
     from receiver.spark.source.read_plan import ReadPlan
 
 __all__ = ["read_slices"]
 
 _SMALL: Final = 8
 """A batch of this part of the rows that it may have is sent as it is, a smaller one with others."""
+_SMALL_FILE: Final = 1 << 20
+"""Bytes of a file that is read at once, and together with others."""
+_FILES: Final = 256
+"""Small files that are open together."""
+_HELD: Final = 32 << 20
+"""Bytes of them, about."""
 _BYTES: Final = 32 << 20
 """Batches that come to so much are not put together."""
 _log = logging.getLogger(__name__)
@@ -64,13 +73,16 @@ class _Task:
 
     def rows(self, slices: Sequence[Slice | MergeSlice]) -> Iterator[pa.RecordBatch]:
         """The rows of all slices."""
+        slices = sorted(slices, key=lambda each: isinstance(each, MergeSlice))
         with FileOpener(slices, self._plan, self._picker) as opener:
-            for part in slices:
+            for run in _runs(slices):
                 with ExitStack() as stack:
-                    if isinstance(part, MergeSlice):
-                        yield from self._merged(part, opener, stack)
+                    if isinstance(run, MergeSlice):
+                        yield from self._merged(run, opener, stack)
+                    elif len(run) > 1:
+                        yield from self._many(run, opener, stack)
                     else:
-                        yield from self._one(part, opener, stack)
+                        yield from self._one(run[0], opener, stack)
 
     def _one(self, part: Slice, opener: FileOpener, stack: ExitStack) -> Iterator[pa.RecordBatch]:
         try:
@@ -82,6 +94,36 @@ class _Task:
         for device in devices:
             yield from self._alone(file, device, part)
 
+    def _many(
+        self, run: Sequence[Slice], opener: FileOpener, stack: ExitStack
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of small files of which none is cut, device by device."""
+        from receiver.spark.source.many_files import SmallFiles
+
+        small = SmallFiles()
+        found: dict[str, list[DeviceCopy]] = {}
+        for part in run:
+            try:
+                file = opener.open(part.file, part, stack)
+                devices = _devices(file, part, self._picker)
+            except (TsferryError, OSError) as error:
+                yield from self._failed(error, part.file.name, None)
+                continue
+            small.add(file)
+            for device in devices:
+                name = row_device(device, part.file.database)
+                found.setdefault(name, []).append(DeviceCopy(MergedFile(part.file), file, device))
+        for name, copies in found.items():
+            apart = tuple(sorted(copies, key=lambda each: each.device.start or 0))
+            if len(apart) > 1 and _follow(apart):
+                together = MergedDevice(name, apart, run[0].span, Succession(len(apart)))
+                batches = self._form.rows_at_once(together, small, self._picker)
+                if batches is not None:
+                    yield from batches
+                    continue
+            for merged, file, device in copies:
+                yield from self._alone(file, device, Slice(merged.file, run[0].span))
+
     def _alone(self, file: TsFileReader, device: Device, part: Slice) -> Iterator[pa.RecordBatch]:
         name = row_device(device, part.file.database)
         for piece in self._form.pieces(file, device, part, self._picker):
@@ -91,6 +133,9 @@ class _Task:
         self, part: MergeSlice, opener: FileOpener, stack: ExitStack
     ) -> Iterator[pa.RecordBatch]:
         """The rows of files that overlap; what cannot be read of them hides nothing."""
+        from receiver.spark.source.many_files import SmallFiles
+
+        small = SmallFiles()
         copies: dict[str, list[DeviceCopy]] = {}
         for each in part.files:
             try:
@@ -99,6 +144,8 @@ class _Task:
                 if each.counts:  # of others the bytes may be gone: nobody has to have them
                     yield from self._failed(error, each.file.name, None)
                 continue
+            if _is_small(each.file):
+                small.add(file)
             for device in self._picker.devices(each.file, file.tail):
                 name = row_device(device, each.file.database)
                 if part.span.meets(device.start, device.end) and (
@@ -119,6 +166,10 @@ class _Task:
                 pairs = zip(files, members, strict=True)
                 ladders[members] = Ladder([rank_in(each.standing, cut) for each, (_, cut) in pairs])
             together = MergedDevice(name, tuple(found), part.span, ladders[members])
+            batches = self._form.rows_at_once(together, small, self._picker)
+            if batches is not None:
+                yield from batches
+                continue
             for piece in self._form.merged_pieces(together, self._picker):
                 yield from self._guarded(piece, files[0].name, name)
 
@@ -149,6 +200,40 @@ def _devices(file: TsFileReader, part: Slice, picker: Picker) -> list[Device]:
         return list(found)
     wanted = frozenset(part.devices)
     return [each for each in found if each.name in wanted]
+
+
+def _runs(slices: Sequence[Slice | MergeSlice]) -> Iterator[MergeSlice | list[Slice]]:
+    """The slices in their order, small files that stand together as one run."""
+    run: list[Slice] = []
+    size = 0
+    for part in slices:
+        if isinstance(part, Slice) and part.devices is None and _is_small(part.file):
+            if run and (part.span != run[0].span or len(run) == _FILES or size > _HELD):
+                yield run
+                run, size = [], 0
+            run.append(part)
+            size += part.file.size
+            continue
+        if run:
+            yield run
+            run, size = [], 0
+        yield part if isinstance(part, MergeSlice) else [part]
+    if run:
+        yield run
+
+
+def _is_small(file: DataFile) -> bool:
+    """Whether a file may be held whole; of one that is fetched only the ranges are read."""
+    return file.size <= _SMALL_FILE and file.local() is not None
+
+
+def _follow(copies: Sequence[DeviceCopy]) -> bool:
+    """Whether files, in the order of their first times, have none of them in common."""
+    spans = [(each.device.start, each.device.end) for each in copies]
+    return all(
+        before[1] is not None and after[0] is not None and before[1] < after[0]
+        for before, after in pairwise(spans)
+    )
 
 
 def _gathered(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:

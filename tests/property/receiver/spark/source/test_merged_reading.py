@@ -22,13 +22,14 @@ from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.ranks import Rank, highest
 from receiver.spark.catalogue import open_catalogue
-from receiver.spark.source import overlapping, slicing
+from receiver.spark.source import overlapping, slice_reader, slicing
 from receiver.spark.source.inferring import (
     columns_of,
     list_sources,
     plan_of,
     read_tail_of,
 )
+from receiver.spark.source.result_columns import ResultColumn
 from receiver.spark.source.slice_reader import read_slices
 from receiver.spark.source.slicing import plan
 from receiver.spark.source.source_options import parse_options
@@ -38,6 +39,8 @@ from tests.support.tsfile_bytes import build
 SENDERS = ("a" * 32, "b" * 32)
 DEVICES = ("root.sg.d1", "root.sg.d2", "root.sg.d3", "root.sg.d4")
 LAST = 30
+WIDE = [ResultColumn(name, "bigint") for name in ("time", *"xyz")]
+WIDE.append(ResultColumn("device", "string"))
 
 
 @dataclass
@@ -194,7 +197,7 @@ def _rows(
     where: dict[str, str], partition_bytes: int
 ) -> Iterator[tuple[tuple[str, str, int], int]]:
     options = parse_options({"form": "long", **where})
-    query = plan_of(options, columns_of(options))
+    query = plan_of(options, columns_of(options) if options.form == "long" else WIDE)
     parts = plan(
         list_sources(options), query.selection.span, partition_bytes, query.picker(),
         read_tail_of, merge=options.merge,
@@ -202,14 +205,28 @@ def _rows(
     for part in parts:
         for batch in read_slices(part, query):
             for row in batch.to_pylist():
-                yield (row["device"], row["measurement"], row["time"]), row["value_long"]
+                yield from _points(row)
+
+
+def _points(row: dict[str, Any]) -> Iterator[tuple[tuple[str, str, int], int]]:
+    if "measurement" in row:
+        yield (row["device"], row["measurement"], row["time"]), row["value_long"]
+        return
+    for name in row.keys() - {"device", "time"}:
+        if row[name] is not None:
+            yield (row["device"], name, row["time"]), row[name]
 
 
 @pytest.mark.usefixtures("small_tasks")
-def test_a_catalogue_gives_each_time_once_as_looks_and_deletions_have_it(tmp_path):
+@pytest.mark.parametrize("form", ["long", "wide"])
+@pytest.mark.parametrize("small", [1 << 20, 0], ids=["together", "each by itself"])
+def test_a_catalogue_gives_each_time_once_as_looks_and_deletions_have_it(
+    tmp_path, monkeypatch, form, small
+):
+    monkeypatch.setattr(slice_reader, "_SMALL_FILE", small)
     for seed in range(tiers.examples(60)):
         centre = _centre(tmp_path, seed)
-        where = {"catalog": str(tmp_path / str(seed) / "schema")}
+        where = {"catalog": str(tmp_path / str(seed) / "schema"), "form": form}
         newest = centre.engine.newest_commit
         rng = Random(-seed)
         low, high = sorted((rng.randrange(LAST), rng.randrange(LAST)))

@@ -11,7 +11,7 @@ from common.tsfile import read_tail
 from receiver.metadata.model.records import DeviceRange
 from receiver.metadata.state.ranges import DeviceTable
 from receiver.spark.finder import DataFile
-from receiver.spark.source.forms import form_of
+from receiver.spark.source.asked_form import form_of
 from receiver.spark.source.inferring import (
     columns_of,
     list_sources,

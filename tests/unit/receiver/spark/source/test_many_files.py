@@ -1,0 +1,152 @@
+"""Small files that are decoded together give what each would give by itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from receiver.spark.source import slice_reader
+from receiver.spark.source.inferring import columns_of, list_sources, plan_of, read_tail_of
+from receiver.spark.source.slice_reader import read_slices
+from receiver.spark.source.slicing import plan
+from receiver.spark.source.source_options import parse_options
+from tests.support.tsfile_bytes import build
+
+D1 = "root.sg.d1"
+TYPES = {"i": "INT32", "l": "INT64", "f": "FLOAT", "d": "DOUBLE", "b": "BOOLEAN", "t": "TEXT",
+         "s": "STRING", "o": "BLOB", "e": "DATE"}  # fmt: skip
+
+
+def value_of(kind: str, rng: Random) -> Any:
+    if kind in ("FLOAT", "DOUBLE"):
+        return rng.choice([rng.randint(-9, 9) / 4, -0.0])
+    if kind == "BOOLEAN":
+        return rng.random() < 0.5
+    if kind in ("TEXT", "STRING"):
+        return rng.choice(["", "é", "x" * rng.randint(1, 9)])
+    if kind == "BLOB":
+        return bytes(rng.randrange(256) for _ in range(rng.randint(0, 4)))
+    if kind == "DATE":
+        return 2024_01_01 + rng.randrange(9)
+    return rng.randint(-1000, 1000)
+
+
+def write(folder: Path, number: int, devices: dict[Any, Any], **given: Any) -> Path:
+    path = folder / f"sequence/root.sg/0/0/{number}-{number}-0-0.tsfile"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(build(devices, types=TYPES, **given))
+    return path
+
+
+def read(folder: Path, **given: str) -> Counter[str]:
+    options = parse_options({"path": str(folder), **given})
+    query = plan_of(options, columns_of(options))
+    parts = plan(
+        list_sources(options), query.selection.span, 1 << 30, query.picker(), read_tail_of,
+        merge=options.merge,
+    )  # fmt: skip
+    rows = (row for part in parts for each in read_slices(part, query) for row in each.to_pylist())
+    return Counter(repr(sorted(row.items())) for row in rows)
+
+
+def by_themselves(monkeypatch: pytest.MonkeyPatch, folder: Path, **given: str) -> Counter[str]:
+    with monkeypatch.context() as patch:
+        patch.setattr(slice_reader, "_SMALL_FILE", 0)
+        return read(folder, **given)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_all_types_forms_and_models_are_as_file_by_file(tmp_path, monkeypatch, seed):
+    rng = Random(seed)
+    is_table = seed % 3 == 2
+    names = [("m", "p1"), ("m", "p2"), ("m", None)] if is_table else [D1, "root.sg.d2"]
+    aligned = [] if is_table or rng.random() < 0.5 else rng.sample(names, 1)
+    for number in range(6):
+        begin = number * 40 if rng.random() < 0.8 else 40
+        devices = {
+            name: {
+                each: [(time, value_of(TYPES[each], rng))
+                       for time in sorted(rng.sample(range(begin, begin + 30), rng.randint(1, 9)))]
+                for each in rng.sample(list(TYPES), rng.randint(1, 4))
+            }
+            for name in rng.sample(names, rng.randint(1, len(names)))
+        }  # fmt: skip
+        path = write(
+            tmp_path, number + 1, devices, aligned=[each for each in aligned if each in devices],
+            chunks=rng.randint(1, 2), page_points=rng.choice([4, 1000]),
+            version=4 if is_table else rng.choice([3, 4]),
+        )  # fmt: skip
+        if not is_table and rng.random() < 0.3:
+            path.with_name(path.name + ".mods").write_text(
+                f"DELETION,{D1}.*,{2**63 - 1},{begin},{begin + 9}\n"
+            )
+    for form in ("long", "wide"):
+        for given in (
+            {}, {"merge": "false"}, {"startTime": "20", "endTime": "90"},
+            {"text": "binary"}, {"columns": "i,t"}, {"fileColumn": "file"},
+        ):  # fmt: skip
+            asked = {"form": form, **given}
+            assert read(tmp_path, **asked) == by_themselves(monkeypatch, tmp_path, **asked), asked
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files that were read by themselves, once for each device."""
+    found: list[str] = []
+    kept = slice_reader._Task._alone
+
+    def watched(task: Any, file: Any, device: Any, part: Any) -> Any:
+        found.append(Path(part.file.name).name)
+        return kept(task, file, device, part)
+
+    monkeypatch.setattr(slice_reader._Task, "_alone", watched)
+    return found
+
+
+def test_files_of_one_device_are_decoded_together(tmp_path, alone):
+    for number in range(4):
+        write(tmp_path, number + 1, {D1: {"i": [(number * 10 + n, n) for n in range(5)]}})
+    assert read(tmp_path).total() == 20
+    assert alone == []
+
+
+def test_files_that_are_not_merged_give_all_they_have(tmp_path, alone):
+    for number in range(2):
+        write(tmp_path, number + 1, {D1: {"i": [(n, number) for n in range(5)]}})
+    assert read(tmp_path, merge="false").total() == 10
+    assert len(alone) == 2
+
+
+def test_a_type_that_changed_keeps_no_file_from_being_read(tmp_path, alone):
+    write(tmp_path, 1, {D1: {"i": [(1, 1)]}})
+    path = write(tmp_path, 2, {D1: {"i": [(2, 2)]}})
+    path.write_bytes(build({D1: {"i": [(2, 2)]}}, types={"i": "INT64"}))
+    assert read(tmp_path, form="long").total() == 2
+    assert len(alone) == 2
+
+
+@pytest.mark.parametrize("form", ["long", "wide"])
+def test_what_is_damaged_is_named_and_hides_nothing_of_the_others(tmp_path, monkeypatch, form):
+    for number in range(4):
+        points = [(number * 10 + n, "x" * 40) for n in range(3)]
+        path = write(tmp_path, number + 1, {D1: {"t": points}, "root.sg.d2": {"i": [(1, 1)]}})
+    content = bytearray(path.read_bytes())
+    content[content.index(b"x" * 40) - 2] ^= 0xFF
+    path.write_bytes(content)
+    found = read(tmp_path, form=form, onError="row")
+    assert found == by_themselves(monkeypatch, tmp_path, form=form, onError="row")
+    (said,) = [each for each in found if f"('_error', '{path.name}" in each or path.name in each]
+    assert "chunk at" in said
+    assert read(tmp_path, form=form, onError="skip").total() == found.total() - 1
+
+
+def test_what_is_no_tsfile_is_one_row_and_the_others_are_read_together(tmp_path, alone):
+    for number in range(3):
+        path = write(tmp_path, number + 1, {D1: {"i": [(number, 1)]}})
+    path.write_bytes(b"nothing")
+    assert read(tmp_path, onError="skip").total() == 2
+    assert alone == []
