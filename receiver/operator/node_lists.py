@@ -9,7 +9,6 @@ from common.errors import ConflictError, NotFoundError
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed
-from receiver.metadata.state.table_rows import FileState
 from receiver.operator.directories import RunningReceiver
 from receiver.operator.node_views import (
     CheckView,
@@ -19,14 +18,13 @@ from receiver.operator.node_views import (
     NodeView,
     StuckFileView,
 )
-from receiver.operator.remote_nodes import must_be_silent, remote_views, show_remote_node
+from receiver.operator.remote_nodes import remote_views, show_remote_node
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from receiver.disks import Disk
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.state import State
     from receiver.metadata.state.tables.storage_nodes import StorageNodeRow
     from receiver.operator.directories import ReceiverDirectories
     from receiver.operator.remote_node_views import RemoteNodeView
@@ -34,13 +32,11 @@ if TYPE_CHECKING:
 __all__ = [
     "choose_node",
     "drain_node",
-    "forget_node",
     "list_directories",
     "list_nodes",
     "node_concerns",
     "node_of",
     "node_to_drain",
-    "node_to_forget",
     "say_of_node",
     "show_node",
     "undrain_node",
@@ -48,7 +44,6 @@ __all__ = [
 
 _SHORTEST = 4
 """Digits of a uuid that may stand for it."""
-_HIDDEN = (FileState.QUARANTINED, FileState.SUPERSEDED, FileState.DELETED)
 
 
 def list_nodes(there: ReceiverDirectories) -> NodesPage:
@@ -162,48 +157,6 @@ def undrain_node(there: RunningReceiver, text: str) -> NodeView:
     return _view(there, node_of(there, row.uuid))
 
 
-def forget_node(there: RunningReceiver, text: str) -> None:
-    """Take the row of a node away, that is empty or lost, and out of the configuration.
-
-    Raises:
-        NotFoundError: there is no such node.
-        ConflictError: it is needed still.
-    """
-    row = node_to_forget(there, text)
-    alone = there.copies.released.alone_at(row.uuid)
-    if alone.files and not row.lost:
-        raise ConflictError(
-            f"no other storage node is known to have {alone.files} files that {row.name} may have, "
-            f"as {alone.first[0]}, and they are in no data directory: wait for another one, or say "
-            "that it is lost"
-        )
-    say_of_node(there, row, records.NodeForgotten(row.uuid))
-
-
-def node_to_forget(there: ReceiverDirectories, text: str) -> StorageNodeRow:
-    """A node whose row may go.
-
-    Raises:
-        NotFoundError, ConflictError: see `forget_node`.
-    """
-    row = node_of(there, text)
-    if _disk(there, row) is not None:
-        raise ConflictError(
-            f"{row.name} is in the configuration: take it out of data_dirs, and start the server "
-            "anew"
-        )
-    if row.kind == "remote":
-        must_be_silent(there, row.uuid)
-    elif not row.lost:
-        with there.engine.reading() as state:
-            left = _files_of(state, row)
-        if left:
-            raise ConflictError(
-                f"the catalogue has {left} files in {row.name}: drain it, or say that it is lost"
-            )
-    return row
-
-
 def node_concerns(there: RunningReceiver) -> list[str]:
     """What is not as it should be with data directories, in words."""
     found = []
@@ -247,17 +200,6 @@ def _others(there: ReceiverDirectories, row: StorageNodeRow) -> bool:
         for each in there.disks.every()
         if each.why_away() is None
     )
-
-
-def _files_of(state: State, row: StorageNodeRow) -> int:
-    """Files that the catalogue has in a directory, those too that readers do not see."""
-    table = state.file_table
-    count = table.by_directory.of(row.name).files
-    for each in _HIDDEN:
-        count += sum(file.data_dir == row.name for file in table.among(each, None, len(table.rows)))
-    for made in state.compacted_table.rows.values():
-        count += sum(output.data_dir == row.name for output in made.outputs)
-    return count
 
 
 def _disk(there: ReceiverDirectories, row: StorageNodeRow) -> Disk | None:

@@ -65,6 +65,12 @@ class ReleasedFiles:
         """Those that lie in no data directory."""
         return self._count(self._tablets())
 
+    def has(self, physical: str) -> bool:
+        """Whether a node is known to have a file now that may have left the data directories."""
+        with self._engine.reading() as state:
+            row = state.released_table.rows.get(physical)
+        return row is not None and bool(self._holders(row.tablet))
+
     def nowhere(self) -> ReleasedCount:
         """Of these, those that no node is known to have now: it is silent, or gone, or lacks them.
 

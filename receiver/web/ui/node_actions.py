@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 from common.errors import ConflictError
 from common.terminal import size_text
+from receiver.operator.forgetting_nodes import forget_node, node_to_forget
 from receiver.operator.node_lists import (
     drain_node,
-    forget_node,
     node_of,
     node_to_drain,
-    node_to_forget,
     show_node,
     undrain_node,
 )
@@ -166,7 +165,8 @@ def _lose(page: PageCall, given: Given) -> str:
 def _plan_forget(page: PageCall, given: Given) -> Confirmation:
     row = node_to_forget(page.there, given["node"])
     if row.kind == "directory":
-        what = f"It is {'lost' if row.lost else 'empty'}, and out of the configuration."
+        how = "is lost" if row.lost else "has nothing that is nowhere else"
+        what = f"It {how}, and is out of the configuration."
     else:
         what = "It is silent. Should it start again, it registers as a new one."
     return Confirmation((f"{_named(row).capitalize()} is listed no more.", what), link("nodes"))

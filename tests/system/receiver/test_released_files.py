@@ -10,7 +10,7 @@ import pytest
 from common.errors import ConflictError, TsferryError
 from receiver.metadata.state.table_rows import FileRow
 from receiver.operator.copies import bring_back, copies_view
-from receiver.operator.node_lists import forget_node
+from receiver.operator.forgetting_nodes import forget_node
 from receiver.operator.node_losses import lose_node
 from receiver.operator.node_views import LossRequest
 from receiver.operator.storage import fetch_files

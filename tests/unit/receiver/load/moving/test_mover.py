@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 from collections.abc import Iterator
@@ -20,7 +21,8 @@ from receiver.load.moving import mover as mover_module
 from receiver.load.placing import tree_of
 from receiver.metadata.model import records
 from receiver.node import Node
-from receiver.operator.node_lists import drain_node, forget_node, list_nodes, undrain_node
+from receiver.operator.forgetting_nodes import forget_node
+from receiver.operator.node_lists import drain_node, list_nodes, undrain_node
 from receiver.operator.node_views import DrainView, NodeView
 from tests.support.copy_nodes import place_tablets
 from tests.support.node_world import A, B, Edge, World, fsck_of, path_of, results, tsfile
@@ -430,6 +432,62 @@ def test_a_directory_with_files_is_not_forgotten(world: World, node: Node, fille
     rest = msgspec.structs.replace(world.config, data_dirs=(world.root / "data2",))
     with Node.open(rest) as again, pytest.raises(ConflictError, match="has 3 files in"):
         forget_node(again.operator, uuid)
+
+
+@pytest.mark.parametrize("kind", ["live", "deleted"])
+def test_an_emptied_directory_is_forgotten_when_a_store_has_what_left_it(
+    world: World, node: Node, filled: Edge, kind: str
+):
+    rows = list(_rows(node))
+    stored = [records.FileUploaded(each.physical, 1, each.size, "") for each in rows]
+    node.engine.commit(stored[1:])
+    for each in rows:
+        (world.root / "data" / each.physical).unlink()
+        if kind == "deleted":
+            node.engine.commit([records.FileDeleted(each.physical, "operator")])
+    with _without_the_first(world, node) as (again, uuid):
+        with pytest.raises(ConflictError, match="has 3 files in"):  # no store can be asked for them
+            forget_node(again.operator, uuid)
+        storage = msgspec.structs.replace(again.config.storage, url="s3://bucket")
+        config = msgspec.structs.replace(again.config, storage=storage)
+        there = dataclasses.replace(again.operator, config=config)
+        with pytest.raises(ConflictError, match=f"has 1 files in .*, as {rows[0].physical}"):
+            forget_node(there, uuid)
+        again.engine.commit(stored[:1])
+        forget_node(there, uuid)
+        assert uuid not in {each.uuid for each in list_nodes(again.operator).nodes}
+
+
+def test_an_emptied_directory_is_forgotten_when_nodes_are_known_to_have_what_left_it(
+    world: World, node: Node, filled: Edge, monkeypatch: pytest.MonkeyPatch
+):
+    place_tablets(node.engine)
+    with node.engine.reading() as state:
+        (placed,) = state.placement_table.rows.values()
+    rows = list(_rows(node))
+    node.engine.commit(
+        [records.FileReleased(each.physical, placed.tablet, 1, placed.nodes) for each in rows]
+    )
+    for each in rows:
+        (world.root / "data" / each.physical).unlink()
+    with _without_the_first(world, node) as (again, uuid):
+        with pytest.raises(ConflictError, match="wait for who else has them"):
+            forget_node(again.operator, uuid)
+        monkeypatch.setattr(again.copies.released, "_holders", lambda tablet: set(placed.nodes))
+        forget_node(again.operator, uuid)
+        assert uuid not in {each.uuid for each in list_nodes(again.operator).nodes}
+
+
+@contextmanager
+def _without_the_first(world: World, node: Node) -> Iterator[tuple[Node, str]]:
+    """The first directory is drained, and out of the configuration."""
+    uuid = drain(node)
+    while node.load.mover.run_once():
+        pass
+    node.close()
+    rest = msgspec.structs.replace(world.config, data_dirs=(world.root / "data2",))
+    with Node.open(rest) as again:
+        yield again, uuid
 
 
 def test_draining_goes_on_in_the_next_life(world: World, node: Node, filled: Edge):
