@@ -84,6 +84,8 @@ class CopiesBack:
 
     Attributes:
         came: called with the name of each file that lies in a data directory again.
+        doubted: called with a node that gave other bytes than a file has, and its name.
+        gave: called with one that gave all of it.
     """
 
     def __init__(
@@ -106,6 +108,8 @@ class CopiesBack:
         self._places = places
         self._ca_cert = ca_cert
         self.came: Callable[[str], None] = lambda physical: None
+        self.doubted: Callable[[FilePlace, str], None] = lambda place, physical: None
+        self.gave: Callable[[FilePlace, str], None] = lambda place, physical: None
         self._changed = threading.Condition()
         self._coming: set[str] = set()
 
@@ -159,7 +163,9 @@ class CopiesBack:
             NotFoundError: there is no such file any more.
             OSError: of the disk.
         """
+        from receiver.storage.object_content import ContentChangedError
         from receiver.storage.object_fetching import fetch_beside
+        from receiver.storage.reading.copy_reads import tell_doubt
         from receiver.storage.reading.reader_calls import ReaderCalls
 
         for place in self._places(row.physical):
@@ -171,11 +177,15 @@ class CopiesBack:
             except (NotFoundError, NoSpaceError, OSError):
                 raise
             except TsferryError as error:
+                if isinstance(error, ContentChangedError):
+                    self.doubted(place, row.physical)
+                    tell_doubt(calls, place, row.physical)
                 told = {"file": row.physical, "node": place.url, "error": str(error)}
                 log.warning("a file does not come back from a node", extra=told)
                 continue
             finally:
                 calls.close()
+            self.gave(place, row.physical)
             told = {"file": row.physical, "node": place.url}
             log.info("a file came back from a node", extra=told)
             return rel

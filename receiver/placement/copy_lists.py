@@ -36,7 +36,7 @@ from receiver.tablet_copies.copies_wire import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from receiver.heartbeats.node_wire import MasterMark
     from receiver.metadata.engine import Engine
@@ -68,7 +68,7 @@ class CopyLists:
         book: HeldCopiesBook,
         *,
         mark: Callable[[], MasterMark],
-        source: Callable[[PlacementRow, str], CopySource | None] = lambda *_: None,
+        sources: Callable[[PlacementRow, str], Sequence[CopySource]] = lambda *_: (),
         page: int = _PAGE,
     ) -> None:
         """Prepare.
@@ -77,13 +77,13 @@ class CopyLists:
             engine: the master's.
             book: of what nodes have.
             mark: says which master this is; raises where it is none any more.
-            source: another node that a node can pull a tablet from.
+            sources: other nodes that a node can pull a tablet from.
             page: files of a page.
         """
         self._engine = engine
         self._book = book
         self.mark = mark
-        self._source = source
+        self._sources = sources
         self._page = page
         self._life = secrets.token_hex(16)
         self._digests: dict[str, tuple[int, str]] = {}
@@ -143,7 +143,8 @@ class CopyLists:
         with self._engine.reading() as state:
             row, placement, name = self._placed(state, node, tablet)
             touched = state.placement_table.touched(name, row.begin, row.end)
-        source = self._source(placement, node)
+        sources = self._sources(placement, node)
+        source, others = next(iter(sources), None), tuple(sources[1:])
         if after is None:
             self._book.gave(node, tablet, placement.generation, mark.commit)
             delta = self._delta(row, name, since) if since and self._has(since) else None
@@ -156,6 +157,7 @@ class CopyLists:
                     files=tuple(delta[0]),
                     ended=tuple(delta[1]),
                     source=source,
+                    others=others,
                 )
             if digest and self._digest(row, name, touched) == digest:
                 return CopyPage(
@@ -169,6 +171,7 @@ class CopyLists:
             files=tuple(files),
             next=files[-1].physical if len(files) == self._page else None,
             source=source,
+            others=others,
         )
 
     def _placed(self, state: State, node: str, tablet: str) -> tuple[TabletRow, PlacementRow, str]:

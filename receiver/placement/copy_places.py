@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from common.errors import NotFoundError
 from receiver.metadata.state.placed_files import placement_of, released_placement
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from receiver.placement.placeable_nodes import PlaceableNode
 
 __all__ = ["CopyPlaces"]
+
+_SOURCES: Final = 4
+"""Nodes that are named to one that pulls."""
 
 
 class CopyPlaces:
@@ -83,10 +86,11 @@ class CopyPlaces:
                 places.append(place)
         return places
 
-    def source_for(self, row: PlacementRow, node: str) -> CopySource | None:
-        """The leader of a tablet, or another node that has it; not the one that asks.
+    def sources_for(self, row: PlacementRow, node: str) -> list[CopySource]:
+        """The leader of a tablet, and some other nodes that have it; not the one that asks.
 
-        Of a tablet that the master has not all of, another one too that may have some of it.
+        Behind the others one of which other bytes came. Of a tablet that the master has not all of,
+        others too that may have some of it.
         """
         nodes = self._nodes()
         with self._engine.reading() as state:
@@ -99,14 +103,18 @@ class CopyPlaces:
             perhaps = [each for each in self._reporting(row.tablet, nodes) if not known.get(each)]
             order += sorted(perhaps, key=lambda each: each in row.nodes)  # who had it before, first
             known.update(dict.fromkeys(perhaps, newest))
-        for uuid in order:
+        doubted = {each for each in order if self._book.is_doubted(each, row.tablet)}
+        sources: list[CopySource] = []
+        for uuid in sorted(order, key=doubted.__contains__):
             commit, there = known[uuid], nodes.get(uuid)
             if uuid == node or not commit or there is None or there.is_down or not there.url:
                 continue
             ticket = self._ticket(uuid, row.tablet)
             if ticket is not None:
-                return CopySource(url=there.url, ticket=ticket, commit=commit)
-        return None
+                sources.append(CopySource(url=there.url, ticket=ticket, commit=commit))
+            if len(sources) == _SOURCES:
+                break
+        return sources
 
     def _reporting(self, tablet: str, nodes: Iterable[str]) -> list[str]:
         """Nodes that report a replica of a tablet, of whatever generation."""

@@ -99,15 +99,18 @@ class CopyService(Closing):
         self._places = CopyPlaces(
             engine, self.book, self.nodes, self._reported, self.tickets.ticket
         )
-        self.lists = CopyLists(engine, self.book, mark=manager.mark, source=self._places.source_for)
+        self.lists = CopyLists(
+            engine, self.book, mark=manager.mark, sources=self._places.sources_for
+        )
         self.condition = ReplicaCondition(
             self.book, self.nodes, config.before_ack, safe=config.replicas
         )
         ca_cert = None if config.ca_cert is None else str(config.ca_cert)
-        self._orders = NodeOrders(ca_cert)
+        self._orders = NodeOrders(ca_cert, self.tickets.ticket)
         self.back = CopiesBack(
             engine, disks.standing, lambda physical: self.places(physical, perhaps=True), ca_cert
         )
+        self.back.doubted, self.back.gave = self._doubt, self._trust
         self.offers = OfferedFiles(
             engine, self.nodes, self._every, self.lists, self.tickets, KeptOfNodes(ca_cert)
         )
@@ -226,6 +229,16 @@ class CopyService(Closing):
     def places(self, physical: str, *, perhaps: bool = False) -> list[FilePlace]:
         """Nodes that give a file; see `CopyPlaces.of_file`."""
         return self._places.of_file(physical, perhaps=perhaps)
+
+    def _doubt(self, place: FilePlace, physical: str) -> None:
+        for each in self.nodes().values():
+            if each.url == place.url:
+                self.book.doubt(each.uuid, place.tablet, physical)
+
+    def _trust(self, place: FilePlace, physical: str) -> None:
+        for each in self.nodes().values():
+            if each.url == place.url:
+                self.book.trust(each.uuid, place.tablet, physical)
 
     # -- what may be forgotten ---------------------------------------------------------------
 

@@ -38,6 +38,7 @@ class HeldCopiesBook:
         self._held: dict[str, dict[str, _Held]] = {}
         self._again: dict[str, dict[str, None]] = {}
         self._boots: dict[str, str] = {}
+        self._doubted: dict[str, set[tuple[str, str]]] = {}
 
     def started(self, node: str, boot: str) -> None:
         """Which start of a node speaks; what another one has said is not known of this one."""
@@ -83,9 +84,43 @@ class HeldCopiesBook:
         with self._lock:
             held = self._held.get(node, {})
             for each in tablets:
+                self._clear(node, each)
                 held.pop(each, None)
                 self._given.pop((node, each), None)
                 self._again.setdefault(node, {})[each] = None
+
+    # -- what the master has found out -------------------------------------------------------
+
+    def doubt(self, node: str, tablet: str, physical: str) -> None:
+        """A node gave the master other bytes than a file has: it does not count for that file.
+
+        Until it says itself that something of the tablet is lost there, and has all of it later;
+        until it gives the right bytes, or is started anew.
+        """
+        with self._lock:
+            self._doubted.setdefault(node, set()).add((tablet, physical))
+
+    def trust(self, node: str, tablet: str, physical: str) -> None:
+        """A node has just given the right bytes of a file."""
+        with self._lock:
+            self._clear(node, tablet, physical)
+
+    def doubted(self, node: str) -> list[tuple[str, str]]:
+        """Tablet and name of the files that a node does not count for."""
+        with self._lock:
+            return sorted(self._doubted.get(node, ()))
+
+    def _clear(self, node: str, tablet: str, physical: str | None = None) -> None:
+        known = self._doubted.pop(node, set())
+        left = {each for each in known if each[0] != tablet or physical not in (None, each[1])}
+        if left:
+            self._doubted[node] = left
+
+    def is_doubted(self, node: str, tablet: str, physical: str | None = None) -> bool:
+        """Whether a node does not count for a file, or for any of a tablet."""
+        with self._lock:
+            found = self._doubted.get(node, ())
+            return any(each[0] == tablet and physical in (None, each[1]) for each in found)
 
     def again(self, node: str) -> list[str]:
         """Tablets that a node is to look at once more: what it said last of them is that."""
@@ -101,6 +136,7 @@ class HeldCopiesBook:
     def _forget(self, node: str) -> None:
         self._held.pop(node, None)
         self._again.pop(node, None)
+        self._doubted.pop(node, None)
         for key in [key for key in self._given if key[0] == node]:
             del self._given[key]
 
@@ -112,12 +148,13 @@ class HeldCopiesBook:
             known = self._held.get(node, {}).get(tablet)
         return known.commit if known is not None and known.generation == generation else 0
 
-    def nodes_with(self, state: State, row: FileRow) -> list[str]:
+    def nodes_with(self, state: State, row: FileRow, *, doubted: bool = False) -> list[str]:
         """Nodes that have a file, as far as is known.
 
         Args:
             state: committed.
             row: the file, as readers see it.
+            doubted: those too that gave other bytes of it.
         """
         found = placement_of(state, row.physical)
         if found is None:
@@ -130,6 +167,7 @@ class HeldCopiesBook:
             node
             for node in placement.nodes
             if self.commit(node, tablet.id, placement.generation) >= max(needed, row.created)
+            and (doubted or not self.is_doubted(node, tablet.id, row.physical))
         ]
 
     def complete(self, state: State, tablet: TabletRow, placement: PlacementRow) -> list[str]:
@@ -140,4 +178,5 @@ class HeldCopiesBook:
             node
             for node in placement.nodes
             if self.commit(node, tablet.id, placement.generation) >= max(touched, 1)
+            and not self.is_doubted(node, tablet.id)
         ]

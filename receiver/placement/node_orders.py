@@ -6,9 +6,17 @@ import threading
 from typing import TYPE_CHECKING, Final, Protocol
 
 from common import wire
-from receiver.tablet_copies.copies_wire import CopyOrders, DropOrders, ProofAsked, ProofGiven
+from receiver.tablet_copies.copies_wire import (
+    CopyOrders,
+    DropOrders,
+    FilePlace,
+    ProofAsked,
+    ProofGiven,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from receiver.placement.placeable_nodes import PlaceableNode
     from receiver.storage.reading.reader_calls import ReaderCalls
 
@@ -47,9 +55,16 @@ class GivesOrders(Protocol):
 class NodeOrders:
     """By HTTP, with the key that the node has told at its registration; any thread may call."""
 
-    def __init__(self, ca_cert: str | None = None) -> None:
-        """Call nobody yet; `ca_cert` is a PEM file that nodes are checked against."""
-        self._ca_cert = ca_cert
+    def __init__(
+        self, ca_cert: str | None = None, ticket: Callable[[str, str], str | None] = lambda *_: None
+    ) -> None:
+        """Call nobody yet.
+
+        Args:
+            ca_cert: PEM file that nodes are checked against.
+            ticket: for a node and a tablet; None where the node cannot read one.
+        """
+        self._ca_cert, self._ticket = ca_cert, ticket
         self._lock = threading.Lock()
         self._calls: dict[str, tuple[str, str, ReaderCalls]] = {}
 
@@ -65,6 +80,15 @@ class NodeOrders:
         """See `AsksForProofs`."""
         said = self._of(node).post(PROVE_FILE, {}, wire.encode(asked))
         return wire.decode(said.body, ProofGiven, "a node's proof").digest
+
+    def doubt(self, node: PlaceableNode, tablet: str, physical: str) -> None:
+        """See `AsksForProofs`."""
+        from receiver.storage.reading.copy_reads import tell_doubt
+
+        ticket = self._ticket(node.uuid, tablet)
+        if ticket is not None:
+            place = FilePlace(url=node.url, ticket=ticket, tablet=tablet)
+            tell_doubt(self._of(node), place, physical)
 
     def staged(self, node: PlaceableNode, upload: str, begin: int, length: int) -> bytes:
         """Bytes of an upload of an edge, `length` at most; none where no more are there yet."""

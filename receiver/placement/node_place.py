@@ -58,6 +58,9 @@ class AsksForProofs(Protocol):
     def proof(self, node: PlaceableNode, asked: ProofAsked) -> str:
         """The digest, in hex."""
 
+    def doubt(self, node: PlaceableNode, tablet: str, physical: str) -> None:
+        """It has other bytes than a file has: it is to read its copy; never raises."""
+
 
 class _Held(NamedTuple):
     """A file, and the nodes that are known to have it."""
@@ -126,6 +129,8 @@ class NodePlace:
         sure, held = self._sure.get(physical), self._held(state, physical)
         if sure is None or held is None or physical not in state.released_table.rows:
             return False
+        if self._doubted(held):
+            return False
         now = {each.uuid: each.boot for each in held.nodes}
         return (
             held.row.changed == sure.changed
@@ -139,7 +144,8 @@ class NodePlace:
         if row is None or found is None or not row.visible or is_merged(physical):
             return None
         placement = found[1]
-        have = set(self._book.nodes_with(state, row)) if placement.running else set()
+        # One that gave other bytes may prove by now that it has the right ones.
+        have = set(self._book.nodes_with(state, row, doubted=True)) if placement.running else set()
         if have != set(placement.nodes):
             return None
         nodes = self._nodes()
@@ -216,10 +222,12 @@ class NodePlace:
     def _compare(self, held: _Held, fd: int) -> str:
         """Why the bytes here, or of a node, are not those of the file; empty if all are.
 
+        What has rotted here is no measure: of a node nothing is said then.
+
         Raises:
             TsferryError, OSError: nobody knows.
         """
-        row, digest = held.row, md5()
+        row, digest, wrong = held.row, md5(), set[str]()
         if os.fstat(fd).st_size != row.size:
             return "it has another size here"
         for begin in range(0, max(row.size, 1), _PIECE):
@@ -231,6 +239,8 @@ class NodePlace:
                 for each in own.values():
                     each.update(block)
             for node in held.nodes:
+                if node.uuid in wrong:
+                    continue
                 asked = ProofAsked(
                     boot=node.boot,
                     tablet=held.placement.tablet,
@@ -243,8 +253,25 @@ class NodePlace:
                     nonce=nonces[node.uuid].hex(),
                 )
                 if self._asks.proof(node, asked) != own[node.uuid].hexdigest():
-                    return f"the node {node.uuid} has other bytes"
-        return "" if digest.hexdigest() == row.md5 else "it has another MD5 here"
+                    wrong.add(node.uuid)
+        if digest.hexdigest() != row.md5:
+            return "it has another MD5 here"
+        self._judge(held, wrong)
+        return "".join(f"the node {each} has other bytes" for each in sorted(wrong)[:1])
+
+    def _judge(self, held: _Held, wrong: set[str]) -> None:
+        """Heed what nodes have come to prove, by bytes here that are those of the file."""
+        tablet, physical = held.placement.tablet, held.row.physical
+        for node in held.nodes:
+            if node.uuid in wrong:
+                self._book.doubt(node.uuid, tablet, physical)
+                self._asks.doubt(node, tablet, physical)
+            else:
+                self._book.trust(node.uuid, tablet, physical)
+
+    def _doubted(self, held: _Held) -> bool:
+        tablet, physical = held.placement.tablet, held.row.physical
+        return any(self._book.is_doubted(each.uuid, tablet, physical) for each in held.nodes)
 
 
 def _differs(held: _Held, said: ReleasedRow | None) -> bool:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from common import wire
 from common.errors import NotTheWriterError, UnreachableError
-from receiver.storage.reading.copy_reads import CONTENT_OF_NODE
+from receiver.storage.reading.copy_reads import CONTENT_OF_NODE, tell_doubt
 from receiver.storage.reading.reader_calls import ReaderCalls
 from receiver.tablet_copies.copies_wire import (
     CopyNews,
     CopyPage,
+    FilePlace,
     GoneSaid,
     HeldCopies,
 )
@@ -106,6 +107,11 @@ class CopyRequests:
         """See `CopyCalls`."""
         query: _Query = {"tablet": tablet, "path": physical, "begin": begin, "length": length}
         return self._of(source.url).get(CONTENT_OF_NODE, query, {READ_TICKET: source.ticket})
+
+    def doubt(self, source: CopySource, tablet: str, physical: str) -> None:
+        """See `CopyCalls`."""
+        place = FilePlace(url=source.url, ticket=source.ticket, tablet=tablet)
+        tell_doubt(self._of(source.url), place, physical)
 
     def close(self) -> None:
         """Let go of connections."""

@@ -12,7 +12,7 @@ from common import wire
 from common.errors import ForbiddenError, UsageError
 from receiver.placement.node_orders import DROP_TABLETS, KEPT_FILES, MAKE_TABLETS, PROVE_FILE
 from receiver.storage.object_content import FileContent
-from receiver.storage.reading.copy_reads import CONTENT_OF_NODE
+from receiver.storage.reading.copy_reads import CONTENT_OF_NODE, DOUBT_COPY
 from receiver.storagenode.node_calls import NodeCall, NodeCallRole, NodeRoutes
 from receiver.tablet_copies.copies_wire import CopyOrders, DropOrders, KeptFiles, ProofAsked
 from receiver.tablet_copies.held_proofs import give_proof
@@ -89,6 +89,14 @@ def node_content(call: NodeCall) -> Response:
     finally:
         os.close(fd)
     return Response(content, 200, {"ETag": f'"{file.md5}"'}, mimetype=_BYTES)
+
+
+@TABLET_ROUTES.call("POST", DOUBT_COPY, NodeCallRole.TICKET)
+def doubt_copy(call: NodeCall) -> Response:
+    """Somebody has got other bytes of a file: read it, and go by what the disk gives."""
+    replica, physical = _let_in(call)
+    call.node.scrub.doubt(replica.tablet, physical)
+    return Response(status=204)
 
 
 def _let_in(call: NodeCall) -> tuple[TabletReplica, str]:

@@ -208,6 +208,7 @@ class CopyPage(Struct, frozen=True, kw_only=True):
         ended: names that are on the list no more; of a delta.
         next: the last name of it, where there are more.
         source: another node that has them.
+        others: more of these, for what that one gives other bytes of.
     """
 
     master: MasterMark
@@ -219,6 +220,7 @@ class CopyPage(Struct, frozen=True, kw_only=True):
     ended: tuple[str, ...] = ()
     next: str | None = None
     source: CopySource | None = None
+    others: tuple[CopySource, ...] = ()
 
 
 class GoneAsked(Struct, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from common import crash
 from common.durable import Closing
 from common.errors import (
+    DigestError,
     NoSpaceError,
     NotFoundError,
     ProtocolError,
@@ -84,6 +85,9 @@ class CopyCalls(Protocol):
         self, source: CopySource, tablet: str, physical: str, begin: int, length: int
     ) -> bytes:
         """The same from another node."""
+
+    def doubt(self, source: CopySource, tablet: str, physical: str) -> None:
+        """Another node gave other bytes than a file has: it is told so."""
 
 
 class OffersFiles(Protocol):
@@ -313,24 +317,27 @@ class CopyPuller(Closing):
         wanted = [each for each in page.files if each.physical not in here]
         if wanted:
             replica.is_behind = True
-        asked = [self._pool.submit(self._fetch, replica, each, page.source) for each in wanted]
+        sources = [*([page.source] if page.source else ()), *page.others]
+        asked = [self._pool.submit(self._fetch, replica, each, sources) for each in wanted]
         found = (each.result() for each in asked)
         return [why for why in found if why is not None]
 
     def _fetch(
-        self, replica: TabletReplica, file: CopiedFile, source: CopySource | None
+        self, replica: TabletReplica, file: CopiedFile, sources: Sequence[CopySource]
     ) -> str | None:
         if self._staged is not None and self._take_staged(replica, file, self._staged):
             return None
-        why = self._pulled(replica, file, source)
+        why = self._pulled(replica, file, sources)
         if why is None and self._staged is not None:
             self._staged.let_go(file)
         return why
 
     def _pulled(
-        self, replica: TabletReplica, file: CopiedFile, source: CopySource | None
+        self, replica: TabletReplica, file: CopiedFile, sources: Sequence[CopySource]
     ) -> str | None:
-        if source is not None and file.commit <= source.commit:
+        for source in sources:
+            if file.commit > source.commit:
+                continue
             why = self._fetch_from(replica, file, source)
             if why is None:
                 return None
@@ -359,6 +366,10 @@ class CopyPuller(Closing):
             except OSError as error:
                 if error.errno in _OF_THE_DISK:
                     self._store.note_failure(number)
+                raise
+            except DigestError:
+                if source is not None:
+                    self._calls.doubt(source, replica.tablet, file.physical)
                 raise
             finally:
                 self._store.placed(number, file.size)

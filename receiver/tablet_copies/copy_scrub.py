@@ -4,8 +4,9 @@
                     "last": 1690000000.0}
 
 It goes by tablet and name, and goes on behind the last file that it noted when the node starts
-anew. A file that is not as it came, or cannot be read, counts no more (`TabletReplica.rot`): the
-master hears that with the next report, and the file is pulled again.
+anew. What somebody has got other bytes of is read before all else. A file that is not as it came,
+or cannot be read, counts no more (`TabletReplica.rot`): the master hears that with the next report,
+and the file is pulled again.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import threading
 import time
 from bisect import bisect_right
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -43,6 +45,10 @@ _REST: Final = 0.25
 """Seconds that are slept at once, when that many are due."""
 _NOTED_EVERY: Final = 60.0
 """Seconds after which it is noted how far it is: what was read since is read again after a kill."""
+_ONCE_IN: Final = 600.0
+"""Seconds in which a file is read once, however often somebody says that its bytes are others."""
+_ASKED: Final = 10_000
+"""Files that are remembered as read by such a word; then it begins anew."""
 _LATER: Final = 60.0
 """Seconds until it is tried again, after something went wrong."""
 
@@ -80,6 +86,7 @@ class CopyScrub(Closing):
         is_there: Callable[[Tree], bool] = lambda _: True,
         clock: Callable[[], float] = time.time,
         wait: Callable[[float], bool] | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Read where it was left.
 
@@ -91,6 +98,7 @@ class CopyScrub(Closing):
             is_there: whether a data directory is there: on a disk that is not, nothing has rotted.
             clock: seconds since the epoch.
             wait: waits so many seconds; True if it is to stop.
+            monotonic: seconds that nobody sets.
         """
         self._store = store
         self._home = home
@@ -99,7 +107,11 @@ class CopyScrub(Closing):
         self._is_there = is_there
         self._clock = clock
         self._stop = threading.Event()
+        self._woken = threading.Event()
         self._wait = wait or self._stop.wait
+        self._monotonic = monotonic
+        self._asked: dict[tuple[str, str], None] = {}
+        self._looked: dict[tuple[str, str], float] = {}
         self._thread: threading.Thread | None = None
         self._owed = 0.0
         self._since_noted = 0.0
@@ -107,22 +119,27 @@ class CopyScrub(Closing):
         self.place = _read(home)
 
     def start(self) -> None:
-        """Begin, where rounds are wanted."""
-        if self._every is not None:
-            self._thread = threading.Thread(target=self._run, name="scrub", daemon=True)
-            self._thread.start()
+        """Begin: rounds, where they are wanted, and what somebody says of single files."""
+        self._thread = threading.Thread(target=self._run, name="scrub", daemon=True)
+        self._thread.start()
 
     def close(self) -> None:
         """Stop at the next block, and note how far it is; closing twice is harmless."""
         self._stop.set()
+        self._woken.set()
         join_begun(self._thread)
         self._thread = None
 
     def _run(self) -> None:
         pause = self.due()
-        while not self._wait(pause):
+        while not self._stop.is_set():
+            is_asked = self._woken.wait(pause)
+            self._woken.clear()
             try:
-                self.run_once()
+                if is_asked:
+                    self.look_at_doubted()
+                else:
+                    self.run_once()
                 pause = self.due()
             except StoppedError:
                 break
@@ -133,13 +150,46 @@ class CopyScrub(Closing):
                 log.exception("copies are not read through")
                 pause = _LATER
 
-    def due(self) -> float:
-        """Seconds until there is something to read."""
-        every = self._every or 0.0
+    def due(self) -> float | None:
+        """Seconds until there is something to read; None where no rounds are wanted."""
+        every = self._every
+        if every is None:
+            return None
         if self.place.begun:
             return _REST
         # A clock that was set back makes nobody wait for longer than a round.
         return min(max(self.place.last + every - self._clock(), _REST), every)
+
+    def doubt(self, tablet: str, name: str) -> None:
+        """Somebody has got other bytes of a file than it has: it is read, and judged by that alone.
+
+        So a word that is not true costs one reading.
+        """
+        now, key = self._monotonic(), (tablet, name)
+        looked = self._looked.get(key)
+        if looked is not None and now - looked < _ONCE_IN:
+            return
+        if len(self._looked) >= _ASKED:
+            self._looked.clear()
+        self._looked[key] = now
+        self._asked[key] = None
+        self._woken.set()
+
+    def look_at_doubted(self) -> int:
+        """Read what was doubted; how many files were found rotten, or gone.
+
+        Raises:
+            StoppedError: told to stop.
+        """
+        found = 0
+        while self._asked:
+            tablet, name = key = next(iter(self._asked))
+            del self._asked[key]
+            with suppress(NotFoundError):  # it was dropped meanwhile
+                replica = self._store.replica(tablet)
+                file = replica.files().get(name)
+                found += file is not None and not self._is_whole(replica, name, file)
+        return found
 
     def run_once(self) -> int:
         """Go on to the end of the round; how many files were found rotten, or gone.
@@ -156,6 +206,7 @@ class CopyScrub(Closing):
                 names = sorted(files)
                 after = self.place.file if tablet == self.place.tablet else ""
                 for name in names[bisect_right(names, after) :]:
+                    found += self.look_at_doubted()
                     found += not self._is_whole(replica, name, files[name])
                     self._read_up_to(tablet, name)
         finally:

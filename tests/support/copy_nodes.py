@@ -65,6 +65,7 @@ class Machine:
         self.is_silent = False
         self.is_hurt = False
         self.pulled: list[tuple[str, str]] = []
+        self.doubted: list[tuple[str, str]] = []
         self.start()
 
     def start(self) -> None:
@@ -159,6 +160,10 @@ class Machine:
         finally:
             os.close(fd)
 
+    def doubt(self, source: CopySource, tablet: str, physical: str) -> None:
+        other = next(each for each in self.centre.nodes if f"http://{each.host}" == source.url)
+        other.doubted.append((tablet, physical))
+
 
 class CopyCentre:
     """A master with its nodes."""
@@ -186,7 +191,7 @@ class CopyCentre:
         """A life of the master: what it knows of nodes is gone."""
         self.book = HeldCopiesBook()
         self.reports: dict[str, dict[str, ReportedTablet]] = {}
-        self.lists = CopyLists(self.engine, self.book, mark=self.mark, page=3, source=self.source)
+        self.lists = CopyLists(self.engine, self.book, mark=self.mark, page=3, sources=self.sources)
         self.assignment = Assignment(
             self.engine,
             self.rules,
@@ -202,8 +207,8 @@ class CopyCentre:
     def mark(self) -> MasterMark:
         return MasterMark(engine=self.engine.uuid, commit=self.engine.newest_commit)
 
-    def source(self, row: object, node: str) -> CopySource | None:
-        return None
+    def sources(self, row: object, node: str) -> Sequence[CopySource]:
+        return ()
 
     def every(self, node: str) -> Iterable[ReportedTablet]:
         return list(self.reports.get(node, {}).values())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -103,8 +103,8 @@ class ReleasingCentre(CopyCentre):
     def views(self) -> dict[str, PlaceableNode]:
         return {each.uuid: each.view() for each in self.nodes}
 
-    def source(self, row: object, node: str) -> CopySource | None:
-        return self.places.source_for(row, node)  # type: ignore[arg-type]
+    def sources(self, row: object, node: str) -> Sequence[CopySource]:
+        return self.places.sources_for(row, node)  # type: ignore[arg-type]
 
     # -- files -------------------------------------------------------------------------------
 
@@ -171,6 +171,9 @@ class ReleasingCentre(CopyCentre):
         self.asked.append((there.host, asked.physical))
         self.between(asked)
         return give_proof(there.store, asked, ident(there.instance)).digest
+
+    def doubt(self, node: PlaceableNode, tablet: str, physical: str) -> None:
+        self._node(node).doubted.append((tablet, physical))
 
     def _read(self, calls: ReaderCalls, query: dict) -> bytes:
         node = next(each for each in self.nodes if calls._url.endswith(f"//{each.host}"))

@@ -10,6 +10,7 @@ goes on to the next node, and then to the next tier.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from functools import partial
@@ -26,9 +27,12 @@ if TYPE_CHECKING:
     from receiver.storage.reading.receiver_reads import ReceiverReads
     from receiver.tablet_copies.copies_wire import CachePlace, FilePlace, FilePlaces
 
-__all__ = ["CONTENT_OF_NODE", "CopyReads"]
+__all__ = ["CONTENT_OF_NODE", "DOUBT_COPY", "CopyReads", "tell_doubt"]
+
+log = logging.getLogger(__name__)
 
 CONTENT_OF_NODE: Final = "/node/v1/content"
+DOUBT_COPY: Final = "/node/v1/content/doubted"
 _FRESH: Final = 120.0
 """Seconds for which an answer counts: tickets last longer."""
 _SOON: Final = 10.0
@@ -113,7 +117,7 @@ class CopyReads:
                 except (ForbiddenError, UnauthorizedError):  # a ticket that is too old
                     refused = True
                 except NotFoundError:
-                    self.distrust(url, physical)
+                    self._shut_until(url, physical)
                 except (TsferryError, OSError):
                     self._shut_until(url, "")
             if not refused:
@@ -121,8 +125,13 @@ class CopyReads:
         return None
 
     def distrust(self, url: str, physical: str) -> None:
-        """A node gave other bytes than the file has, or none of it."""
+        """A node gave other bytes than the file has: it is told so, and reads its copy."""
         self._shut_until(url, physical)
+        with self._lock:
+            known = self._known.get(physical)
+        for place in () if known is None else known.places:
+            if place.url == url:
+                tell_doubt(self._of(url), place, physical)
 
     def close(self) -> None:
         """Let go of connections."""
@@ -221,3 +230,16 @@ class CopyReads:
                     timeout=_OF_A_NODE,
                 )
             return self._calls[url]
+
+
+def tell_doubt(calls: ReaderCalls, place: FilePlace, physical: str) -> None:
+    """Tell a node that it gave other bytes than a file has, by the ticket for reading it.
+
+    The node reads its copy from the disk and goes by that, so nothing is destroyed on this word.
+    """
+    query: dict[str, str | int | None] = {"tablet": place.tablet, "path": physical}
+    try:
+        calls.ask("POST", DOUBT_COPY, query, {READ_TICKET: place.ticket})
+    except (TsferryError, OSError) as error:  # an earlier release: its next round finds it
+        told = {"file": physical, "node": place.url, "error": str(error)}
+        log.info("a node does not hear that its copy is doubted", extra=told)

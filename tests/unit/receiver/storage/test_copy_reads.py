@@ -107,6 +107,24 @@ def test_a_node_that_lies_is_not_believed_and_the_next_one_is_read(world: World)
     assert world.asked[-1] == "receiver"
 
 
+def test_a_node_that_gave_other_bytes_is_told_so_and_one_that_has_none_is_not(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    told: list[tuple[str, str, object]] = []
+
+    def ask(calls: ReaderCalls, method: str, path: str, query: dict, headers: dict) -> None:
+        told.append((method, f"{calls._url}{path}", query))
+        assert headers == {"Tsferry-Ticket": "1"}
+        raise NotFoundError("an earlier release")
+
+    monkeypatch.setattr(ReaderCalls, "ask", ask)
+    world.nodes = {"http://none": NotFoundError("gone"), "http://one": b"\0" * len(CONTENT)}
+    with world.file() as file:
+        assert file.read(0, len(CONTENT)) == CONTENT
+    query = {"tablet": "a" * 32, "path": NAME}
+    assert told == [("POST", "http://one/node/v1/content/doubted", query)]
+
+
 def test_where_all_lie_that_is_told(world: World):
     world.nodes = dict.fromkeys(world.nodes, b"\0" * len(CONTENT))
     world.given = b"\1" * len(CONTENT)

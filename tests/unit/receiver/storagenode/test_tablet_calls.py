@@ -89,6 +89,12 @@ def test_bytes_are_given_for_a_ticket_of_their_tablet(served: ServedNode):
     assert get(OTHER, 0, 1, maker.ticket("n", OTHER)).status_code == 404
     assert get(TABLET, 0, 1, ticket, "../../../../etc/passwd").status_code == 404
     assert get(TABLET, 0, 1, ticket, "copies.log").status_code == 404
+    query = {"tablet": TABLET, "path": NAME}
+    doubted = "/node/v1/content/doubted"
+    assert client.post(doubted, query_string=query).status_code == 403
+    answer = client.post(doubted, query_string=query, headers={"Tsferry-Ticket": ticket})
+    assert answer.status_code == 204
+    assert [*served.node.scrub._asked] == [(TABLET, NAME)]
     for begin, length in ((200, 1), (-1, 5), ("x", 1), (0, 0), (10**30, 1)):
         assert get(TABLET, begin, length, ticket).status_code == 400
 

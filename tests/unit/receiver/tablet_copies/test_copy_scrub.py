@@ -16,6 +16,7 @@ from receiver.heartbeats.node_reports import ReportNews
 from receiver.metadata.model import records
 from receiver.tablet_copies.copy_scrub import SCRUB_PLACE, CopyScrub
 from tests.support.copy_nodes import CopyCentre, Machine
+from tests.support.web import until
 
 RATE = 1 << 20
 
@@ -222,6 +223,45 @@ def test_what_is_read_wrongly_once_is_read_again_before_it_is_believed(
     monkeypatch.setattr(os, "pread", once_wrong)
     assert scrub_of(node).run_once() == 0
     assert node.store.rotten() == 0
+
+
+def test_a_file_that_somebody_doubts_is_read_before_all_else_and_once_in_ten_minutes(
+    centre: CopyCentre,
+):
+    node = centre.add()
+    physical = centre.load()
+    centre.settle()
+    (tablet,) = node.store.tablets()
+    now = [0.0]
+    scrub = CopyScrub(
+        node.store,
+        node.paths[0].parent,
+        every=None,
+        rate=RATE,
+        wait=Clock().wait,
+        monotonic=lambda: now[0],
+    )
+    assert scrub.due() is None  # no rounds
+    scrub.doubt(tablet, physical)
+    assert scrub.look_at_doubted() == 0
+    damage(node, physical)
+    scrub.doubt(tablet, physical)
+    assert scrub.look_at_doubted() == 0  # so no word of others has it read all the time
+    now[0] = 601.0
+    scrub.doubt(tablet, physical)
+    assert scrub.look_at_doubted() == 1
+    assert node.store.rotten() == 1
+
+
+def test_the_thread_reads_what_is_doubted_where_no_rounds_are_wanted(centre: CopyCentre):
+    node = centre.add()
+    physical = centre.load()
+    centre.settle()
+    damage(node, physical)
+    with CopyScrub(node.store, node.paths[0].parent, every=None, rate=1 << 40) as scrub:
+        scrub.start()
+        scrub.doubt(node.store.tablets()[0], physical)
+        until(lambda: node.store.rotten() == 1, "the file is read")
 
 
 def test_a_file_that_is_gone_is_found_too(centre: CopyCentre):

@@ -1,0 +1,145 @@
+"""A node that gives other bytes than a file has: it counts no more, and nobody's good copy goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from receiver.tablet_copies.copies_wire import FilePlace
+from receiver.tablet_copies.copy_scrub import CopyScrub
+from tests.support.copy_nodes import Machine
+from tests.support.releasing_centre import ReleasingCentre
+
+
+@pytest.fixture
+def centre(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ReleasingCentre]:
+    centre = ReleasingCentre(tmp_path, monkeypatch)
+    centre.back.doubted = lambda place, name: centre.book.doubt(_at(centre, place), "", name)
+    yield centre
+    centre.close()
+
+
+@pytest.fixture
+def pair(centre: ReleasingCentre) -> tuple[Machine, Machine]:
+    return centre.add(), centre.add()
+
+
+@pytest.fixture
+def physical(centre: ReleasingCentre, pair: tuple[Machine, Machine]) -> str:
+    physical = centre.load()
+    centre.settle()
+    return physical
+
+
+def _at(centre: ReleasingCentre, place: FilePlace) -> str:
+    return next(each.uuid for each in centre.nodes if place.url == f"http://{each.host}")
+
+
+def _looks(node: Machine) -> int:
+    """It reads what it was told about; how many were rotten."""
+    scrub = CopyScrub(node.store, node.paths[0], every=None, rate=1 << 30, wait=lambda _: False)
+    for tablet, name in node.doubted:
+        scrub.doubt(tablet, name)
+    node.doubted.clear()
+    return scrub.look_at_doubted()
+
+
+def test_a_copy_that_a_proof_finds_rotten_counts_no_more_and_is_replaced(
+    centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str
+) -> None:
+    sound, rotten = pair
+    centre.damage(rotten, physical)
+    assert centre.has(physical) == [sound.uuid, rotten.uuid]
+    assert centre.evict() == 0
+    assert centre.has(physical) == [sound.uuid]  # at once, and not when it has read it
+    assert [name for _, name in rotten.doubted] == [physical]
+    assert sound.doubted == []
+    assert _looks(rotten) == 1
+    centre.settle()
+    assert centre.has(physical) == [sound.uuid, rotten.uuid]
+    assert centre.whole_at(physical) == ["host1", "host2"]
+    assert centre.evict() == 1
+
+
+def test_a_node_that_calls_its_rotten_copy_good_does_not_count_until_it_has_proved_it(
+    centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str
+) -> None:
+    sound, liar = pair
+    centre.damage(liar, physical)
+    centre.evict()
+    liar.puller.run_once()
+    centre.settle()  # it says that it is complete, again and again
+    assert centre.has(physical) == [sound.uuid]
+    assert centre.evict() == 0
+    (found,) = liar.paths[0].glob(f"tablets/*/{physical}")
+    found.write_bytes(centre.contents[physical])
+    assert centre.evict() == 1
+    assert centre.has(physical) == [sound.uuid, liar.uuid]
+
+
+def test_what_has_rotted_here_accuses_no_node(
+    centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str
+) -> None:
+    (centre.world.data / physical).write_bytes(centre.contents[physical][:-1] + b"?")
+    assert centre.evict() == 0
+    assert centre.has(physical) == [each.uuid for each in pair]
+    assert [each.doubted for each in pair] == [[], []]
+
+
+def test_a_copy_that_is_accused_and_good_stays(
+    centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str
+) -> None:
+    one, other = pair
+    one.doubted += [(each, physical) for each in one.store.tablets()]
+    one.doubted.append(("f" * 32, physical))  # a tablet that is not here
+    one.doubted.append((one.store.tablets()[0], "nothing"))
+    assert _looks(one) == 0
+    centre.report()
+    assert centre.has(physical) == [one.uuid, other.uuid]
+    assert centre.whole_at(physical) == ["host1", "host2"]
+
+
+@pytest.mark.parametrize("lies", [False, True])
+def test_a_new_copy_comes_from_a_good_one_while_another_node_gives_other_bytes(
+    centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str, lies: bool
+) -> None:
+    """What has left the master is nowhere else; what the node says of itself does not matter."""
+    assert centre.evict() == 1
+    with centre.engine.reading() as state:
+        (placed,) = state.placement_table.rows.values()
+    leader = next(each for each in pair if each.uuid == placed.leader)
+    other = next(each for each in pair if each is not leader)
+    centre.damage(leader, physical)
+    centre.rules = centre.rules._replace(copies=3)
+    third = centre.add()
+    centre.assignment._rules = centre.rules
+    centre.settle()
+    assert third.host in centre.whole_at(physical)
+    assert other.doubted == []
+    assert {name for _, name in leader.doubted} == {physical}
+    if not lies:
+        assert _looks(leader) == 1
+        centre.settle()
+        assert len(centre.whole_at(physical)) == 3
+
+
+def test_what_comes_back_from_a_node_with_other_bytes_tells_it_and_comes_from_the_next(
+    centre: ReleasingCentre,
+    pair: tuple[Machine, Machine],
+    physical: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    centre.evict()
+    told: list[str] = []
+    monkeypatch.setattr(
+        "receiver.storage.reading.copy_reads.tell_doubt",
+        lambda calls, place, name: told.append(place.url),
+    )
+    first = centre.places.of_file(physical, perhaps=True)[0]
+    bad = next(each for each in pair if each.uuid == _at(centre, first))
+    centre.damage(bad, physical)
+    assert centre.fetched(physical) == centre.contents[physical]
+    assert told == [first.url]
+    assert bad.uuid in [each.uuid for each in pair if centre.book.doubted(each.uuid)]
