@@ -164,6 +164,7 @@ class Node(Closing):
             config.nodes, engine, self.nodes, load.disks, stirred=load.loader.stir
         )
         self.tables.may_forget = self.copies.may_forget
+        load.reaper.nodes_with = self.copies.condition.count
         self.damaged = DamagedFiles(
             engine, load.disks.standing, self.copies.back, lambda rows: load.disks.pinned(rows)
         )

@@ -8,8 +8,8 @@ never removed here; `fsck` shows it.
 
 A superseded file goes in the same way, counted from the proof that took it out of sight; where
 space is short it does not wait for the history to end, for its points are all given by others. One
-that is in the object store stays until the merged files are there which it is in for good: with the
-edge's own file gone, what is on one disk alone proves less.
+that is in the object store, or at storage nodes, stays until the merged files are there which it is
+in for good: with the edge's own file gone, what is on one disk alone proves less.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed
 from receiver.metadata.model.merged_names import is_merged
-from receiver.metadata.state.placed_files import parts_elsewhere
+from receiver.metadata.state.placed_files import parts_elsewhere, placed_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +57,7 @@ class Reaper:
 
     Attributes:
         chores: called with the time at each pass, for what others have to let go.
+        nodes_with: how many storage nodes are known to have a file now.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Reaper:
         self._tables_due = True
         """Whether tables may be there that no row needs: after a crash, and when rows went."""
         self.chores: list[Callable[[float], object]] = []
+        self.nodes_with: Callable[[State, FileRow], int] = lambda state, row: 0
 
     def start(self) -> None:
         """Start the thread."""
@@ -210,7 +212,7 @@ class Reaper:
                     break  # in the order of their proofs
                 if not is_past and self._is_remote(state, row):
                     continue  # it takes no room here
-                if _waits_for_copy(state, row):
+                if _waits_for_copy(state, row) or self._waits_for_nodes(state, row):
                     continue
                 due.append(row)
                 if pressed and len(due) == _PRESSED_BATCH:
@@ -220,6 +222,22 @@ class Reaper:
     def _is_remote(self, state: State, row: FileRow) -> bool:
         stored = parts_elsewhere(state, row).file
         return stored and tree_of(self._disks.trees, row) is None
+
+    def _waits_for_nodes(self, state: State, row: FileRow) -> bool:
+        """Whether more nodes have a superseded file than a merged one that it is in for good."""
+        merged = [found for each in row.rests if (found := _merged(state, each)) is not None]
+        if not merged:
+            return False
+        wanted = self.nodes_with(state, row)
+        released = state.released_table.rows.get(row.physical)
+        if released is not None:  # who has proved it has it, heard from or not
+            placed = placed_nodes(state, row.physical)
+            wanted = max(1, min(len(released.nodes), len(placed)))
+        return any(
+            self.nodes_with(state, each) < wanted
+            for each in merged
+            if not parts_elsewhere(state, each).file
+        )
 
     def _unlink(self, physical: FilePath) -> bool:
         """Whether a file is gone; one that cannot be reached keeps its row for the next pass."""
@@ -272,8 +290,12 @@ class Reaper:
 
 def _waits_for_copy(state: State, row: FileRow) -> bool:
     """Whether the store has a superseded file, and lacks a merged one that it is in for good."""
-    merged = [each for each in row.rests if is_merged(each)]
-    if not merged or not state.uploaded_table.parts(row).file:
+    if not state.uploaded_table.parts(row).file:
         return False
-    above = (state.files.get(each) for each in merged)
+    above = (_merged(state, each) for each in row.rests)
     return any(each is not None and not state.uploaded_table.parts(each).file for each in above)
+
+
+def _merged(state: State, physical: str) -> FileRow | None:
+    """A merged file that took the place of others for good; None of any other file."""
+    return state.files.get(physical) if is_merged(physical) else None

@@ -20,12 +20,14 @@ from receiver.metadata.model.errors import RefusedCommitError
 from receiver.metadata.model.paths import parse_pattern
 from receiver.metadata.query.lost import lost_files, unknown_here
 from receiver.metadata.state.table_rows import FileRow
+from receiver.metadata.state.tables.placements import PlacementRow
 from receiver.node import Node
 from receiver.operator.compact import merge_totals
 from receiver.operator.retired import drop_retired, show_retired
 from receiver.storage.directory_store import DirectoryStore
 from receiver.storage.file_restore import is_of_restore, restore_files
 from receiver.storage.upload_queue import UploadQueue
+from tests.support.copy_nodes import place_tablets
 from tests.support.merging_node import (
     compactions,
     given_by,
@@ -303,6 +305,44 @@ def test_what_is_in_the_store_stays_until_the_merged_files_are_there(
     node.engine.commit([uploaded(row)])
     node.load.reaper.run_once()
     assert len(world.loaded()) == 2
+
+
+def test_what_has_left_for_nodes_stays_until_they_have_the_merged_file(
+    node: Node, world: World, clock: Clock, site: Site
+) -> None:
+    """Nobody is heard from: what was proved counts, and of the merged file nothing was."""
+    place_tablets(node.engine)
+    with node.engine.reading() as state:
+        placed = next(iter(state.placement_table.rows.values()))
+        inputs = [each for each in state.files.values() if each.retired]
+    node.engine.commit([released(each, placed) for each in inputs])
+    row = made_final(node, clock)
+    for each in inputs:
+        (world.data / each.physical).unlink()
+    pass_time(node, clock, HISTORY + KEPT)
+    node.load.reaper.run_once()
+    assert len(site_rows(node)) == 4
+    node.engine.commit([released(row, placed)])
+    node.load.reaper.run_once()
+    assert site_rows(node) == []
+
+
+def test_what_nodes_have_stays_until_as_many_have_the_merged_file(
+    node: Node, clock: Clock, site: Site
+) -> None:
+    row = made_final(node, clock)
+    count = {each.physical: 2 for each in site_rows(node)} | {row.physical: 1}
+    node.load.reaper.nodes_with = lambda state, file: count[file.physical]
+    pass_time(node, clock, HISTORY + KEPT)
+    node.load.reaper.run_once()
+    assert len(site_rows(node)) == 4
+    count[row.physical] = 2
+    node.load.reaper.run_once()
+    assert site_rows(node) == []
+
+
+def released(row: FileRow, placed: PlacementRow) -> records.FileReleased:
+    return records.FileReleased(row.physical, placed.tablet, 1, placed.nodes)
 
 
 def uploaded(row: FileRow) -> records.FileUploaded:
