@@ -373,6 +373,8 @@ class EtcdConfig(Struct, frozen=True, kw_only=True):
         lease: time without a sign of life, until another receiver may take over.
         standby: another receiver has the same keys, and data directories of its own: wait for its
             end, and take its place.
+        url: address of this receiver, that one whose place it takes tells to whoever asks there;
+            none for no address, only the name of the machine.
     """
 
     endpoints: tuple[Url, ...] = ("http://127.0.0.1:2379",)
@@ -385,6 +387,7 @@ class EtcdConfig(Struct, frozen=True, kw_only=True):
     timeout: Annotated[Duration, Meta(ge=0.1)] = 5.0
     lease: Annotated[Duration, Meta(ge=2)] = 15.0
     standby: bool = False
+    url: Url | None = None
 
     def check(self) -> Iterator[ConfigFinding]:
         """What no single key can tell."""

@@ -14,6 +14,7 @@ from werkzeug.routing import Map, Rule
 
 from common import wire
 from common.errors import TsferryError
+from receiver.metadata.model.errors import FencedError
 from receiver.node import Node
 from receiver.web import (
     background_calls,
@@ -70,9 +71,6 @@ ROUTES = (
     *metrics_calls.ROUTES,
     *openapi.ROUTES,
 )
-_BELIEVED = frozenset({Role.SENDER, Role.NODE})
-"""Who does something for good on the answer: frees a file, lets a copy go. Blocks of files are
-taken all the same: what they come to is decided at the end of their task."""
 EVERYTHING = (*ROUTES, *PAGES)
 """What is routed; `/openapi.json` has what programs call."""
 
@@ -169,24 +167,30 @@ def _judge() -> None:
 
 
 def _view(route: Route) -> Callable[..., Response]:
-    is_believed = route.role in _BELIEVED and not route.path.startswith(tus.FILES)
-
     def view(**arguments: str) -> Response:
         site = site_of(current_app)
+        is_change = g.is_change or (route.role is Role.PAGE and route.method == "POST")
+        if is_change:
+            _must_be_master(site, route)
         try:
             answer = route.handler(Call(site, g.who, request, arguments))
-        except TsferryError:  # "there is none" is an answer, too
-            _must_be_master(site, is_believed)
+        except TsferryError as error:  # "there is none" is an answer, too
+            if isinstance(error, FencedError) or not is_change:
+                _must_be_master(site, route)
             raise
-        # Last: what was read while this still was the master was so when it was asked.
-        _must_be_master(site, is_believed)
+        # Last: what was read while this still was the master was so when it was asked. A change
+        # that was made is etcd's word: nobody is told that it was not.
+        if not (is_change or g.get("asked")):
+            _must_be_master(site, route)
         return answer
 
     return view
 
 
-def _must_be_master(site: Site, is_believed: bool) -> None:
-    displaced = site.node.displaced() if is_believed else None
+def _must_be_master(site: Site, route: Route) -> None:
+    if route.displaced or route.role is Role.PUBLIC:
+        return
+    displaced = site.node.displaced()
     if displaced is not None:
         raise displaced
 

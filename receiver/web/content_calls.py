@@ -35,6 +35,7 @@ class RangeError(UsageError):
     AnswerRow(206, raw=_BYTES, headers=(_ETAG, _WHERE), meaning="a range of it"),
     parameters=(_PATH, _RANGE),
     reads=True,
+    displaced=True,
 )
 def catalogue_content(call: Call) -> Response:
     """Bytes of a loaded file."""
@@ -65,6 +66,7 @@ def catalogue_content(call: Call) -> Response:
     AnswerRow(200, raw=_BYTES, meaning="as docs/formats.md has them"),
     parameters=(_PATH,),
     reads=True,
+    displaced=True,
 )
 def catalogue_digests(call: Call) -> Response:
     """Digests of the blocks of a loaded file."""

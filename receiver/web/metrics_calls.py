@@ -19,6 +19,7 @@ ROUTES = Routes()
     "Measures in Prometheus' text format",
     AnswerRow(200, meaning="the measures", raw="text/plain"),
     reads=True,
+    displaced=True,
 )
 def metrics(call: Call) -> Response:
     """Measures in Prometheus' text format."""

@@ -72,6 +72,7 @@ _PHYSICAL = Parameter("physical", "query", {"type": "string"}, "Its physical pat
     "How the receiver is",
     AnswerRow(200, views.StatusView),
     reads=True,
+    displaced=True,
 )
 def status(call: Call) -> Response:
     """How the receiver is."""

@@ -142,6 +142,8 @@ class Route:
         parameters: in the query and in headers, those of all calls of the role left out.
         task: whether `Tsferry-Epoch` belongs to the call.
         reads: whether a node that only reads makes it, too; all others are refused there.
+        displaced: whether a master answers, too, in whose place another may be at work by now: what
+            it tells is of the process itself, or bytes that never change.
     """
 
     method: str
@@ -156,6 +158,7 @@ class Route:
     parameters: tuple[Parameter, ...] = ()
     task: bool = False
     reads: bool = False
+    displaced: bool = False
     name: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -197,6 +200,7 @@ class Routes(list[Route]):
         parameters: tuple[Parameter, ...] = (),
         task: bool = False,
         reads: bool = False,
+        displaced: bool = False,
     ) -> Callable[[Handler], Handler]:
         """Decorate the handler of a call with its row; see `Route`."""
 
@@ -215,6 +219,7 @@ class Routes(list[Route]):
                     parameters=parameters,
                     task=task,
                     reads=reads,
+                    displaced=displaced,
                 )
             )
             return handler

@@ -52,7 +52,7 @@ def run_sql(call: Call) -> Response:
     if is_query(statement) and request.txn is None:
         call.answering.reach(engine.timestamp_at(at if statement.at is None else statement.at))
     else:
-        elsewhere = call.answering.not_the_writer()
+        elsewhere = call.answering.not_the_writer() or call.answering.displaced()
         if elsewhere is not None:
             raise elsewhere
         if call.who.role != OPERATOR:

@@ -143,6 +143,7 @@ def options_of_upload(call: Call) -> Response:
     media=wire.OFFSET_TYPE,
     body=Body.BLOCK,
     parameters=(_RESUMABLE, _LENGTH, _METADATA, _CHECKSUM, _DIGEST, *CODED),
+    displaced=True,
 )
 @_tus
 def create_upload(call: Call) -> Response:
@@ -179,6 +180,7 @@ def create_upload(call: Call) -> Response:
     "Where an upload stands",
     AnswerRow(200, headers=(_OFFSET, _LENGTH, _EXPIRES)),
     parameters=(_RESUMABLE,),
+    displaced=True,
 )
 @_tus
 def head_upload(call: Call) -> Response:
@@ -201,6 +203,7 @@ def head_upload(call: Call) -> Response:
     media=wire.OFFSET_TYPE,
     body=Body.BLOCK,
     parameters=(_RESUMABLE, _HERE, _CHECKSUM, _DIGEST, *CODED),
+    displaced=True,
 )
 @_tus
 def patch_upload(call: Call) -> Response:
@@ -231,6 +234,7 @@ def patch_upload(call: Call) -> Response:
     "Give up an upload",
     AnswerRow(204),
     parameters=(_RESUMABLE,),
+    displaced=True,
 )
 @_tus
 def drop_upload(call: Call) -> Response:

@@ -69,6 +69,7 @@ def known_devices(call: Call) -> Response:
     media=_BYTES,
     body=Body.BLOCK,
     parameters=(_OFFSET, _XXH3),
+    displaced=True,
 )
 def write_block(call: Call) -> Response:
     """A block of a file."""

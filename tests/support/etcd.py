@@ -38,6 +38,7 @@ class Settings:
     key: Path | None = None
     timeout: float = 5.0
     lease: float = 5.0
+    url: str | None = None
 
 
 class Etcd:

@@ -105,6 +105,7 @@ def open_remote(settings: EtcdSettings) -> EtcdLog:
         settings.prefix,
         lease=settings.lease,
         patience=Patience(settings.timeout),
+        url=settings.url,
     )
 
 
@@ -118,6 +119,7 @@ class EtcdLog(RemoteLog):
         *,
         lease: float = 15.0,
         patience: Patience = DEFAULT_PATIENCE,
+        url: str | None = None,
     ) -> None:
         """Nothing is asked yet.
 
@@ -126,6 +128,7 @@ class EtcdLog(RemoteLog):
             prefix: of all keys, such as /tsferry.
             lease: seconds without a sign of life, until another process may take over.
             patience: for requests that were not answered.
+            url: where this receiver is found, for whoever meets the one before it.
         """
         self._client = client
         self._prefix = prefix.rstrip("/").encode() + b"/"
@@ -135,7 +138,7 @@ class EtcdLog(RemoteLog):
         self._frames = Frames(client, self._prefix)
         self._patience = patience
         self._lease = lease
-        self._ownership = Ownership(client, self._prefix, lease, patience)
+        self._ownership = Ownership(client, self._prefix, lease, patience, url=url)
         self._checkpoints = Checkpoints(client, self._prefix, self._change)
         self._uuid: str | None = None
         self._head = _Head()

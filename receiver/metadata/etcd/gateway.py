@@ -92,6 +92,10 @@ class EtcdSettings(Protocol):
     def lease(self) -> float:
         """Seconds without a sign of life, until another process may take over."""
 
+    @property
+    def url(self) -> str | None:
+        """Where the process is found that uses them; None where nobody has said."""
+
 
 class EtcdClient:
     """See the module. May be used by several threads at once; each has its own connections."""

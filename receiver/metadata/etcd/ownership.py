@@ -16,6 +16,7 @@ import os
 import secrets
 import socket
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -44,11 +45,20 @@ _log = logging.getLogger(__name__)
 
 
 class _Owner(msgspec.Struct, frozen=True):
-    """The content of the owner key; `id` is that of the epoch too."""
+    """The content of the owner key; `id` is that of the epoch too.
+
+    Attributes:
+        url: where it is found, as its configuration says; a version before this one said nothing.
+    """
 
     id: str
     host: str
     pid: int
+    url: str = ""
+
+    def __str__(self) -> str:
+        """As people look for it."""
+        return f"process {self.pid} on {self.host}" + (f" ({self.url})" if self.url else "")
 
 
 class Ownership:
@@ -58,7 +68,15 @@ class Ownership:
         fenced: whether another process has taken over.
     """
 
-    def __init__(self, client: EtcdClient, prefix: bytes, lease: float, patience: Patience) -> None:
+    def __init__(
+        self,
+        client: EtcdClient,
+        prefix: bytes,
+        lease: float,
+        patience: Patience,
+        *,
+        url: str | None = None,
+    ) -> None:
         """Nothing is asked yet.
 
         Args:
@@ -66,8 +84,10 @@ class Ownership:
             prefix: of the keys, with a slash at its end.
             lease: seconds without a sign of life, until another may take over.
             patience: with which etcd is asked.
+            url: where this process is found; whoever loses its place to it says so.
         """
         self.fenced = False
+        self._taken_by: _Owner | None = None
         self._trouble: str | None = None
         self._client = client
         self._what = prefix.decode()
@@ -75,7 +95,7 @@ class Ownership:
         self._epoch_key = prefix + b"epoch"
         self._seconds = math.ceil(lease)
         self._patience = patience
-        self._me = _Owner(secrets.token_hex(8), socket.gethostname(), os.getpid())
+        self._me = _Owner(secrets.token_hex(8), socket.gethostname(), os.getpid(), url or "")
         self._lease = 0
         self._created = 0
         self._epoch = 0
@@ -93,7 +113,7 @@ class Ownership:
         while (holder := self._try_to_take()) is not None:
             if self._patience.clock() >= end:
                 raise LockedError(
-                    f"process {holder.pid} on {holder.host} writes to {self._what} in etcd; "
+                    f"{holder} writes to {self._what} in etcd; "
                     f"stop it, or wait {self._seconds} s after its end",
                     retry_after=self._seconds,
                     extra={"pid": holder.pid, "host": holder.host},
@@ -116,7 +136,7 @@ class Ownership:
                 if not found:
                     return
                 holder = _decode(found[0])
-                what = f"process {holder.pid} on {holder.host} writes to {self._what} in etcd"
+                what = f"{holder} writes to {self._what} in etcd"
             except UnreachableError as error:
                 what = error.message
             if what != told:
@@ -174,6 +194,7 @@ class Ownership:
             holder = now.found[0].keys
             if not self._is_mine(holder):
                 self.fenced = True
+                self._taken_by = _decode(holder[0]) if holder else None
                 raise self.error()
             self._lease, self._created = holder[0].lease, holder[0].created
 
@@ -210,11 +231,24 @@ class Ownership:
 
     def error(self) -> FencedError:
         """What is raised once another one has taken over."""
+        if self._taken_by is not None:
+            return FencedError(
+                f"not master any more: {self._taken_by} has taken over {self._what} in etcd; this "
+                "one writes no more: end it"
+            )
         return FencedError(
             f"not master any more: another process has taken over {self._what} in etcd, or its "
             "keys were removed; this one writes no more: end it, and look for a second receiver "
             "with the same prefix"
         )
+
+    def _learn_who(self) -> None:
+        """A commit found out that the place is lost, and not to whom."""
+        if self._taken_by is None:
+            with suppress(TsferryError):
+                holder = self._client.get(Get(self._owner_key)).keys
+                if holder and not self._is_mine(holder):
+                    self._taken_by = _decode(holder[0])
 
     # -- keeping -----------------------------------------------------------------------------
 
@@ -236,7 +270,9 @@ class Ownership:
             if [each.created for each in found.keys] != [created]:
                 self.regain()
             self._sure, self._trouble = began, None
-        except FencedError as error:
+        except FencedError:
+            self._learn_who()
+            error = self.error()
             self._trouble = error.message
             _log.critical("%s", error)
             return False

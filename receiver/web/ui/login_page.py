@@ -42,7 +42,9 @@ def bare_address(call: Call) -> Response:
     return moved_to()
 
 
-@ROUTES.call("GET", "/ui/static/<name>", Role.PAGE, "What pages refer to", reads=True)
+@ROUTES.call(
+    "GET", "/ui/static/<name>", Role.PAGE, "What pages refer to", reads=True, displaced=True
+)
 def page_static(call: Call) -> Response:
     """A file of the page; it may be kept, for its address changes with it."""
     found = static_file(call.arguments["name"]) if call.site.config.page.enabled else None

@@ -8,6 +8,8 @@ import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 from click.testing import CliRunner
@@ -49,7 +51,20 @@ class Master(Centre):
             f'{self.config.read_text()}[metadata]\nbackend = "etcd"\n'
             f'[metadata.etcd]\nendpoints = ["{self.settings.endpoints[0]}"]\n'
             f'prefix = "{self.settings.prefix}"\nlease = "2s"\ntimeout = "1s"\n'
+            f'url = "{self.url}"\n'
         )
+
+    def refusals(self, token: str) -> list[str]:
+        """What it says to a reader, an operator and a person, none of whom it may answer."""
+        said = []
+        for path in ("/sync/v1/catalogue", "/v1/files", "/v1/nodes", "/ui/"):
+            request = Request(self.url + path, headers={"Authorization": f"Bearer {token}"})
+            with pytest.raises(HTTPError) as refused:
+                urlopen(request)  # of this machine
+            with refused.value as answer:
+                assert answer.status in (421, 503), path
+                said.append(answer.read().decode())
+        return said
 
     def stand_by(self) -> None:
         command = [COMMAND, "--config", str(self.config), "serve", "--standby"]
@@ -91,7 +106,10 @@ def test_a_second_master_takes_the_place_of_a_paused_one_and_nodes_find_it(
     wait_until(lambda: _state(second) == "up", "the node at the second")
     (before,) = second.call("files")["files"]
 
+    token = (first.root / "schema" / "operator.token").read_text().strip()
     first.server.signal(signal.SIGCONT)
+    first.refusals(token)  # at once, before it has heard of the other one
+    wait_until(lambda: all(second.url in each for each in first.refusals(token)), "where to go")
     edge.write(2)
     assert edge.round().exit_code != 0  # the first has lost its place, whatever it believes
     edge.with_url(second.url)

@@ -1,13 +1,17 @@
 """Once another receiver has taken over, nothing of the old one is taken for the master's."""
 
+import re
 import time
 
 import pytest
+from flask.testing import FlaskClient
 
 from common import wire
 from common.errors import UnreachableError
 from receiver.metadata.engine import Engine
 from receiver.metadata.model.errors import FencedError
+from receiver.web.app import EVERYTHING
+from receiver.web.routes import Role
 from tests.support.node_world import path_of, plan_entry, tsfile
 from tests.unit.receiver.web.conftest import BLOCK, SENDER, TUS
 from tests.unit.receiver.web.test_sync import TASK, check, read, send, started
@@ -21,6 +25,11 @@ UNSURE = UnreachableError("etcd has taken no sign of life", retry_after=5.0)
 
 def displace(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     monkeypatch.setattr(Engine, "displaced", lambda self: error)
+
+
+def undescribed(client: FlaskClient) -> FlaskClient:
+    """One that asks for pages, too, of which OpenAPI knows nothing."""
+    return FlaskClient(client.application, client.response_wrapper)
 
 
 def calls(client, started):
@@ -110,11 +119,81 @@ def test_bytes_are_taken_by_a_master_that_does_not_know_whether_it_is_one(
     assert (block.status_code, block.headers["Upload-Offset"]) == (204, "10")
 
 
-def test_who_only_reads_is_answered_by_a_fenced_master(client, monkeypatch):
-    """As by a node that follows: it shows its own past, and says so at `/readyz`."""
+_TELLS = (
+    "/sync/v1/catalogue",
+    "/sync/v1/catalogue/compacted",
+    "/sync/v1/catalogue/deletions",
+    "/sync/v1/schema/changes",
+    "/v1/copies/where?path=x",
+    "/v1/copies/status",
+    "/v1/files",
+    "/v1/senders",
+    "/v1/storage",
+    "/v1/tables",
+    "/v1/tree",
+    "/v1/nodes",
+    "/v1/tasks",
+    "/v1/txn/1",
+    "/v1/log",
+    "/ui/",
+    "/ui/files",
+)
+
+
+def test_readers_and_operators_are_not_told_how_things_stand(client, operator, monkeypatch):
+    for error, status in ((FENCED, 421), (UNSURE, 503)):
+        displace(monkeypatch, error)
+        for path in _TELLS:
+            answer = undescribed(client).get(path, headers=operator)
+            assert (answer.status_code, path) == (status, path)
+            assert error.message in answer.get_data(as_text=True)
+
+
+def test_every_call_is_refused_that_does_not_say_it_may_be_made(client, operator, monkeypatch):
+    """What answers all the same is of the process, or bytes that never change."""
+    displace(monkeypatch, UNSURE)
+    answered = set()
+    for route in EVERYTHING:
+        path = re.sub("<[^>]*>", "1" * 32, route.path)
+        headers = {} if route.role is Role.PAGE else operator
+        found = undescribed(client).open(path, method=route.method, headers=headers)
+        if found.status_code not in (401, 403, 503):
+            answered.add(f"{route.method} {route.path}")
+    assert answered == {
+        "OPTIONS /sync/v1/files",
+        "OPTIONS /sync/v1/files/<upload>",
+        "GET /sync/v1/catalogue/content",
+        "GET /sync/v1/catalogue/digests",
+        "GET /v1/status",
+        "PUT /v1/writes/<task>/parts/<attempt>/<number>",
+        "GET /healthz",
+        "GET /readyz",
+        "GET /metrics",
+        "GET /openapi.json",
+        "GET /ui/static/<name>",
+    }
+
+
+def test_bytes_that_never_change_and_how_the_process_is_are_told_by_a_fenced_master(
+    client, operator, monkeypatch
+):
     displace(monkeypatch, FENCED)
-    assert client.get("/sync/v1/catalogue").status_code == 200
+    monkeypatch.setattr(Engine, "trouble", FENCED.message)
     assert client.get("/healthz").status_code == 200
+    assert FENCED.message in client.get("/readyz").get_json()["detail"]
+    assert client.get("/metrics").status_code == 200
+    assert client.get("/v1/status", headers=operator).get_json()["problem"] == FENCED.message
+    assert client.get("/sync/v1/catalogue/content?path=x").status_code == 404
+
+
+def test_a_change_is_not_begun_and_one_that_was_made_is_told(client, operator, monkeypatch):
+    group, token = {"statement": "create storage group root.a"}, {"role": "reader"}
+    for path, body, looks, done in (("/v1/sql", group, 4, 200), ("/v1/tokens", token, 3, 201)):
+        # It is master when the call comes in and when its change begins, and not behind that.
+        answers = iter([None] * looks)
+        monkeypatch.setattr(Engine, "displaced", lambda self, left=answers: next(left, UNSURE))
+        assert client.post(path, json=body, headers=operator).status_code == done
+        assert client.post(path, json=body, headers=operator).status_code == 503
 
 
 def test_a_master_in_its_place_answers(client, started):

@@ -30,9 +30,13 @@ class World:
         self.client = EtcdClient(settings)
         self._logs = []
 
-    def log(self, *, wait=0.0, lease=5.0):
+    def log(self, *, wait=0.0, lease=5.0, url=None):
         log = EtcdLog(
-            EtcdClient(self.settings), self.settings.prefix, lease=lease, patience=Patience(5.0)
+            EtcdClient(self.settings),
+            self.settings.prefix,
+            lease=lease,
+            patience=Patience(5.0),
+            url=url,
         )
         self._logs.append(log)
         log.acquire(wait=wait)
@@ -329,10 +333,25 @@ def test_who_is_not_the_owner_any_more_says_so_though_nobody_commits(world):
     assert old._ownership.look()  # nobody came: it is its own again
     assert old.trouble is None
     world.change(Delete(world.at("owner")))
-    world.log()
+    world.log(url="https://second:8765")
     assert not old._ownership.look()
     assert old.fenced
     assert "not master any more" in old.trouble
+    assert "(https://second:8765) has taken over" in old.displaced().message
+
+
+def test_who_lost_its_place_in_a_commit_learns_who_has_it_at_the_next_sign_of_life(world):
+    old = world.log(lease=60.0)
+    world.change(Delete(world.at("owner")))
+    new = world.log(url="https://second:8765")
+    new.append(1, 1, b"x")
+    with pytest.raises(FencedError):
+        old.append(1, 1, b"y")
+    old._ownership._taken_by = None  # as of a commit whose answer told of the log alone
+    assert not old._ownership.look()
+    assert "(https://second:8765) has taken over" in old.displaced().message
+    with pytest.raises(LockedError, match=r"\(https://second:8765\) writes to"):
+        world.log()
 
 
 def test_who_slept_past_its_lease_does_not_know_whether_it_is_the_owner_until_it_has_asked(world):
