@@ -555,7 +555,8 @@ class FollowConfig(Struct, frozen=True, kw_only=True):
 
     Attributes:
         url: ``s3://bucket/prefix`` or ``file:///directory`` with the copies of a receiver, or the
-            address of that receiver; none for a receiver of its own.
+            address of that receiver, with commas those that may take its place; none for a receiver
+            of its own.
         writer: address that senders and changes are sent to; none for the receiver that is
             followed.
         token: an operator's token for the receiver at the URL.

@@ -34,7 +34,13 @@ _NICE = 19
     "SIGTERM or SIGINT, or nothing waits (--once); 2 wrong usage; 4 the receiver refuses the "
     "token, or does not answer (--once)."
 )
-@click.option("--from", "url", required=True, metavar="URL", help="Of the receiver.")
+@click.option(
+    "--from",
+    "url",
+    required=True,
+    metavar="URL",
+    help="Of the receiver; or, with commas, of all that may be it: whichever leads is asked.",
+)
 @click.option(
     "--token",
     envvar="TSFERRY_WORKER_TOKEN",

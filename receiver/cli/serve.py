@@ -30,8 +30,8 @@ __all__ = ["serve"]
 @click.option(
     "--follow",
     metavar="URL",
-    help="Only read: follow the copies at s3://... or file:///..., or the receiver at https://...  "
-    "[default: follow.url]",
+    help="Only read: follow the copies at s3://... or file:///..., or the receiver at https://..., "
+    "or with commas all that may be it.  [default: follow.url]",
 )
 @click.option(
     "--node",

@@ -5,12 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import requests
-import urllib3
-
 from common import wire
-from common.config import is_loopback
-from common.errors import ConfigError, DamagedError, ProtocolError, UnreachableError
+from common.errors import ConfigError, DamagedError, ProtocolError, UsageError
 from receiver.follower.log_source import (
     FetchedBlock,
     LogSource,
@@ -19,20 +15,21 @@ from receiver.follower.log_source import (
     SourceSegment,
 )
 from receiver.operator.log_file_views import LogFilesView
+from receiver.storage.reading.reader_calls import ReaderCalls
+from receiver.storage.reading.several_addresses import Failover, addresses_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
 __all__ = ["FollowedReceiver"]
 
-_CONNECT, _ANSWER = 5.0, 30.0
-"""Seconds, until it counts as away."""
-_MOST = 1 << 26
+_TIMEOUT = (5.0, 30.0)
+"""Seconds to connect and to answer, until it counts as away."""
 
 
 class FollowedReceiver(LogSource):
-    """See `LogSource`."""
+    """See `LogSource`. Of several, whichever leads says where the log is, and gives that itself."""
 
     waits = True
 
@@ -42,29 +39,34 @@ class FollowedReceiver(LogSource):
         Raises:
             ConfigError: there is no token, or it would travel where others can read it.
         """
-        parts = urlsplit(url)
-        if parts.username or parts.password or parts.query or parts.fragment:
-            raise ConfigError(
-                "follow.url: expected an address alone; the token has a key of its own"
-            )
+        for each in addresses_in(url):
+            parts = urlsplit(each)
+            if parts.username or parts.password or parts.query or parts.fragment:
+                raise ConfigError(
+                    "follow.url: expected an address alone; the token has a key of its own"
+                )
         if token is None:
             raise ConfigError(
                 "follow.token: missing: a receiver is followed with an operator token"
             )
-        if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
-            raise ConfigError(
-                f"follow.url = {url!r}: expected https, since others can read a token on http"
-            )
-        self.url = url.rstrip("/")
-        self._session = requests.Session()
-        self._session.trust_env = False  # no .netrc, no proxy: the token is for this server alone
-        self._session.headers["Authorization"] = f"Bearer {token}"
-        if ca_cert is not None:
-            self._session.verify = str(ca_cert)
+        authorities = None if ca_cert is None else str(ca_cert)
+        try:
+            self._several = [
+                ReaderCalls(
+                    each, token=token, ca_cert=authorities, what="follow.url", timeout=_TIMEOUT
+                )
+                for each in addresses_in(url)
+            ]
+        except UsageError as error:
+            raise ConfigError(error.message) from error
+        self._leads = Failover(self._several)
+        self.url = self._leads.current.url
 
     def look(self, *, lsn: int = 0, ts: int = 0, wait: float = 0.0) -> SourceLog:
         """See `LogSource`."""
-        body = self._get("/v1/log", {"lsn": lsn, "ts": ts, "wait": wait})
+        query: dict[str, str | int | None] = {"lsn": lsn, "ts": ts, "wait": f"{wait:g}"}
+        body = self._leads.ask(lambda calls: calls.get("/v1/log", query))
+        self.url = self._leads.current.url
         view = wire.decode(body, LogFilesView, f"answer of {self.url}")
         if not view.segments:
             raise ProtocolError(f"{self.url} says of no log")
@@ -84,10 +86,13 @@ class FollowedReceiver(LogSource):
         )
 
     def read(self, found: SourceLog, name: str, begin: int, end: int) -> Iterator[FetchedBlock]:
-        """See `LogSource`; frames, sections and entries have checks of their own."""
-        at = begin
+        """See `LogSource`; frames, sections and entries have checks of their own.
+
+        Only the one is asked that said what there is: another one may have cut its log otherwise.
+        """
+        calls, at = self._leads.current, begin
         while at < end:
-            block = self._get(f"/v1/log/{name}", {"begin": at})[: end - at]
+            block = calls.get(f"/v1/log/{name}", {"begin": at})[: end - at]
             if not block:
                 raise DamagedError(f"{self.url}: {name} ends at {at}, {end} was said")
             at += len(block)
@@ -95,24 +100,5 @@ class FollowedReceiver(LogSource):
 
     def close(self) -> None:
         """See `LogSource`."""
-        self._session.close()
-
-    def _get(self, what: str, query: Mapping[str, float]) -> bytes:
-        url = self.url + what
-        try:
-            with self._session.get(
-                url,
-                params=query,
-                timeout=(_CONNECT, _ANSWER),
-                allow_redirects=False,
-                stream=True,
-            ) as answer:
-                body: bytes = answer.raw.read(_MOST, decode_content=True)
-        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
-            raise UnreachableError(f"{url} does not answer: {error}") from error
-        media = answer.headers.get("Content-Type", "").partition(";")[0]
-        if answer.status_code >= 300:
-            if media == wire.PROBLEM_TYPE:
-                raise wire.from_problem(wire.decode(body, wire.Problem, "the server's refusal"))
-            raise ProtocolError(f"{url} answered with HTTP status {answer.status_code}")
-        return body
+        for each in self._several:
+            each.close()

@@ -147,7 +147,7 @@ class ReadNode(Closing):
     @property
     def writer(self) -> str | None:
         """Where files and changes go, None if that is not known here."""
-        url, told = self.config.follow.url, self.follower.origin()
+        url, told = self.follower.progress().url, self.follower.origin()
         if self.config.follow.writer is not None:
             return self.config.follow.writer
         if len(told.through) > 1:

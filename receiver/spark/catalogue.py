@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 from common import wire
 from common.config import load
 from common.durable import Closing
-from common.errors import NotFoundError, UsageError
+from common.errors import ConflictError, NotFoundError, UsageError
 from common.names import FilePath
 from receiver.config import ENV_PREFIX, ReceiverConfig
 from receiver.metadata.clock.clock_record import RECORD
@@ -76,6 +76,8 @@ __all__ = [
 ]
 
 _PAGE: Final = 1000
+_UNTIL_ONE_LEADS: Final = 60.0
+"""Seconds for which several addresses are asked, of which none leads."""
 
 T = TypeVar("T")
 
@@ -228,8 +230,9 @@ def open_catalogue(
     """The catalogue at a place.
 
     Args:
-        where: the receiver's configuration file, its schema directory or its URL; or that of the
-            object store which has its copies.
+        where: the receiver's configuration file, its schema directory or its URL, or several of
+            those that may take its place, with commas; or that of the object store which has its
+            copies.
         kind: which of a database's files.
         data_dirs: where the data directories are for the workers, if elsewhere.
         token: of a reader, for a URL.
@@ -539,7 +542,14 @@ class RemoteCatalogue(Catalogue):
         super().__init__(kind, data_dirs, store, receiver)
         self._said = store
         self._url = url
-        self._calls = ReaderCalls(url, token=token, ca_cert=ca_cert, what="option catalog")
+        self._calls = ReaderCalls(
+            url,
+            token=token,
+            ca_cert=ca_cert,
+            what="option catalog",
+            patience=_UNTIL_ONE_LEADS,
+        )
+        self.uuid = ""
         self._devices = DeviceTable()
         self.refresh()
 
@@ -678,7 +688,14 @@ class RemoteCatalogue(Catalogue):
         return NotedDeletions(rows, at, lambda row: older.get(_file_of(row), frozenset()))
 
     def _ask(self, **query: str | int | None) -> wire.CatalogueAnswer:
-        return self._get("", wire.CatalogueAnswer, **query)
+        answer = self._get("", wire.CatalogueAnswer, **query)
+        if self.uuid not in ("", answer.engine):
+            raise ConflictError(
+                f"option catalog: {self._calls.url} is engine {answer.engine}, and {self.uuid} was "
+                "asked before: the addresses are to be receivers over the same keys of etcd, or "
+                "nodes that follow the same one"
+            )
+        return answer
 
     def _get(self, what: str, kind: type[T], **query: str | int | None) -> T:
         path = f"{wire.BASE}/catalogue{what}"

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from common.config.units import parse_size
+from receiver.storage.reading.several_addresses import addresses_in
 
 __all__ = [
     "WrongValueError",
@@ -55,9 +56,10 @@ def name_text(text: str) -> str:
 
 
 def receiver_url(text: str) -> str:
-    """A URL without credentials."""
-    if not text.startswith(("http://", "https://")) or "@" in text or "?" in text:
-        raise WrongValueError("expected the URL of a receiver or a node, without credentials")
+    """A URL without credentials, or several with commas between them, of which one leads."""
+    for each in addresses_in(text) or ("",):
+        if not each.startswith(("http://", "https://")) or "@" in each or "?" in each:
+            raise WrongValueError("expected the URL of a receiver or a node, without credentials")
     return text
 
 

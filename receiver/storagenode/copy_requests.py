@@ -6,7 +6,6 @@ import threading
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from common import wire
-from common.errors import NotTheWriterError, UnreachableError
 from receiver.storage.reading.copy_reads import CONTENT_OF_NODE, tell_doubt
 from receiver.storage.reading.reader_calls import ReaderCalls
 from receiver.tablet_copies.copies_wire import (
@@ -61,18 +60,14 @@ class CopyRequests:
         """
         self._start = start
         self._ca_cert, self._certificate = ca_cert, certificate
-        self._masters = [
-            ReaderCalls(
-                url,
-                token=token,
-                ca_cert=ca_cert,
-                certificate=certificate,
-                what="node.master",
-                timeout=_OF_A_MASTER,
-            )
-            for url in masters
-        ]
-        self._first = 0
+        self._master = ReaderCalls(
+            ",".join(masters),
+            token=token,
+            ca_cert=ca_cert,
+            certificate=certificate,
+            what="node.master",
+            timeout=_OF_A_MASTER,
+        )
         self._lock = threading.Lock()
         self._nodes: dict[str, ReaderCalls] = {}
 
@@ -116,7 +111,7 @@ class CopyRequests:
     def close(self) -> None:
         """Let go of connections."""
         with self._lock:
-            for each in (*self._masters, *self._nodes.values()):
+            for each in (self._master, *self._nodes.values()):
                 each.close()
             self._nodes.clear()
 
@@ -138,15 +133,6 @@ class CopyRequests:
         return self._ask("GET", path, query)
 
     def _ask(self, method: str, path: str, query: _Query, body: bytes = b"") -> bytes:
-        """Ask the master that answered last, or the others in turn."""
         query = {**query, "node": self._start().uuid}
         headers = {"Content-Type": "application/json"} if body else {}
-        for left in reversed(range(len(self._masters))):
-            calls = self._masters[self._first % len(self._masters)]
-            try:
-                return calls.ask(method, path, query, headers, body).body
-            except (NotTheWriterError, UnreachableError):
-                if not left:
-                    raise
-                self._first += 1
-        raise AssertionError
+        return self._master.ask(method, path, query, headers, body).body

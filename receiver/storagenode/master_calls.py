@@ -12,6 +12,7 @@ from common import wire
 from common.errors import NotTheWriterError, Transient
 from receiver.heartbeats.node_wire import NodeHeartbeatAnswer
 from receiver.storage.reading.reader_calls import ReaderCalls
+from receiver.storage.reading.several_addresses import Failover
 from receiver.storagenode.node_home import ForeignMasterError, ReplacedMasterError
 
 if TYPE_CHECKING:
@@ -94,12 +95,12 @@ class Masters:
         Args:
             masters: one at least.
         """
-        self._masters = list(masters)
+        self._masters = Failover(masters, _ELSEWHERE)
 
     @property
     def url(self) -> str:
         """Where the one is that is spoken to."""
-        return self._masters[0].url
+        return self._masters.current.url
 
     def say(
         self,
@@ -116,13 +117,6 @@ class Masters:
             what `hear` returned.
 
         Raises:
-            TsferryError: as the last one refused it; all were asked that another may answer for.
+            TsferryError: as one refused it; all were asked that another may answer for.
         """
-        for left in reversed(range(len(self._masters))):
-            try:
-                return hear(self._masters[0].heartbeat(said()))
-            except _ELSEWHERE:
-                self._masters.append(self._masters.pop(0))
-                if not left:
-                    raise
-        raise AssertionError
+        return self._masters.ask(lambda master: hear(master.heartbeat(said())))

@@ -33,7 +33,7 @@ class Losing:
         self.asked = 0
 
         def get(calls: ReaderCalls, path: str, query: dict, headers: dict) -> bytes:
-            return self.content(calls._url, query)
+            return self.content(calls.url, query)
 
         patch.setattr(ReaderCalls, "get", get)
         self.back = CopiesBack(self.centre.engine, lambda: self.trees, self.places)

@@ -176,7 +176,7 @@ class ReleasingCentre(CopyCentre):
         self._node(node).doubted.append((tablet, physical))
 
     def _read(self, calls: ReaderCalls, query: dict) -> bytes:
-        node = next(each for each in self.nodes if calls._url.endswith(f"//{each.host}"))
+        node = next(each for each in self.nodes if calls.url.endswith(f"//{each.host}"))
         if not node.is_up or node.is_silent:
             raise UnreachableError("it is away")
         fd, _ = node.store.replica(query["tablet"]).open_file(query["path"])

@@ -17,7 +17,13 @@ __all__ = ["main"]
     "codes: 0 nothing waits any more, or nothing that can be done now; 1 Spark gave it up; 2 wrong "
     "usage."
 )
-@click.option("--from", "url", required=True, metavar="URL", help="Of the receiver.")
+@click.option(
+    "--from",
+    "url",
+    required=True,
+    metavar="URL",
+    help="Of the receiver; or, with commas, of all that may be it: whichever leads is asked.",
+)
 @click.option("--workers", type=click.IntRange(min=1), required=True, help="At most so many.")
 @click.option("--kinds", default="merge,prove", show_default=True, help="What to do, by commas.")
 @click.option("--ca-cert", help="PEM file, on the workers, that the receiver is checked against.")

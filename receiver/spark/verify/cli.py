@@ -15,6 +15,7 @@ from common.config.units import parse_duration
 from common.errors import UsageError
 from receiver.config import ReceiverConfig
 from receiver.spark.verify.verify_options import MANY_BAD, PROGRAM, VerifyOptions
+from receiver.storage.reading.several_addresses import addresses_in
 
 __all__ = ["cli"]
 
@@ -59,7 +60,8 @@ What was found is printed in any case.
     "--receiver",
     metavar="URL",
     help="Of a receiver or a node that gives files to workers which find them on no disk, and "
-    "have no credentials for the object store; by the token in their TSFERRY_READER_TOKEN.",
+    "have no credentials for the object store; by the token in their TSFERRY_READER_TOKEN. "
+    "Of several, with commas, whichever leads is asked.",
 )
 @click.option(
     "--time-unit",
@@ -173,8 +175,10 @@ def _checked_master(master: str | None) -> str | None:
 
 
 def _checked_receiver(url: str | None) -> str | None:
-    if url is not None and (not url.startswith(("http://", "https://")) or "@" in url):
-        raise UsageError(f"--receiver {url.rpartition('@')[2]}: expected http://... or https://...")
+    for each in () if url is None else addresses_in(url) or ("",):
+        if not each.startswith(("http://", "https://")) or "@" in each:
+            shown = each.rpartition("@")[2]
+            raise UsageError(f"--receiver {shown}: expected http://... or https://...")
     return url
 
 

@@ -1,4 +1,7 @@
-"""Calls of a reader or a worker to a receiver: with a token that goes to that server alone."""
+"""Calls of a reader or a worker to a receiver: with a token that goes to that server alone.
+
+Of several addresses, with commas between them, whichever leads is asked.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,15 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 import requests
 import urllib3
 
 from common import wire
 from common.client_certificate import ClientCertificate
-from common.config import is_loopback
-from common.errors import ProtocolError, TsferryError, UnreachableError, UsageError
+from common.errors import ProtocolError, TsferryError, UnreachableError
 from common.timed_http import timed_session
+from receiver.storage.reading.several_addresses import Failover, checked_addresses
 
 __all__ = ["CallAnswer", "ReaderCalls"]
 
@@ -25,6 +27,8 @@ _WITHIN = 120.0
 now and then keeps nobody."""
 _MOST = 1 << 27
 _PIECE = 1 << 20
+_PAUSE = 1.0
+"""Seconds until all are asked again, while the place of one that led is free."""
 _NO_ANSWER = (requests.RequestException, urllib3.exceptions.HTTPError, OSError, UnicodeError)
 """An answer that breaks off is urllib3's error, since its body is read past `requests`; a name that
 no host can have is so too, and a token that no header can carry is one of characters."""
@@ -39,7 +43,7 @@ class CallAnswer(NamedTuple):
 
 
 class ReaderCalls:
-    """Asks one server; any thread may call."""
+    """Asks one server, or the one that leads of several; any thread may call."""
 
     def __init__(
         self,
@@ -51,32 +55,29 @@ class ReaderCalls:
         what: str,
         timeout: tuple[float, float] = _TIMEOUT,
         within: float = _WITHIN,
+        patience: float = 0.0,
         monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         """Ask nothing yet.
 
         Args:
-            url: of the server.
+            url: of the server; or, with commas between them, of all that may lead.
             token: of a reader, or a worker.
             ca_cert: PEM file that it is checked against.
             certificate: that it is shown, made with the same `ca_cert`.
             what: names the URL in messages.
             timeout: seconds until it has to take a connection, and between two pieces of an answer.
             within: seconds that an answer may take in all.
+            patience: seconds for which several are asked again, until one of them leads.
             monotonic: seconds.
+            sleep: waits for so many seconds.
 
         Raises:
             UsageError: the URL is none, or the token would travel where others can read it.
         """
-        try:
-            parts = urlsplit(url)
-        except ValueError as error:
-            raise UsageError(f"{what} = {url!r}: {error}") from None
-        if token and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
-            raise UsageError(
-                f"{what} = {url!r}: expected https, since others can read a token on http"
-            )
-        self._url = url.rstrip("/")
+        self._leads = Failover(checked_addresses(url, what, with_token=bool(token)))
+        self._patience, self._sleep = patience, sleep
         self._token, self._ca_cert = token, ca_cert
         self._certificate = certificate
         self._timeout = timeout
@@ -118,7 +119,29 @@ class ReaderCalls:
             UnreachableError: nobody answers.
             TsferryError: as the server refused it.
         """
-        url = self._url + path
+
+        def of(url: str) -> CallAnswer:
+            return self._ask(url + path, method, query, headers, body)
+
+        if not self._leads.are_several:
+            return of(self._leads.current)
+        until = self._monotonic() + self._patience
+        while True:
+            try:
+                return self._leads.ask(of)
+            except UnreachableError:
+                if self._monotonic() + _PAUSE > until:
+                    raise
+            self._sleep(_PAUSE)
+
+    def _ask(
+        self,
+        url: str,
+        method: str,
+        query: Mapping[str, str | int | None],
+        headers: Mapping[str, str] | None,
+        body: bytes,
+    ) -> CallAnswer:
         try:
             with self._session().request(
                 method,
@@ -136,6 +159,11 @@ class ReaderCalls:
         if answer.status_code >= 300:
             raise _refusal(url, answer, got)
         return CallAnswer(answer.status_code, answer.headers, got)
+
+    @property
+    def url(self) -> str:
+        """The address that answered last."""
+        return self._leads.current
 
     def _body(self, answer: requests.Response) -> bytes:
         until, got = self._monotonic() + self._within, bytearray()

@@ -38,6 +38,8 @@ _AT_ONCE = 4
 _PATIENCE = 60.0
 """Seconds for which a receiver that is busy is asked again."""
 _PAUSE = 0.2
+_UNTIL_ONE_LEADS = 60.0
+"""Seconds for which several are asked of which none leads: a lease, and the start of a receiver."""
 
 
 def reader_token(environ: Mapping[str, str]) -> str | None:
@@ -150,6 +152,7 @@ class ReceiverReads:
             ca_cert=address.ca_cert,
             certificate=self._certificate,
             what="the receiver's URL",
+            patience=_UNTIL_ONE_LEADS,
         )
 
     def _is_renewed(self, refused: ReaderCalls) -> bool:

@@ -15,6 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 from receiver.cli.commands import cli
+from receiver.follower.followed_receiver import FollowedReceiver
+from receiver.spark.catalogue import RemoteCatalogue
 from tests.support.centre import COMMAND, Centre
 from tests.support.edge import Edge
 from tests.support.etcd import Etcd, Settings
@@ -100,6 +102,11 @@ def test_a_second_master_takes_the_place_of_a_paused_one_and_nodes_find_it(
     assert second.server.running
     assert not second.ready.exists()
 
+    operator = first.call("token", "create", "--role", "operator")["token"]
+    both = f"{first.url},{second.url}"
+    reads, followed = RemoteCatalogue(both, token=operator), FollowedReceiver(both, operator, None)
+    seen = reads.newest, followed.look()
+
     assert first.server is not None
     first.server.signal(signal.SIGSTOP)  # it believes to be the master when it wakes up
     second.server.until(second.ready.exists, "the place of the first")
@@ -110,6 +117,13 @@ def test_a_second_master_takes_the_place_of_a_paused_one_and_nodes_find_it(
     first.server.signal(signal.SIGCONT)
     first.refusals(token)  # at once, before it has heard of the other one
     wait_until(lambda: all(second.url in each for each in first.refusals(token)), "where to go")
+    reads.refresh()  # who names both goes to the one that leads
+    assert reads.newest >= seen[0]
+    assert [each.size for each in reads.files(reads.at(None))] == [before["size"]]
+    assert followed.look(lsn=seen[1].lsn, ts=seen[1].ts).goes_on
+    assert followed.url == second.url
+    reads.close()
+    followed.close()
     edge.write(2)
     assert edge.round().exit_code != 0  # the first has lost its place, whatever it believes
     edge.with_url(second.url)

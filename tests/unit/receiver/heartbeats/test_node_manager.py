@@ -543,7 +543,7 @@ def test_a_master_fails_over_and_reports_that_go_to_the_old_one_are_fenced(tmp_p
     while masters.say(node.talk.next, node.talk.answered) is not None:
         pass
     assert masters.url == "second"
-    found = masters._masters[0].manager
+    found = masters._masters.current.manager
     assert held_by(found, uuid) == [tablet(1, files=5)]
     (row,) = [each.row for each in found.nodes()]
     assert (row.instance, row.boot) == (1, node.home.start.boot), "it is known from the log"

@@ -36,7 +36,7 @@ class World:
         self.has_nodes = True
 
         def get(calls: ReaderCalls, path: str, query: dict, headers: dict) -> bytes:
-            return self.node(calls._url, query, headers)
+            return self.node(calls.url, query, headers)
 
         monkeypatch.setattr(ReaderCalls, "get", get)
         self.reads = CopyReads(cast(ReceiverReads, self), None, monotonic=lambda: self.now)

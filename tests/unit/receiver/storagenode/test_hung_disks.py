@@ -16,6 +16,7 @@ from receiver.heartbeats.node_wire import (
     NodeHeartbeat,
     NodeHeartbeatAnswer,
 )
+from receiver.storage.reading.several_addresses import Failover
 from receiver.storagenode.directory_watch import DirectoryWatch
 from receiver.storagenode.node_directories import NodeDirectories, NodeDisk
 from receiver.storagenode.prompt_store import PromptStore, SilentStoreError
@@ -148,7 +149,7 @@ def test_heartbeats_go_on_while_a_disk_hangs_and_its_directory_is_told_to_be_awa
         node.watch._monotonic = lambda: now
         node._talk._store = PromptStore(node.copies, patience=0.01)
         master = Master()
-        node._heartbeats._masters._masters = [master]
+        node._heartbeats._masters._masters = Failover([master])
         node._heartbeats.say()
         [path, *_] = node.config.data_dirs
         hanging.path = path

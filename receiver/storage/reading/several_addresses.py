@@ -1,0 +1,111 @@
+"""Addresses of which one leads: a receiver and those that may take its place, asked in turn.
+
+They are those that somebody has named. Where one that does not lead says that another does, its
+word is no reason to carry a token there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+from urllib.parse import urlsplit
+
+from common.config import is_loopback
+from common.errors import NotTheWriterError, UnreachableError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["Failover", "addresses_in", "checked_addresses"]
+
+C = TypeVar("C")
+T = TypeVar("T")
+
+_ELSEWHERE = (NotTheWriterError, UnreachableError)
+
+
+class Failover(Generic[C]):
+    """Asks the one that answered last, or else the others in turn; any thread may ask."""
+
+    def __init__(
+        self,
+        several: Sequence[C],
+        elsewhere: tuple[type[Exception], ...] = _ELSEWHERE,
+    ) -> None:
+        """Begin with the first.
+
+        Args:
+            several: whoever may lead, one at least.
+            elsewhere: what another one may say otherwise.
+        """
+        self._several = tuple(several)
+        self._elsewhere = elsewhere
+        self._at = 0
+
+    @property
+    def current(self) -> C:
+        """The one that answered last."""
+        return self._several[self._at]
+
+    @property
+    def are_several(self) -> bool:
+        """Whether there is another one."""
+        return len(self._several) > 1
+
+    def ask(self, call: Callable[[C], T]) -> T:
+        """What the first one says that says something.
+
+        Raises:
+            Exception: as one refused it that another cannot answer for; or, of all, the first that
+                may say something else later. That comes before a *not the writer*, which one that
+                has lost its place says for good while the next one is not there yet.
+        """
+        refused: Exception | None = None
+        first = self._at
+        for step in range(len(self._several)):
+            at = (first + step) % len(self._several)
+            try:
+                answer = call(self._several[at])
+            except self._elsewhere as error:
+                if refused is None or (_may_pass(error) and not _may_pass(refused)):
+                    refused = error
+            else:
+                self._at = at
+                return answer
+        assert refused is not None
+        raise refused
+
+
+def _may_pass(error: Exception) -> bool:
+    return bool(getattr(error, "retry", False))
+
+
+def addresses_in(text: str) -> tuple[str, ...]:
+    """The addresses that a text names, with commas between them, each without its last slash."""
+    return tuple(each.strip().rstrip("/") for each in text.split(",") if each.strip())
+
+
+def checked_addresses(text: str, what: str, *, with_token: bool) -> tuple[str, ...]:
+    """The addresses that a text names, for calls to whichever of them leads.
+
+    Args:
+        text: one, or several with commas between them.
+        what: names it in messages.
+        with_token: whether a token goes there.
+
+    Raises:
+        UsageError: there is none, one is no URL, or the token would travel where others can read
+            it.
+    """
+    found = addresses_in(text)
+    if not found:
+        raise UsageError(f"{what} = {text!r}: expected an address, or several with commas")
+    for each in found:
+        try:
+            parts = urlsplit(each)
+        except ValueError as error:
+            raise UsageError(f"{what} = {each!r}: {error}") from None
+        if with_token and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+            raise UsageError(
+                f"{what} = {each!r}: expected https, since others can read a token on http"
+            )
+    return found
