@@ -55,7 +55,7 @@ def written(page: str) -> str:
 
 def _part(title: str, kind: type[msgspec.Struct]) -> str:
     said = (kind.__doc__ or "").strip().split("\n")[0]
-    return f"### {title}\n\n{said}\n\n{members(kind, raw=True)}"
+    return f"### {title}\n\n{said}\n\n{members(kind)}"
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from common.wire.base import CommitTs, Time
+
 __all__ = [
     "DroppedEvents",
     "FilesLoadedEvent",
@@ -66,7 +68,7 @@ class RoundEnded(msgspec.Struct, frozen=True, kw_only=True):
     pending: int = 0
     exit_code: int = 0
     error: str = ""
-    commit: int = 0
+    commit: CommitTs = 0
 
 
 class FilesLoadedEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,10 +95,10 @@ class FilesLoadedEvent(msgspec.Struct, frozen=True, kw_only=True):
     files: int
     bytes: int
     points: int = 0
-    first: int | None = None
-    last: int | None = None
+    first: Time | None = None
+    last: Time | None = None
     named: tuple[str, ...] = ()
-    commit: int = 0
+    commit: CommitTs = 0
 
 
 class ToldFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,7 +132,7 @@ class FilesTold(msgspec.Struct, frozen=True, kw_only=True):
     receiver: str = ""
     files: int
     named: tuple[ToldFile, ...] = ()
-    commit: int = 0
+    commit: CommitTs = 0
 
 
 class LateEdge(msgspec.Struct, frozen=True, kw_only=True):

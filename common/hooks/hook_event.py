@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from common.decoders import from_json
+from common.json_form import json_form
 
 __all__ = ["EventKind", "EventState", "HookEvent", "HookSource", "made_event"]
 
@@ -109,10 +110,14 @@ def made_event(
 
 
 def _as_read_back(what: msgspec.Struct | Mapping[str, Any]) -> dict[str, Any]:
-    """What happened as JSON has it; a name of a file that is no UTF-8 is told with `?` in it."""
+    """What happened as JSON has it; a name of a file that is no UTF-8 is told with `?` in it.
+
+    In the form of commands: who reads it in a shell or a browser keeps 53 bits of a number.
+    """
+    form = json_form(what)
     try:
-        content = msgspec.json.encode(what)
+        content = msgspec.json.encode(form)
     except UnicodeEncodeError:
-        text = json.dumps(msgspec.to_builtins(what), ensure_ascii=False)
+        text = json.dumps(form, ensure_ascii=False)
         content = text.encode("utf-8", "replace")
     return from_json(content, dict[str, Any])

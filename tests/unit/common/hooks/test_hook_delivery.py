@@ -103,7 +103,8 @@ def test_an_event_that_nobody_takes_is_given_up_and_that_is_told(waits):
     steps(made)
     told, after = way.taken
     assert told.kind == "dropped"
-    assert told.what == {"events": 1, "kinds": {"disk": 1}, "since": 5.0}
+    since = {"since": 5.0, "since_iso": "1970-01-01T00:00:05.000Z"}
+    assert told.what == {"events": 1, "kinds": {"disk": 1}, **since}
     assert after.what["problem"] == "b"
     assert waits.untold == {}
 

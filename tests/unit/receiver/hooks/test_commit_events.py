@@ -50,10 +50,10 @@ def test_a_round_tells_what_was_loaded_and_how_it_ended(node, log):
     assert loaded.what["bytes"] == sum(map(len, files.values()))
     assert loaded.what["named"] == list(files)
     assert (loaded.what["sender"], loaded.what["label"]) == (A, "plant 7")
-    assert loaded.what["first"] == 100
+    assert loaded.what["first"] == "100"
     assert (ended.what["loaded"], ended.what["tasks"]) == (2, [loaded.what["task"]])
     assert ended.who.uuid == node.engine.uuid
-    assert loaded.seconds == pytest.approx(node.engine.times.seconds(loaded.what["commit"]))
+    assert loaded.seconds == pytest.approx(node.engine.times.seconds(int(loaded.what["commit"])))
 
 
 def test_the_same_commit_gives_the_same_ids_and_others_others(node, log):
@@ -146,7 +146,7 @@ def test_commits_that_the_history_let_go_of_are_counted(node, log):
     assert (piece.missing, piece.reached.ts) == (3, commits[at + 3])
     rest = everything(log, piece.reached)
     assert rest
-    assert {each.what["commit"] for each in rest} <= set(commits[at + 4 :])
+    assert {int(each.what["commit"]) for each in rest} <= set(commits[at + 4 :])
 
 
 def test_a_history_that_begins_later_without_a_commit_between_lacks_nothing(node, log, world):
