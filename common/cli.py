@@ -33,7 +33,9 @@ import msgspec
 
 from common.config import Flag, Loaded, as_json, drop_in_directory, load, render
 from common.errors import EXIT_INTERNAL, EXIT_USAGE, TsferryError, UsageError
+from common.json_option import JsonForm, json_option
 from common.logs import LogConfig, set_up
+from common.shown_config import ConfigOrigins, ConfigTables, SettingFound
 from common.system_errors import impossible_place, system_error
 from common.terminal import printable
 
@@ -255,14 +257,18 @@ def _report(name: str, message: str, code: int) -> int:
     return code
 
 
-def emit_json(value: object) -> None:
+def emit_json(value: object, kind: object = None) -> None:
     """Write a value to stdout as JSON of our form (`common.json_form`).
 
     It is pure ASCII: no name in it can reach a terminal raw.
+
+    Args:
+        value: that the command's `--json` says (`common.json_option`).
+        kind: its type, where it is a dictionary.
     """
     from common.json_form import json_form  # brings all wire types along
 
-    json.dump(json_form(value), sys.stdout, indent=2, ensure_ascii=True)
+    json.dump(json_form(value, kind), sys.stdout, indent=2, ensure_ascii=True)
     sys.stdout.write("\n")
 
 
@@ -279,12 +285,16 @@ def config_group(program: Program[Any]) -> click.Group:
         "Exit code 2: something in it is wrong.",
     )
     @click.option("--origin", is_flag=True, help="Say for each value where it comes from.")
-    @click.option("--json", "as_machine", is_flag=True, help="Write JSON.")
+    @json_option(
+        JsonForm(ConfigTables),
+        JsonForm(ConfigOrigins, "with `--origin`"),
+        name="as_machine",
+    )
     @click.pass_obj
     def show(invocation: Invocation[Any], origin: bool, as_machine: bool) -> None:
         loaded = invocation.load()
         if as_machine:
-            emit_json(as_json(loaded, origin=origin))
+            emit_json(as_json(loaded, origin=origin), dict[str, SettingFound] if origin else None)
         else:
             click.echo(render(loaded, origin=origin))
         for warning in loaded.warnings:

@@ -12,77 +12,114 @@ programs reckon with:
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import functools
 import re
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from common.wire.base import WIDE
 
-__all__ = ["ISO", "MOMENTS", "WIDE_NAMES", "is_moment", "is_wide", "json_form", "wide_members"]
+__all__ = [
+    "ISO",
+    "MOMENTS",
+    "WIDE_NAMES",
+    "is_moment",
+    "is_record",
+    "is_wide",
+    "json_form",
+    "member_types",
+]
 
 ISO: Final = "_iso"
 _EXACT: Final = 1 << 53
 _MOMENT: Final = re.compile(r".*_(at|until)\Z")
-MOMENTS: Final = frozenset({"at", "ended", "expires", "history_since", "since", "started", "time"})
+MOMENTS: Final = frozenset(
+    {"at", "ended", "expires", "failing_since", "history_since", "scrubbed", "since", "started"}
+    | {"time"}
+)
 """Members with other names that are moments, where they are no whole numbers."""
 WIDE_NAMES: Final = frozenset(
     {"commit", "complete_until", "created", "first_time", "last_time", "newest_commit"}
 )
-"""Members of objects without a type of their own that are commits or times of data."""
+"""Members of objects that are no structs, and are commits or times of data."""
 
 
-def json_form(value: Any) -> Any:
+def json_form(value: Any, kind: Any = None) -> Any:
     """A value as commands write it: objects, lists, texts, numbers, true, false and null.
 
     Args:
-        value: a struct, or anything that JSON has a form for.
+        value: a struct, a dataclass, or anything that JSON has a form for.
+        kind: its type, where it does not say that itself: a `TypedDict`, a list of those.
     """
-    if isinstance(value, msgspec.Struct):
-        kind = type(value)
-        return dict(_members(msgspec.structs.asdict(value), wide_members(kind), _floats(kind)))
+    if isinstance(value, msgspec.Struct) or is_record(type(value)):
+        names = value.__struct_fields__ if isinstance(value, msgspec.Struct) else _fields(value)
+        return dict(_members([(each, getattr(value, each)) for each in names], type(value)))
+    kind = _alternative(kind)
     if isinstance(value, Mapping):
-        return dict(_members(value, WIDE_NAMES, None))
+        if typing.get_origin(kind) is dict:
+            return {name: json_form(each, typing.get_args(kind)[1]) for name, each in value.items()}
+        return dict(_members(value.items(), kind if typing.is_typeddict(kind) else None))
     if isinstance(value, list | tuple):
-        return [json_form(each) for each in value]
+        of = typing.get_args(kind)[0] if typing.get_origin(kind) in (list, tuple) else None
+        return [json_form(each, of) for each in value]
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > _EXACT:
         return str(value)
     plain = msgspec.to_builtins(value)
     return json_form(plain) if isinstance(plain, dict | list) else plain
 
 
-def _members(
-    found: Mapping[Any, Any], wide: frozenset[str], floats: frozenset[str] | None
-) -> Iterator[tuple[Any, Any]]:
-    for name, value in found.items():
-        if name in wide and isinstance(value, int):
+def _members(found: Iterable[tuple[Any, Any]], kind: type | None) -> Iterator[tuple[Any, Any]]:
+    """Of an object of this type; None for one without."""
+    hints = {} if kind is None else member_types(kind)
+    by_name = kind is None or not issubclass(kind, msgspec.Struct)
+    for name, value in found:
+        hint = hints.get(name)
+        is_text = is_wide(hint) or (by_name and name in WIDE_NAMES)
+        if is_text and isinstance(value, int):
             yield name, str(value)
             continue
-        yield name, json_form(value)
-        declared = isinstance(value, float) if floats is None else name in floats
-        if isinstance(name, str) and is_moment(name) and declared:
+        yield name, json_form(value, hint)
+        is_float = isinstance(value, float) if hint is None else float in (hint, *_parts(hint))
+        if isinstance(name, str) and is_moment(name) and is_float:
             yield f"{name}{ISO}", None if value is None else _iso(value)
+
+
+def is_record(kind: Any) -> bool:
+    """Whether values of a type are objects, in the way of dataclasses."""
+    return isinstance(kind, type) and dataclasses.is_dataclass(kind)
+
+
+def _fields(value: Any) -> list[str]:
+    return [each.name for each in dataclasses.fields(value)]
+
+
+@functools.cache
+def member_types(kind: type) -> Mapping[str, Any]:
+    """The members of an object of a type, in their order, and their types."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    if issubclass(kind, msgspec.Struct):
+        return {each.encode_name: hints[each.name] for each in msgspec.structs.fields(kind)}
+    if dataclasses.is_dataclass(kind):
+        return {each.name: hints[each.name] for each in dataclasses.fields(kind)}
+    return hints
+
+
+def _alternative(kind: Any) -> Any:
+    """Of `X | None` X; of other alternatives none, for a value says itself which it is."""
+    parts = [each for each in _parts(kind) if each is not type(None)]
+    if typing.get_origin(kind) is typing.Annotated:
+        return _alternative(typing.get_args(kind)[0])
+    return parts[0] if len(parts) == 1 else None if parts else kind
 
 
 def is_moment(name: str) -> bool:
     """Whether a member of this name, if it is no whole number, is a moment."""
     return name in MOMENTS or (_MOMENT.match(name) is not None and name not in WIDE_NAMES)
-
-
-@functools.cache
-def wide_members(kind: type[msgspec.Struct]) -> frozenset[str]:
-    """Members of a struct that are written as text, whatever their size."""
-    return frozenset(each.name for each in msgspec.structs.fields(kind) if is_wide(each.type))
-
-
-@functools.cache
-def _floats(kind: type[msgspec.Struct]) -> frozenset[str]:
-    fields = msgspec.structs.fields(kind)
-    return frozenset(each.name for each in fields if float in (each.type, *_parts(each.type)))
 
 
 def is_wide(hint: Any) -> bool:

@@ -1,53 +1,36 @@
-"""Writes docs/json.md: what commands write with --json, from the types that they write.
+"""Writes docs/json.md: what commands write with --json, from the types that they say they write.
 
 python scripts/json_page.py
 """
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import sys
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+import click
 import msgspec
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from common.hooks.hook_showing import HooksView  # noqa: E402
-from common.json_form import ISO, is_moment, is_wide  # noqa: E402
-from receiver.operator import views, wire  # noqa: E402
-from receiver.operator.background_views import BackgroundTasksPage  # noqa: E402
-from receiver.operator.retired_views import RetiredPage  # noqa: E402
-from receiver.operator.table_views import TablesPage, TableStanding, TabletsPage  # noqa: E402
-from receiver.operator.tree_views import TreePage  # noqa: E402
-from sender.round.look import ReceiverStanding  # noqa: E402
+from common.json_form import ISO, is_moment, is_record, is_wide, member_types  # noqa: E402
+from common.json_option import JsonForm, JsonOption, OpenForm  # noqa: E402
+from receiver.cli.commands import cli as receiver_cli  # noqa: E402
+from receiver.spark.verify.cli import cli as verify_cli  # noqa: E402
+from sender.cli.commands import cli as sender_cli  # noqa: E402
 
 PAGE = ROOT / "docs" / "json.md"
-COMMANDS: dict[str, type] = {
-    "tsferry-receiver status": views.StatusView,
-    "tsferry-receiver senders list": wire.SendersAnswer,
-    "tsferry-receiver files": views.FilesPage,
-    "tsferry-receiver owners list": views.OwnersPage,
-    "tsferry-receiver quarantine list": wire.QuarantineAnswer,
-    "tsferry-receiver retired list": RetiredPage,
-    "tsferry-receiver lost list": wire.LostFilesAnswer,
-    "tsferry-receiver deletes list": wire.HeldDeletesAnswer,
-    "tsferry-receiver token list": wire.TokensAnswer,
-    "tsferry-receiver storage status": views.StorageView,
-    "tsferry-receiver tree": TreePage,
-    "tsferry-receiver tables": TablesPage,
-    "tsferry-receiver tables show": TableStanding,
-    "tsferry-receiver tablets": TabletsPage,
-    "tsferry-receiver tasks list": BackgroundTasksPage,
-    "tsferry-receiver hooks list": HooksView,
-    "tsferry-sender status": ReceiverStanding,
+PROGRAMS: dict[str, click.Command] = {
+    "tsferry-receiver": receiver_cli,
+    "tsferry-sender": sender_cli,
+    "tsferry-verify": verify_cli,
 }
 COMMON = {
     "commit": "commit timestamp.",
@@ -110,30 +93,102 @@ def written(page: str) -> str:
     return head + mark + "\n" + _tables()
 
 
+def json_options() -> dict[str, click.Option]:
+    """The option `--json` of each command that has one, by the command's words."""
+    found = {}
+    for program, top in PROGRAMS.items():
+        for words, command in _below(program, top):
+            for each in command.params:
+                if isinstance(each, click.Option) and "--json" in each.opts:
+                    found[words] = each
+    return found
+
+
+def _below(words: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    yield words, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            yield from _below(f"{words} {name}", below)
+
+
+def forms(option: click.Option) -> tuple[JsonForm, ...]:
+    """What is written with an option `--json`.
+
+    Raises:
+        ValueError: it does not say.
+    """
+    if not isinstance(option, JsonOption) or not option.forms:
+        raise ValueError("a command with --json says what it writes: common.json_option")
+    return option.forms
+
+
 def _tables() -> str:
-    parts, named = list[str](), set[type]()
-    for command, kind in COMMANDS.items():
-        parts.append(f"## {command}\n\n{members(kind)}")
-    waiting = list(COMMANDS.values())
-    later: list[type] = []
+    by_forms: dict[tuple[JsonForm, ...], list[str]] = {}
+    for command, option in json_options().items():
+        by_forms.setdefault(forms(option), []).append(command)
+    kinds = [each.kind for several in by_forms for each in several]
+    shared = {each for each in kinds if kinds.count(each) > 1 and each is not str}
+    parts = [_command(words, several, shared) for several, words in by_forms.items()]
+    named = dict.fromkeys(sorted(shared, key=lambda each: each.__name__))
+    waiting = list(dict.fromkeys(kinds))
     while waiting:
         for found in inside(waiting.pop(0)):
-            if found not in named and found not in COMMANDS.values():
-                named.add(found)
-                later.append(found)
+            if found not in named:
+                named[found] = None
                 waiting.append(found)
     parts.append("## Parts\n")
-    for found in sorted(later, key=lambda each: each.__name__):
-        said = (found.__doc__ or "").strip().split("\n")[0]
-        parts.append(f"### {found.__name__}\n\n{said}\n\n{members(found)}")
+    for found in sorted(named, key=lambda each: each.__name__):
+        parts.append(f"### {found.__name__}\n\n{_headline(found)}\n\n{members(found)}")
     return "\n".join(parts)
+
+
+def _command(words: list[str], several: tuple[JsonForm, ...], shared: set[type]) -> str:
+    """The part of commands that write the same; what others write too stands among the parts."""
+    lines = [f"## {', '.join(words)}\n"]
+    for form in several:
+        when = f"{form.when[0].upper()}{form.when[1:]}: " if form.when else ""
+        kind = form.kind
+        if issubclass(kind, OpenForm) or kind is str:
+            said = "text" if kind is str else f"{_whole(kind)}{_of_each(kind)}"
+            lines.append(f"{when}{_SHAPES[form.shape]}{said}\n")
+        elif kind in shared:
+            lines.append(f"{when}{_SHAPES[form.shape]}{_shown(kind, False)}\n")
+        elif when or form.shape != "object":
+            lines.append(f"{when}{_SHAPES[form.shape]}an object\n\n{members(kind)}")
+        else:
+            lines.append(members(kind))
+    return "\n".join(lines)
+
+
+_SHAPES = {
+    "object": "",
+    "list": "a list; each is ",
+    "lines": "an object a line. ",
+    "by receiver": "of one receiver; of several `receivers` (an object of these by name) and "
+    "`exit_code`: ",
+}
+
+
+def _of_each(kind: type[OpenForm]) -> str:
+    return "" if kind.member is Any else f" Each is {_shown(kind.member, False)}."
+
+
+def _headline(kind: type) -> str:
+    return (kind.__doc__ or "").strip().split("\n")[0]
+
+
+def _whole(kind: type) -> str:
+    return " ".join((kind.__doc__ or "").split())
 
 
 def members(kind: type, *, raw: bool = False) -> str:
     """The table of the members of a type, as commands write them; `raw`, as calls and hooks do."""
     lines = ["| member | type | is |", "|---|---|---|"]
     meanings = _meanings(kind)
-    for name, hint in _fields(kind):
+    for name, hint in member_types(kind).items():
         said = meanings.get(name) or (
             _COUNTED if (name, hint) in _COUNTS else COMMON.get(name, "-")
         )
@@ -144,23 +199,24 @@ def members(kind: type, *, raw: bool = False) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _fields(kind: type) -> Iterator[tuple[str, Any]]:
-    hints = typing.get_type_hints(kind, include_extras=True)
-    if dataclasses.is_dataclass(kind):
-        names = [each.name for each in dataclasses.fields(kind)]
-    else:
-        names = [each.encode_name for each in msgspec.structs.fields(kind)]
-    for name in names:
-        yield name, hints[name]
-
-
 def _meanings(kind: type) -> dict[str, str]:
     """What stands of each member in the docstring of a type or its base, or in the line below."""
     found: dict[str, str] = {}
-    for each in kind.__mro__:
+    for each in _kinds_of(kind):
         if each.__module__.partition(".")[0] in ("common", "receiver", "sender"):
             found = _own_meanings(each) | found
     return found
+
+
+def _kinds_of(kind: type) -> Iterator[type]:
+    """A type and its bases; those of a TypedDict stand in the source alone (before Python 3.12)."""
+    if not typing.is_typeddict(kind):
+        yield from kind.__mro__
+        return
+    yield kind
+    (base,) = re.findall(r"class \w+\((\w+)", _source(kind))
+    if base != "TypedDict":
+        yield from _kinds_of(getattr(sys.modules[kind.__module__], base))
 
 
 def _own_meanings(kind: type) -> dict[str, str]:
@@ -187,14 +243,24 @@ def _source(kind: type) -> str:
     return inspect.getsource(kind)
 
 
+def _open_or_members(kind: type) -> Iterable[Any]:
+    if issubclass(kind, OpenForm):
+        return (kind.member,)
+    return () if kind is str else member_types(kind).values()
+
+
+def is_object(hint: Any) -> bool:
+    """Whether values of a type have members of their own."""
+    is_struct = isinstance(hint, type) and issubclass(hint, msgspec.Struct)
+    return is_struct or is_record(hint) or typing.is_typeddict(hint)
+
+
 def inside(kind: type) -> Iterator[type]:
     """The types that have members of their own in those of a type."""
-    waiting = [hint for _, hint in _fields(kind)]
+    waiting = list(_open_or_members(kind))
     while waiting:
         hint = waiting.pop(0)
-        if isinstance(hint, type) and (
-            issubclass(hint, msgspec.Struct) or dataclasses.is_dataclass(hint)
-        ):
+        if is_object(hint):
             yield hint
         waiting += typing.get_args(hint)
 
@@ -220,9 +286,7 @@ def _shown(hint: Any, raw: bool) -> str:
     simple = {str: "text", int: "number", float: "number", bool: "true or false"}
     if hint in simple:
         return simple[hint]
-    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-        return f"[{hint.__name__}](#{hint.__name__.lower()})"
-    if dataclasses.is_dataclass(hint):
+    if is_object(hint):
         return f"[{hint.__name__}](#{hint.__name__.lower()})"
     return "any" if hint is Any else "text"
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -29,7 +29,7 @@ from common.hooks.hook_event import EventKind, EventState, HookEvent, HookSource
 from common.hooks.hooks_config import HooksConfig, shown_address
 from common.hooks.webhook import Webhook
 
-__all__ = ["HookService", "ask_hooks", "concerns_of", "hook_standings"]
+__all__ = ["AskedHook", "HookService", "ask_hooks", "concerns_of", "hook_standings"]
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +41,22 @@ _LOCK: Final = "hooks.lock"
 _ENDING_S: Final = 3.0
 _LONG_S: Final = 600.0
 """Of failures, until that is a concern."""
+
+
+class AskedHook(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a test event.
+
+    Attributes:
+        id: of the event.
+        to: the program, or the address without what is behind the host.
+        ok: whether it was taken.
+        text: what was answered, in words.
+    """
+
+    id: str
+    to: str
+    ok: bool
+    text: str
 
 
 class HookService(Closing):
@@ -296,7 +312,7 @@ def hook_standings(config: HooksConfig, above: Path) -> list[QueueStanding]:
 
 def ask_hooks(
     config: HooksConfig, who: HookSource, clock: Callable[[], float] = time.time
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, AskedHook]:
     """Send a test event by each way out now, beside the queue; what came of it, by way.
 
     Args:
@@ -310,5 +326,5 @@ def ask_hooks(
         event = made_event(who, "test", TestEvent(text=text), now=clock())
         outcome = send(event, lambda: False)
         to = config.command[0] if way == COMMAND else shown_address(config.webhook or "")
-        found[way] = {"id": event.id, "to": to, "ok": outcome.ok, "text": outcome.text}
+        found[way] = AskedHook(id=event.id, to=to, ok=outcome.ok, text=outcome.text)
     return found

@@ -5,16 +5,15 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from common.hooks.event_queue import QueueStanding
-from common.hooks.hook_service import hook_standings
+from common.hooks.hook_service import AskedHook, hook_standings
 from common.hooks.hooks_config import HooksConfig, shown_address
 from common.terminal import printable
 
-__all__ = ["HooksView", "asked_lines", "hooks_view", "view_lines"]
+__all__ = ["HooksAsked", "HooksView", "asked_lines", "hooks_view", "view_lines"]
 
 
 class HooksView(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +32,16 @@ class HooksView(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[str, ...]
     problems: tuple[str, ...]
     hooks: tuple[QueueStanding, ...]
+
+
+class HooksAsked(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a test of the hooks.
+
+    Attributes:
+        hooks: of each that is configured, by its way (`command`, `webhook`).
+    """
+
+    hooks: dict[str, AskedHook]
 
 
 def hooks_view(config: HooksConfig, above: Path) -> HooksView:
@@ -73,10 +82,10 @@ def view_lines(view: HooksView) -> Iterator[str]:
         yield f"  failed     {found.failed} tries{_failure(found)}"
 
 
-def asked_lines(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def asked_lines(found: Mapping[str, AskedHook]) -> Iterator[str]:
     """What came of a test of each way out, for people."""
     for way, each in found.items():
-        yield f"{way}: {'taken' if each['ok'] else 'not taken'}: {printable(each['text'])}"
+        yield f"{way}: {'taken' if each.ok else 'not taken'}: {printable(each.text)}"
 
 
 def _failure(found: QueueStanding) -> str:

@@ -39,6 +39,11 @@ Time = Annotated[
 CommitTs = Annotated[int, msgspec.Meta(extra={WIDE: True}, extra_json_schema=_INT64)]
 """A commit timestamp, milliseconds << 18 | counter; 0 for none."""
 
+ToldCommit = Annotated[
+    int, msgspec.Meta(ge=0, le=(1 << 63) - 1, extra={WIDE: True}, extra_json_schema=_INT64)
+]
+"""A commit timestamp that a peer tells, which is refused at the door if it is none (`Count`)."""
+
 
 class Struct(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Base of all wire types.

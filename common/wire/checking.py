@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from common.wire.base import Count, Struct, Time
+from common.wire.base import Count, Struct, Time, ToldCommit
 
 
 class TaskMark(Struct, frozen=True, kw_only=True):
@@ -115,7 +115,7 @@ class SchemaPosition(Struct, frozen=True, kw_only=True):
     """Records of the last step that took none."""
     failed: list[SchemaFailure] = []
     """The first hundred of those that did not."""
-    commit: Count = 0
+    commit: ToldCommit = 0
 
 
 class VerifiedFiles(Struct, frozen=True, kw_only=True):

@@ -9,8 +9,9 @@ import click
 
 from common.cli import Invocation
 from common.errors import EXIT_NOT_LOADED, UsageError
+from common.json_option import json_option
 from common.terminal import printable, size_text
-from receiver.cli.showing import json_option, show, write_json
+from receiver.cli.showing import show, write_json
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, segment
 from receiver.operator.wire import AdoptionAnswer, AdoptionRequest
@@ -49,7 +50,7 @@ _TAKEN = ("loaded", "already", "expired")
     "to be on the file system of the data directory.",
 )
 @click.option("--commit", is_flag=True, help="Do it; otherwise only say what would be done.")
-@json_option
+@json_option(AdoptionAnswer)
 @click.pass_context
 def adopt(
     context: click.Context,

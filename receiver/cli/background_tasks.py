@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from common.cli import Invocation
+from common.json_option import json_option
 from common.terminal import printable
 from receiver.cli.run_tasks import run
-from receiver.cli.showing import json_option, moment, show, write_json
+from receiver.cli.showing import moment, show, write_json
 from receiver.config import ReceiverConfig
 from receiver.open_engine import open_engine
 from receiver.operator.background_tasks import (
@@ -58,7 +59,7 @@ def tasks() -> None:
 @click.option("--state", type=click.Choice(TASK_STATES), help="Only those that stand so.")
 @click.option("--kind", help="Only of this kind.")
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many.")
-@json_option
+@json_option(BackgroundTasksPage)
 @click.pass_obj
 def list_background(
     invocation: Invocation[ReceiverConfig],
@@ -115,7 +116,7 @@ def list_background(
     show_default=True,
     help="The highest is taken first.",
 )
-@json_option
+@json_option(TaskNamed)
 @click.pass_obj
 def add(
     invocation: Invocation[ReceiverConfig],
@@ -141,7 +142,7 @@ def add(
 @tasks.command(epilog=f"Example: tsferry-receiver tasks cancel 468000123. {_CODES}")
 @click.argument("task")
 @click.option("--reason", default="", help="For people.")
-@json_option
+@json_option(TaskNamed)
 @click.pass_obj
 def cancel(invocation: Invocation[ReceiverConfig], task: str, reason: str, as_json: bool) -> None:
     """Have nobody do TASK; who does it now commits no more of it. A failed one counts no more."""
@@ -157,7 +158,7 @@ def cancel(invocation: Invocation[ReceiverConfig], task: str, reason: str, as_js
 
 @tasks.command(epilog=f"Example: tsferry-receiver tasks retry 468000123. {_CODES}")
 @click.argument("task")
-@json_option
+@json_option(TaskNamed)
 @click.pass_obj
 def retry(invocation: Invocation[ReceiverConfig], task: str, as_json: bool) -> None:
     """Have TASK wait again that failed or was cancelled."""

@@ -13,8 +13,9 @@ from common import wire
 from common.cli import Invocation, emit_json
 from common.durable import Tree
 from common.errors import TsferryError, UnreachableError
+from common.json_option import json_option
 from common.terminal import printable, size_text
-from receiver.cli.showing import json_option
+from receiver.cli.command_answers import BackupDone, LackingFile
 from receiver.config import ReceiverConfig
 from receiver.disks import AwayError
 from receiver.metadata.engine import Engine
@@ -37,7 +38,7 @@ _PATIENCE = 30.0
     "receiver; 3 files could not be copied: they are named; 4 a directory is away."
 )
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
-@json_option
+@json_option(BackupDone)
 @click.pass_context
 def backup(ctx: click.Context, directory: Path, as_json: bool) -> None:
     """Copy loaded files and the log into a directory, of which `restore` makes a receiver.
@@ -76,16 +77,17 @@ def backup(ctx: click.Context, directory: Path, as_json: bool) -> None:
     lacking = [(row.sender, row.path, why) for row, why in found.lacking]
     if as_json:
         emit_json(
-            {
-                "engine": found.engine,
-                "commit": found.commit,
-                "files": found.files,
-                "copied": found.copied,
-                "bytes": found.bytes,
-                "lacking": [
-                    {"sender": sender, "path": path, "reason": why} for sender, path, why in lacking
+            BackupDone(
+                engine=found.engine,
+                commit=found.commit,
+                files=found.files,
+                copied=found.copied,
+                bytes=found.bytes,
+                lacking=[
+                    LackingFile(sender=sender, path=path, reason=why)
+                    for sender, path, why in lacking
                 ],
-            }
+            )
         )
     else:
         click.echo(

@@ -9,9 +9,10 @@ import click
 
 from common.cli import Invocation
 from common.errors import EXIT_NOT_LOADED
+from common.json_option import json_option
 from common.progress_bar import WorkProgress
 from common.terminal import printable, size_text
-from receiver.cli.showing import json_option, show, write_json
+from receiver.cli.showing import show, write_json
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, segment
 from receiver.operator.load_owners import named_owners
@@ -47,7 +48,7 @@ _HEADERS = ("RESULT", "SIZE", "SOURCE", "REASON")
     "them (keep and replace are the same: nothing is deleted), or below them (skip), so that only "
     "what is missing is given.",
 )
-@json_option
+@json_option(CentreLoadAnswer)
 @click.pass_context
 def load(
     ctx: click.Context,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from common.cli import Invocation
-from receiver.cli.showing import json_option, write_json
+from common.json_option import json_option
+from receiver.cli.showing import write_json
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient
 from receiver.operator.wire import ClockAnswer
@@ -22,7 +23,7 @@ def clock() -> None:
     epilog="Example: tsferry-receiver clock confirm. Exit codes: 0 done; 2 configuration; "
     "4 the receiver does not run or refuses."
 )
-@json_option
+@json_option(ClockAnswer)
 @click.pass_obj
 def confirm(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     """Confirm that the clock of the receiver's machine is right as it is now.

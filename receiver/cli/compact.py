@@ -6,7 +6,8 @@ import click
 
 from common.cli import Invocation
 from common.errors import EXIT_NOT_LOADED
-from receiver.cli.showing import json_option, show
+from common.json_option import json_option
+from receiver.cli.showing import show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import NotRunningError, OperatorClient
 from receiver.operator.compact import compact_stopped
@@ -26,7 +27,7 @@ _HEADERS = ("STORAGE GROUP", "PARTITION", "FILES", "TASK", "REASON")
 )
 @click.argument("path")
 @click.argument("partition", required=False)
-@json_option
+@json_option(CompactView)
 @click.pass_obj
 def compact(
     invocation: Invocation[ReceiverConfig], path: str, partition: str | None, as_json: bool

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from common.cli import Invocation
+from common.json_option import json_option
 from common.terminal import printable, size_text, table
-from receiver.cli.showing import json_option, write_json
+from receiver.cli.showing import write_json
 from receiver.config import ReceiverConfig
 from receiver.metadata.commit.tablet_making import table_nodes
 from receiver.metadata.model.paths import format_path
@@ -34,7 +35,7 @@ def copies() -> None:
     epilog="Example: tsferry-receiver copies status --json. Exit codes: 0 done; 4 the receiver "
     "does not run or refuses."
 )
-@json_option
+@json_option(CopiesView)
 @click.pass_obj
 def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     """How many tablets are placed, whole, and short of nodes."""
@@ -68,7 +69,7 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     epilog="Example: tsferry-receiver copies back. Exit codes: 0 done; 3 files did not come; "
     "4 the receiver does not run or refuses."
 )
-@json_option
+@json_option(BackView)
 @click.pass_obj
 def back(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     """Bring back what no data directory has, from the storage nodes."""
@@ -95,7 +96,7 @@ def back(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     type=click.Path(path_type=Path, file_okay=False),
     help="Fetch them, checked, into this directory: what is to be kept is loaded from there.",
 )
-@json_option
+@json_option(OfferedView)
 @click.pass_obj
 def offered(invocation: Invocation[ReceiverConfig], into: Path | None, as_json: bool) -> None:
     """What storage nodes have and the catalogue has not.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 from common.cli import Invocation
+from common.json_option import json_option
 from common.terminal import printable, size_text
-from receiver.cli.showing import commit_time, json_option, show, write_json
+from receiver.cli.showing import commit_time, show, write_json
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask, segment
 from receiver.operator.deletes import list_held_deletes
@@ -27,7 +28,7 @@ def deletes() -> None:
     epilog="Example: tsferry-receiver deletes list --json. Works without a server too. "
     "Exit codes: 0 done; 2 configuration; 4 the receiver refuses.",
 )
-@json_option
+@json_option(HeldDeletesAnswer)
 @click.pass_obj
 def list_deletes(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     """Lists that wait; --json names their files."""
@@ -58,7 +59,7 @@ def list_deletes(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     "Exit codes: 0 done; 2 no such list waits; 4 the receiver does not run or refuses."
 )
 @click.argument("digest")
-@json_option
+@json_option(DeletesDecided)
 @click.pass_obj
 def allow(invocation: Invocation[ReceiverConfig], digest: str, as_json: bool) -> None:
     """Let the list with this DIGEST through, and no other.
@@ -73,7 +74,7 @@ def allow(invocation: Invocation[ReceiverConfig], digest: str, as_json: bool) ->
     "Exit codes: 0 done; 2 no such list waits; 4 the receiver does not run or refuses."
 )
 @click.argument("digest")
-@json_option
+@json_option(DeletesDecided)
 @click.pass_obj
 def drop(invocation: Invocation[ReceiverConfig], digest: str, as_json: bool) -> None:
     """Keep what is on the list with this DIGEST: its files are retired, its points stay visible."""

@@ -13,8 +13,9 @@ from msgspec.structs import asdict, replace
 from common.cli import Invocation, emit_json
 from common.durable import Tree
 from common.errors import UsageError
+from common.json_option import json_option
 from common.terminal import printable
-from receiver.cli.showing import json_option
+from receiver.cli.command_answers import EdgesEnrolled
 from receiver.config import ReceiverConfig
 from receiver.metadata.model import records
 from receiver.open_engine import open_engine
@@ -68,7 +69,7 @@ _Plan = Callable[[Sequence[SenderView], Sequence[TokenView]], list[EnrolledEdge]
     help="Another token for edges that have one, whose file is not in the directory; the old one "
     "stays good.",
 )
-@json_option
+@json_option(EdgesEnrolled)
 @click.pass_obj
 def enrol(
     invocation: Invocation[ReceiverConfig],
@@ -193,7 +194,7 @@ def _enrolled(
 
 def _tell(done: Sequence[EnrolledEdge], into: Path, as_json: bool) -> None:
     if as_json:
-        emit_json({"directory": str(into), "edges": done})
+        emit_json(EdgesEnrolled(directory=str(into), edges=list(done)))
         return
     made = [each for each in done if each.state == "made"]
     for each in made:

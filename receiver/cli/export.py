@@ -10,10 +10,11 @@ import click
 from common.cli import Invocation
 from common.config.units import parse_size
 from common.errors import UsageError
+from common.json_option import json_option
 from common.step_progress import StepProgress
 from common.terminal import printable, size_text
 from receiver.cli.progress_line import showing_progress
-from receiver.cli.showing import json_option, write_json
+from receiver.cli.showing import write_json
 from receiver.config import ReceiverConfig
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ __all__ = ["export"]
     "store that has its copies.",
 )
 @click.option("--dry-run", is_flag=True, help="Only say what would be exported.")
-@json_option
+@json_option("receiver.exporting.export_run:ExportManifest")
 @click.pass_obj
 def export(
     invocation: Invocation[ReceiverConfig],

@@ -6,8 +6,9 @@ import click
 
 from common.cli import Invocation
 from common.errors import UsageError
+from common.json_option import json_option
 from common.terminal import printable, size_text
-from receiver.cli.showing import commit_time, json_option, sender_option, show, write_json
+from receiver.cli.showing import commit_time, sender_option, show, write_json
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask
 from receiver.operator.files import FILE_STATES, list_files
@@ -48,7 +49,7 @@ _HEADERS = (
 )
 @click.option("--unverified", is_flag=True, help="Only those that no verification has proved.")
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many.")
-@json_option
+@json_option(FilesPage)
 @click.pass_context
 def files(
     context: click.Context,
@@ -104,7 +105,7 @@ def files(
 )
 @click.argument("physical", nargs=-1, required=True)
 @click.option("--everywhere", is_flag=True, help="At each centre that this one forwards to, too.")
-@json_option
+@json_option(DeleteAnswer)
 @click.pass_obj
 def delete(
     invocation: Invocation[ReceiverConfig],
@@ -137,7 +138,7 @@ def delete(
 @click.argument("physical", nargs=-1)
 @sender_option
 @click.option("--reason", help="All that were deleted for this reason, as `files` shows it.")
-@json_option
+@json_option(UndeleteAnswer)
 @click.pass_obj
 def undelete(
     invocation: Invocation[ReceiverConfig],

@@ -9,9 +9,10 @@ import msgspec
 
 from common.cli import Invocation
 from common.errors import LockedError, UsageError
+from common.json_option import JsonForm, json_option
 from common.terminal import printable, size_text, table
 from receiver.cli.progress_line import showing_progress
-from receiver.cli.showing import json_option, write_json
+from receiver.cli.showing import write_json
 from receiver.cli.storage import check_copies
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient
@@ -54,7 +55,10 @@ _AT_ONCE: Final = 50
     help="With --storage: take back objects of known files that no commit tells of.",
 )
 @click.option("--deep", is_flag=True, help="With --storage: read the bytes of each object too.")
-@json_option
+@json_option(
+    "receiver.load.upkeep.fsck:Report",
+    JsonForm("receiver.storage.object_check:CopiesReport", "with `--storage`"),
+)
 @click.pass_obj
 def fsck(
     invocation: Invocation[ReceiverConfig],

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import click
-from msgspec import to_builtins
 
 from common.cli import Invocation, emit_json
 from common.errors import EXIT_UNREACHABLE, TsferryError, UsageError
 from common.hooks.hook_service import ask_hooks
-from common.hooks.hook_showing import asked_lines, hooks_view, view_lines
-from receiver.cli.showing import json_option
+from common.hooks.hook_showing import HooksAsked, HooksView, asked_lines, hooks_view, view_lines
+from common.json_option import json_option
 from receiver.config import ReceiverConfig
 from receiver.hooks.receiver_hooks import receiver_source
 from receiver.operator.client import OperatorClient
@@ -24,7 +23,7 @@ def hooks() -> None:
 
 
 @hooks.command("list", epilog="Example: tsferry-receiver hooks list --json. Exit codes: 0; 2.")
-@json_option
+@json_option(HooksView)
 @click.pass_obj
 def list_(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     """What each hook was told, what waits, and what went wrong last.
@@ -35,7 +34,7 @@ def list_(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     config = invocation.load(secrets=False).value
     view = hooks_view(config.hooks, config.schema_dir)
     if as_json:
-        emit_json(to_builtins(view))
+        emit_json(view)
         return
     for line in view_lines(view):
         click.echo(line)
@@ -45,7 +44,7 @@ def list_(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     epilog="Example: tsferry-receiver hooks test. Exit codes: 0 each hook took it; 2 none is "
     "configured; 4 one did not."
 )
-@json_option
+@json_option(HooksAsked)
 @click.pass_obj
 def test(invocation: Invocation[ReceiverConfig], as_json: bool) -> int:
     """Send a test event by each hook now, and say what came of it.
@@ -59,11 +58,11 @@ def test(invocation: Invocation[ReceiverConfig], as_json: bool) -> int:
         raise UsageError("no hook is configured: see [hooks] in the configuration")
     found = ask_hooks(config.hooks, receiver_source(_engine(config)))
     if as_json:
-        emit_json({"hooks": found})
+        emit_json(HooksAsked(hooks=found))
     else:
         for line in asked_lines(found):
             click.echo(line)
-    return 0 if all(each["ok"] for each in found.values()) else EXIT_UNREACHABLE
+    return 0 if all(each.ok for each in found.values()) else EXIT_UNREACHABLE
 
 
 def _engine(config: ReceiverConfig) -> str:

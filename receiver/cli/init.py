@@ -21,7 +21,9 @@ from common.examples import (
     write_alerts,
     write_unit,
 )
+from common.json_option import json_option
 from common.terminal import printable
+from receiver.cli.command_answers import InitDone
 from receiver.config import ReceiverConfig
 from receiver.directory_finding import adopt as adopt_directories
 from receiver.metadata.engine import Engine
@@ -74,7 +76,7 @@ _DEFAULT = "receiver.toml"
     "in the place of lost ones, those of an engine that is lost. What was on them comes again "
     "from its senders.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+@json_option(InitDone)
 @click.pass_obj
 def init(
     invocation: Invocation[ReceiverConfig],
@@ -113,16 +115,15 @@ def init(
         unit = None if units is None else _unit(units, target, invocation)
         rules = None if alerts is None else write_alerts(alerts)
     if as_json:
-        answer: dict[str, object] = {
-            "config": str(target),
-            "directories": [str(each) for each in directories],
-            "unit": unit and str(unit),
-        }
-        if rules is not None:
-            answer["alerts"] = str(rules)
-        if adopt:
-            answer["marked"] = [str(each) for each in marked]
-        emit_json(answer)
+        emit_json(
+            InitDone(
+                config=str(target),
+                directories=[str(each) for each in directories],
+                unit=None if unit is None else str(unit),
+                alerts=None if rules is None else str(rules),
+                marked=[str(each) for each in marked],
+            )
+        )
         return
     if not only_beside and not adopt:
         click.echo(f"wrote {printable(str(target))}")

@@ -6,8 +6,9 @@ import click
 
 from common.cli import Invocation
 from common.errors import UsageError
+from common.json_option import json_option
 from common.terminal import size_text
-from receiver.cli.showing import commit_time, json_option, sender_option, show, write_json
+from receiver.cli.showing import commit_time, sender_option, show, write_json
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask
 from receiver.operator.lost import list_lost
@@ -29,7 +30,7 @@ def lost() -> None:
     "Exit codes: 0 done; 2 configuration; 4 the receiver refuses.",
 )
 @sender_option
-@json_option
+@json_option(LostFilesAnswer)
 @click.pass_obj
 def list_files(invocation: Invocation[ReceiverConfig], sender: str | None, as_json: bool) -> None:
     """What is lost, and why. FIRST and LAST are times of the data, as the file has them."""
@@ -49,7 +50,7 @@ def list_files(invocation: Invocation[ReceiverConfig], sender: str | None, as_js
 @click.option("--sender", required=True, help="uuid of the sender whose files they are.")
 @click.option("--all", "everything", is_flag=True, help="All that is lost of this sender.")
 @click.argument("paths", nargs=-1)
-@json_option
+@json_option(LostFilesAnswer)
 @click.pass_obj
 def acknowledge(
     invocation: Invocation[ReceiverConfig],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,13 @@ import msgspec
 from common.cli import Invocation
 from common.durable import Tree
 from common.errors import EXIT_INTERNAL, NotFoundError
+from common.json_form import json_form
+from common.json_option import JsonForm, json_option
 from common.schemaitems import Item
 from common.terminal import printable
+from receiver.cli.command_answers import LoggedCommit
 from receiver.cli.progress_line import showing_progress
-from receiver.cli.showing import json_option, write_json
+from receiver.cli.showing import write_json
 from receiver.config import ReceiverConfig
 from receiver.metadata.text.schema_dump import Slots, log_lines, log_records
 from receiver.operator.schema import import_items, whole_schema
@@ -42,7 +46,7 @@ def mlog() -> None:
 )
 @click.option("--text", is_flag=True, help="The schema as it is now, as lines of mlog.txt.")
 @tlog_option
-@click.option("--json", "as_json", is_flag=True, help="Write JSON lines, as without --text.")
+@json_option(JsonForm(LoggedCommit, shape="lines"), text="Write JSON lines, as without --text.")
 @click.pass_obj
 def dump(
     invocation: Invocation[ReceiverConfig], text: bool, tlog: Path | None, as_json: bool
@@ -89,7 +93,7 @@ def _commits(config: ReceiverConfig) -> Iterator[str]:
                 {"op": type(op).__name__} | {key: _plain(each) for key, each in _fields(op)}
                 for op in commit.ops
             ]
-            yield msgspec.json.encode({"ts": commit.ts, "ops": ops}).decode()
+            yield json.dumps(json_form(LoggedCommit(ts=commit.ts, ops=ops)), ensure_ascii=True)
 
 
 def _fields(op: Any) -> list[tuple[str, Any]]:
@@ -116,7 +120,7 @@ def _plain(value: Any) -> Any:
 @click.argument("file", type=_FILE)
 @click.option("--tlog", type=_FILE, help="The tags and attributes that the log refers to.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
-@json_option
+@json_option(ImportAnswer)
 @click.pass_obj
 def import_log(
     invocation: Invocation[ReceiverConfig],

@@ -9,13 +9,15 @@ from typing import Final
 import click
 
 from common.cli import Invocation
+from common.json_option import JsonForm, json_option
 from common.mtreetext import read_tree, tree_log
 from common.schemaitems import encode_items
+from receiver.cli.command_answers import SchemaLine
 from receiver.cli.mlog import make_of_log, tlog_option, whole_file, write_tlog
-from receiver.cli.showing import json_option
 from receiver.config import ReceiverConfig
 from receiver.metadata.text.schema_dump import Slots, tree_lines
 from receiver.operator.schema import whole_schema
+from receiver.operator.wire import ImportAnswer
 
 __all__ = ["mtree"]
 
@@ -32,7 +34,10 @@ def mtree() -> None:
     "Exit codes: 0 done; 2 there is no engine; 4 the receiver refuses."
 )
 @tlog_option
-@click.option("--json", "as_json", is_flag=True, help="Write storage groups and series as JSON.")
+@json_option(
+    JsonForm(SchemaLine, shape="lines"),
+    text="Write storage groups and series as JSON.",
+)
 @click.pass_obj
 def dump(invocation: Invocation[ReceiverConfig], tlog: Path | None, as_json: bool) -> None:
     """Write a line for each node, children before their parent, as in mtree.snapshot.
@@ -66,7 +71,7 @@ def dump(invocation: Invocation[ReceiverConfig], tlog: Path | None, as_json: boo
     help="The tags and attributes that the tree refers to.",
 )
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
-@json_option
+@json_option(ImportAnswer)
 @click.pass_obj
 def import_tree(
     invocation: Invocation[ReceiverConfig],

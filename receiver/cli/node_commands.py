@@ -7,9 +7,11 @@ from pathlib import Path
 import click
 
 from common.cli import Invocation, emit_json
+from common.json_option import json_option
 from common.terminal import printable, size_text, table
+from receiver.cli.command_answers import ForgottenNode
 from receiver.cli.remote_node_commands import REMOTE_COMMANDS, chosen_node
-from receiver.cli.showing import commit_time, json_option, moment, write_json
+from receiver.cli.showing import commit_time, moment, write_json
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask
 from receiver.operator.node_lists import list_nodes
@@ -40,7 +42,7 @@ def nodes() -> None:
     epilog="Example: tsferry-receiver nodes list --json. Works without a server too. Exit codes: 0 "
     "done; 2 configuration; 4 the receiver refuses.",
 )
-@json_option
+@json_option(NodesPage)
 @click.pass_obj
 def list_all(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     """Each node: how it stands, what is free, what lies there, and how far its draining is."""
@@ -74,7 +76,7 @@ def list_all(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
 
 @nodes.command(epilog=f"Example: tsferry-receiver nodes drain /srv/disk2. {_CODES}")
 @click.argument("node")
-@json_option
+@json_option(NodeView)
 @click.pass_obj
 def drain(invocation: Invocation[ReceiverConfig], node: str, as_json: bool) -> None:
     """Have nothing new come to NODE, and what is there move to others; `nodes list` says how far.
@@ -87,7 +89,7 @@ def drain(invocation: Invocation[ReceiverConfig], node: str, as_json: bool) -> N
 
 @nodes.command(epilog=f"Example: tsferry-receiver nodes undrain /srv/disk2. {_CODES}")
 @click.argument("node")
-@json_option
+@json_option(NodeView)
 @click.pass_obj
 def undrain(invocation: Invocation[ReceiverConfig], node: str, as_json: bool) -> None:
     """Have files come to NODE again; what was moved stays where it is."""
@@ -97,7 +99,7 @@ def undrain(invocation: Invocation[ReceiverConfig], node: str, as_json: bool) ->
 @nodes.command(epilog=f"Example: tsferry-receiver nodes lost /srv/disk2 --confirm. {_CODES}")
 @click.argument("node")
 @_confirm
-@json_option
+@json_option(LossView)
 @click.pass_obj
 def lost(invocation: Invocation[ReceiverConfig], node: str, confirm: bool, as_json: bool) -> None:
     """Say that the disk of NODE does not come back: what nobody else has is asked for again.
@@ -113,7 +115,7 @@ def lost(invocation: Invocation[ReceiverConfig], node: str, confirm: bool, as_js
 @click.argument("node")
 @click.argument("path", type=click.Path(path_type=Path))
 @_confirm
-@json_option
+@json_option(LossView)
 @click.pass_obj
 def replace(
     invocation: Invocation[ReceiverConfig], node: str, path: Path, confirm: bool, as_json: bool
@@ -162,7 +164,7 @@ def _lose(
 
 @nodes.command(epilog=f"Example: tsferry-receiver nodes forget /srv/disk2. {_CODES}")
 @click.argument("node")
-@json_option
+@json_option(ForgottenNode)
 @click.pass_obj
 def forget(invocation: Invocation[ReceiverConfig], node: str, as_json: bool) -> None:
     """List NODE no more: it is empty, or lost, and out of the configuration."""
@@ -170,7 +172,7 @@ def forget(invocation: Invocation[ReceiverConfig], node: str, as_json: bool) -> 
     uuid = chosen_node(server, node)
     server.tell("POST", f"/v1/nodes/{uuid}/forget")
     if as_json:
-        emit_json({"forgotten": uuid})
+        emit_json(ForgottenNode(forgotten=uuid))
     else:
         click.echo(f"{printable(node)}: forgotten")
 

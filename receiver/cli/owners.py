@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 from common.cli import Invocation
+from common.json_option import json_option
 from common.terminal import printable
-from receiver.cli.showing import commit_time, json_option, sender_option, show, write_json
+from receiver.cli.showing import commit_time, sender_option, show, write_json
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask
 from receiver.operator.owners import list_owners as list_of_owners
@@ -30,7 +31,7 @@ def owners() -> None:
     "Works without a server too. Exit codes: 0 done; 2 configuration; 4 the receiver refuses.",
 )
 @sender_option
-@json_option
+@json_option(OwnersPage)
 @click.pass_obj
 def list_owners(invocation: Invocation[ReceiverConfig], sender: str | None, as_json: bool) -> None:
     """Devices that have an owner."""
@@ -59,7 +60,7 @@ def list_owners(invocation: Invocation[ReceiverConfig], sender: str | None, as_j
     "Exit codes: 0 done; 2 the device has no owner; 4 the receiver does not run or refuses."
 )
 @click.argument("device")
-@json_option
+@json_option(OwnersMoved)
 @click.pass_obj
 def release(invocation: Invocation[ReceiverConfig], device: str, as_json: bool) -> None:
     """Free DEVICE, or all that match a pattern, for whoever comes first; what was loaded stays."""
@@ -76,7 +77,7 @@ def release(invocation: Invocation[ReceiverConfig], device: str, as_json: bool) 
 )
 @click.argument("device")
 @click.argument("sender")
-@json_option
+@json_option(OwnersMoved)
 @click.pass_obj
 def transfer(
     invocation: Invocation[ReceiverConfig], device: str, sender: str, as_json: bool

@@ -9,8 +9,10 @@ import click
 
 from common.cli import Invocation, emit_json
 from common.errors import Integrity, NotFoundError, UsageError
+from common.json_option import json_option
 from common.terminal import printable, size_text
-from receiver.cli.showing import commit_time, json_option, sender_option, show
+from receiver.cli.command_answers import FilesDropped, FilesRetried, RetriedFile, SenderFile
+from receiver.cli.showing import commit_time, sender_option, show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask
 from receiver.operator.quarantine import list_quarantine as list_of_entries
@@ -33,7 +35,7 @@ def quarantine() -> None:
     "Exit codes: 0 done; 2 configuration; 4 the receiver refuses.",
 )
 @sender_option
-@json_option
+@json_option(QuarantineAnswer)
 @click.pass_obj
 def list_quarantine(
     invocation: Invocation[ReceiverConfig], sender: str | None, as_json: bool
@@ -77,7 +79,7 @@ def _chosen(command: Callable[..., Any]) -> Callable[..., Any]:
     "4 the receiver does not run or refuses."
 )
 @_chosen
-@json_option
+@json_option(FilesRetried)
 @click.pass_obj
 def retry(
     invocation: Invocation[ReceiverConfig],
@@ -97,11 +99,11 @@ def retry(
             result = server.ask("POST", "/v1/quarantine/retry", RetryAnswer, body=body).result
         except Integrity as error:
             result, code = f"still refused: {error.message}", error.exit_code
-        results.append({"path": entry.path, "sender": entry.sender, "result": result})
+        results.append(RetriedFile(path=entry.path, sender=entry.sender, result=result))
         if not as_json:
             click.echo(f"{printable(entry.path)}: {printable(result)}")
     if as_json:
-        emit_json({"results": results})
+        emit_json(FilesRetried(results=results))
     return code
 
 
@@ -111,7 +113,7 @@ def retry(
     "4 the receiver does not run or refuses."
 )
 @_chosen
-@json_option
+@json_option(FilesDropped)
 @click.pass_obj
 def drop(
     invocation: Invocation[ReceiverConfig],
@@ -126,11 +128,11 @@ def drop(
     dropped = []
     for entry in _matching(server, path, everything, sender, digest):
         server.tell("POST", "/v1/quarantine/drop", _key(entry))
-        dropped.append({"path": entry.path, "sender": entry.sender})
+        dropped.append(SenderFile(path=entry.path, sender=entry.sender))
         if not as_json:
             click.echo(f"{printable(entry.path)}: dropped")
     if as_json:
-        emit_json({"dropped": dropped})
+        emit_json(FilesDropped(dropped=dropped))
 
 
 def _entries(server: OperatorClient, sender: str | None) -> QuarantineAnswer:

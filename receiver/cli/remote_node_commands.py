@@ -8,8 +8,10 @@ import click
 
 from common.cli import Invocation, emit_json
 from common.errors import UsageError
+from common.json_option import json_option
 from common.terminal import printable, size_text
-from receiver.cli.showing import json_option, show, write_json
+from receiver.cli.command_answers import FoundNode, MasterConfirmed, NodeAccepted
+from receiver.cli.showing import show, write_json
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask
 from receiver.operator.node_lists import choose_node, node_of
@@ -32,7 +34,7 @@ _said = "Exit codes: 0 done; 2 no such node; 4 the receiver does not run or refu
     "Exit codes: 0 done; 2 no such node; 4 the receiver refuses.",
 )
 @click.argument("node")
-@json_option
+@json_option(RemoteNodeView)
 @click.pass_obj
 def show_node(invocation: Invocation[ReceiverConfig], node: str, as_json: bool) -> None:
     """One storage node, by its uuid or name: its directories, and what it holds that nobody knows.
@@ -93,25 +95,33 @@ def _show_unknown(config: ReceiverConfig, node: str) -> None:
     epilog=f"Example: tsferry-receiver nodes found 0f4e1c0e9a8b4d7c8e6f5a4b3c2d1e0f. {_said}"
 )
 @click.argument("node")
-@json_option
+@json_option(FoundNode)
 @click.pass_obj
 def found(invocation: Invocation[ReceiverConfig], node: str, as_json: bool) -> None:
     """Say that NODE, which was declared lost, is there after all."""
-    _say(invocation, node, "found", "is there", as_json)
+    uuid = _say(invocation, node, "found")
+    if as_json:
+        emit_json(FoundNode(found=uuid))
+    else:
+        click.echo(f"{printable(node)} is there")
 
 
 @click.command(
     epilog=f"Example: tsferry-receiver nodes accept 0f4e1c0e9a8b4d7c8e6f5a4b3c2d1e0f. {_said}"
 )
 @click.argument("node")
-@json_option
+@json_option(NodeAccepted)
 @click.pass_obj
 def accept(invocation: Invocation[ReceiverConfig], node: str, as_json: bool) -> None:
     """Let the next start of NODE go on, of whatever copy of its directory.
 
     For one that was restored from a copy: it is refused as a clone until then.
     """
-    _say(invocation, node, "accept", "may go on", as_json)
+    uuid = _say(invocation, node, "accept")
+    if as_json:
+        emit_json(NodeAccepted(accept=uuid))
+    else:
+        click.echo(f"{printable(node)} may go on")
 
 
 @click.command(
@@ -119,7 +129,7 @@ def accept(invocation: Invocation[ReceiverConfig], node: str, as_json: bool) -> 
     epilog="Example: tsferry-receiver --config node.toml nodes confirm-master. Exit codes: 0 done; "
     "2 this is no storage node; 3 its master is not doubted; 4 the node does not run.",
 )
-@json_option
+@json_option(MasterConfirmed)
 @click.pass_obj
 def confirm_master(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     """At a storage node: take the master as it is, though it lacks commits that were seen of it."""
@@ -128,7 +138,7 @@ def confirm_master(invocation: Invocation[ReceiverConfig], as_json: bool) -> Non
         raise UsageError("this is no storage node: node.master is not set")
     OperatorClient(config).tell("POST", _CONFIRM)
     if as_json:
-        emit_json({"confirmed": True})
+        emit_json(MasterConfirmed(confirmed=True))
     else:
         click.echo("the master is taken as it is")
 
@@ -145,17 +155,12 @@ def chosen_node(server: OperatorClient, node: str) -> str:
     return choose_node(known, node)
 
 
-def _say(
-    invocation: Invocation[ReceiverConfig], node: str, word: str, done: str, as_json: bool
-) -> None:
-    config = invocation.load().value
-    server = OperatorClient(config)
+def _say(invocation: Invocation[ReceiverConfig], node: str, word: str) -> str:
+    """Say it of a node; returns its uuid."""
+    server = OperatorClient(invocation.load().value)
     uuid = chosen_node(server, node)
     server.tell("POST", f"/v1/nodes/{uuid}/{word}")
-    if as_json:
-        emit_json({word: uuid})
-    else:
-        click.echo(f"{printable(node)} {done}")
+    return uuid
 
 
 def _age(view: RemoteNodeView) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import click
 
 from common.cli import Invocation, emit_json
+from common.json_option import json_option
 from common.terminal import printable, size_text
-from receiver.cli.showing import commit_time, json_option, show, write_json
+from receiver.cli.command_answers import DroppedRetired, RetiredDropped
+from receiver.cli.showing import commit_time, show, write_json
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask
 from receiver.operator.paging import collect
@@ -34,7 +36,7 @@ def retired() -> None:
 @click.option("--sender", help="Only of the sender with this uuid.")
 @click.option("--superseded", is_flag=True, help="Those that are left out, for others give all.")
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many.")
-@json_option
+@json_option(RetiredPage)
 @click.pass_obj
 def list_retired(
     invocation: Invocation[ReceiverConfig],
@@ -84,7 +86,7 @@ def list_retired(
     "tsfile. Exit codes: 0 done; 2 no such file, or configuration; 4 the receiver refuses.",
 )
 @click.argument("physical")
-@json_option
+@json_option(RetiredView)
 @click.pass_obj
 def show_retired(invocation: Invocation[ReceiverConfig], physical: str, as_json: bool) -> None:
     """One file: the series and times that exist nowhere else, or what it rests on."""
@@ -123,7 +125,7 @@ def show_retired(invocation: Invocation[ReceiverConfig], physical: str, as_json:
     "4 the receiver does not run or refuses.",
 )
 @click.argument("physical", nargs=-1, required=True)
-@json_option
+@json_option(RetiredDropped)
 @click.pass_obj
 def drop(invocation: Invocation[ReceiverConfig], physical: tuple[str, ...], as_json: bool) -> None:
     """Give files up, with the points that exist nowhere else; the history keeps them a while."""
@@ -131,11 +133,11 @@ def drop(invocation: Invocation[ReceiverConfig], physical: tuple[str, ...], as_j
     dropped = []
     for each in physical:
         server.tell("POST", "/v1/retired/drop", RetiredKey(physical=each))
-        dropped.append({"physical": each})
+        dropped.append(DroppedRetired(physical=each))
         if not as_json:
             click.echo(f"{printable(each)}: dropped")
     if as_json:
-        emit_json({"dropped": dropped})
+        emit_json(RetiredDropped(dropped=dropped))
 
 
 def _elsewhere(view: RetiredView) -> str:

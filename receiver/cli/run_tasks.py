@@ -11,8 +11,9 @@ import click
 
 from common.cli import Invocation
 from common.errors import EXIT_NOT_LOADED, NotFoundError
+from common.json_option import json_option
 from common.terminal import printable
-from receiver.cli.showing import json_option, write_json
+from receiver.cli.showing import write_json
 from receiver.config import ReceiverConfig
 from receiver.operator.background_tasks import ADDED_BY_HAND, list_tasks
 from receiver.operator.background_views import BackgroundTasksPage, BackgroundTaskView
@@ -50,7 +51,7 @@ class _Receiver(NamedTuple):
 @click.option("--kind", type=click.Choice(ADDED_BY_HAND), help="The next of this kind.")
 @click.option("--all", "everything", is_flag=True, help="One after another, until nothing waits.")
 @click.option("--memory", default="1GiB", show_default=True, help="That merging may take.")
-@json_option
+@json_option(BackgroundTasksPage)
 @click.pass_obj
 def run(
     invocation: Invocation[ReceiverConfig],

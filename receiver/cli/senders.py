@@ -7,9 +7,11 @@ import click
 from common.cli import Invocation
 from common.config.units import format_duration
 from common.errors import EXIT_LATE, NotFoundError, UsageError
+from common.json_option import json_option
 from common.terminal import printable, size_text
 from common.wire import SchemaPosition
-from receiver.cli.showing import commit_time, json_option, moment, show, write_json
+from receiver.cli.command_answers import SenderSet
+from receiver.cli.showing import commit_time, moment, show, write_json
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask, segment
 from receiver.operator.lateness import silence_of
@@ -43,7 +45,7 @@ _NAMED = 3
 
 
 @click.group(invoke_without_command=True)
-@json_option
+@json_option(SendersAnswer)
 @click.pass_context
 def senders(context: click.Context, as_json: bool) -> int:
     """Senders that have been here: lists them, unless a command says otherwise."""
@@ -58,7 +60,7 @@ def senders(context: click.Context, as_json: bool) -> int:
     epilog="Example: tsferry-receiver senders list. Works without a server too. "
     "Exit codes: 0 done; 2 configuration; 4 the receiver refuses; 7 a sender is late.",
 )
-@json_option
+@json_option(SendersAnswer)
 @click.pass_obj
 def list_senders(invocation: Invocation[ReceiverConfig], as_json: bool) -> int:
     """All senders, their files and their last task, when they were heard and whether they are late.
@@ -122,7 +124,7 @@ def _schema(there: SchemaPosition | None) -> str:
     "without a server too. Exit codes: 0 done; 2 no such sender; 4 the receiver refuses."
 )
 @click.argument("sender")
-@json_option
+@json_option(SchemaPosition)
 @click.pass_obj
 def schema(invocation: Invocation[ReceiverConfig], sender: str, as_json: bool) -> None:
     """How far the schema of SENDER is applied, and what of it is not, with the reasons."""
@@ -145,7 +147,7 @@ def schema(invocation: Invocation[ReceiverConfig], sender: str, as_json: bool) -
 )
 @click.argument("old")
 @click.argument("new")
-@json_option
+@json_option(OwnersMoved)
 @click.pass_obj
 def adopt(invocation: Invocation[ReceiverConfig], old: str, new: str, as_json: bool) -> None:
     """Let NEW go on in the place of OLD: a box that was replaced, with a uuid of its own.
@@ -169,8 +171,11 @@ def adopt(invocation: Invocation[ReceiverConfig], old: str, new: str, as_json: b
 )
 @click.argument("sender", required=False)
 @click.option("--all", "every", is_flag=True, help="Every sender that was not removed.")
+@json_option(SendersAccepted)
 @click.pass_obj
-def accept(invocation: Invocation[ReceiverConfig], sender: str | None, every: bool) -> None:
+def accept(
+    invocation: Invocation[ReceiverConfig], sender: str | None, every: bool, as_json: bool
+) -> None:
     """Let the next machine that comes as SENDER go on, whatever epoch it has.
 
     For a sender that was refused as a clone and is none: one that was restored from a copy, or
@@ -181,14 +186,17 @@ def accept(invocation: Invocation[ReceiverConfig], sender: str | None, every: bo
     """
     if every is (sender is not None):
         raise UsageError("name a sender, or say --all")
+    server = OperatorClient(invocation.load().value)
     if sender is None:
-        server = OperatorClient(invocation.load().value)
         answer = server.ask("POST", "/v1/senders/accept", SendersAccepted)
-        for each in answer.senders:
-            click.echo(f"the next machine that comes as {each} is accepted")
+    else:
+        server.tell("POST", f"/v1/senders/{segment(sender)}/accept")
+        answer = SendersAccepted(senders=[sender])
+    if as_json:
+        write_json(answer)
         return
-    OperatorClient(invocation.load().value).tell("POST", f"/v1/senders/{segment(sender)}/accept")
-    click.echo(f"the next machine that comes as {sender} is accepted")
+    for each in answer.senders:
+        click.echo(f"the next machine that comes as {each} is accepted")
 
 
 @senders.command(
@@ -204,14 +212,20 @@ def accept(invocation: Invocation[ReceiverConfig], sender: str | None, every: bo
     metavar="DURATION",
     help='Silence after which it is late: 2d, 90m, "never", or "default" for senders.late_after.',
 )
+@json_option(SenderSet)
 @click.pass_obj
-def set_sender(invocation: Invocation[ReceiverConfig], sender: str, late_after: str) -> None:
+def set_sender(
+    invocation: Invocation[ReceiverConfig], sender: str, late_after: str, as_json: bool
+) -> None:
     """Say what is expected of SENDER: after what silence it is late."""
     wanted = SenderSettings(late_after=silence_of(late_after))
     OperatorClient(invocation.load().value).tell(
         "POST", f"/v1/senders/{segment(sender)}/set", body=wanted
     )
-    click.echo(f"{sender} is late after: {late_after}")
+    if as_json:
+        write_json(SenderSet(sender=sender, late_after=wanted.late_after))
+    else:
+        click.echo(f"{sender} is late after: {late_after}")
 
 
 @senders.command(
@@ -220,7 +234,7 @@ def set_sender(invocation: Invocation[ReceiverConfig], sender: str, late_after: 
     "4 the receiver does not run or refuses."
 )
 @click.argument("sender")
-@json_option
+@json_option(SenderRemoved)
 @click.pass_obj
 def remove(invocation: Invocation[ReceiverConfig], sender: str, as_json: bool) -> None:
     """Have SENDER come no more: its tokens are revoked, its devices belong to nobody.

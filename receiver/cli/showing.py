@@ -12,14 +12,9 @@ from common import wire
 from common.cli import emit_json
 from common.terminal import table
 
-__all__ = ["commit_time", "json_option", "moment", "sender_option", "show", "write_json"]
+__all__ = ["commit_time", "moment", "sender_option", "show", "write_json"]
 _COUNTER_BITS = 18
 """A commit timestamp is milliseconds << 18 | counter."""
-
-
-def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The option `--json`."""
-    return click.option("--json", "as_json", is_flag=True, help="Write JSON.")(command)
 
 
 def sender_option(command: Callable[..., Any]) -> Callable[..., Any]:

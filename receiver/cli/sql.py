@@ -10,8 +10,9 @@ import click
 
 from common.cli import Invocation
 from common.errors import TsferryError, UsageError
+from common.json_option import JsonForm, json_option
 from common.terminal import printable
-from receiver.cli.sqlformat import OutputForm, caret, output
+from receiver.cli.sqlformat import OutputForm, SqlDone, SqlLine, caret, output
 from receiver.cli.sqlsource import SqlSource
 from receiver.config import ReceiverConfig
 
@@ -39,7 +40,13 @@ _EPILOG = (
     type=click.IntRange(1, 1_000_000),
     help="Rows fetched at a time.  [default: metadata.fetch_size of the receiver]",
 )
-@click.option("--json", "form", flag_value="json", help="Write a JSON object a line.")
+@json_option(
+    JsonForm(SqlLine, shape="lines"),
+    JsonForm(SqlDone, "of a statement that gives no rows"),
+    name="form",
+    text="Write a JSON object a line.",
+    flag_value="json",
+)
 @click.option("--csv", "form", flag_value="csv", help="Write CSV (RFC 4180).")
 @click.option("--keep-going", is_flag=True, help="Go on with a script after an error.")
 @click.pass_obj

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
 
 from common.errors import TsferryError
 from common.json_form import json_form
+from common.json_option import OpenForm
 from common.terminal import (
     display_width,
     padded,
@@ -22,13 +23,15 @@ from common.terminal import (
     screen_width,
     whole_width,
 )
+from common.wire import Struct
+from common.wire.base import CommitTs
 from receiver.cli.showing import commit_time
 
 if TYPE_CHECKING:
     from receiver.cli.sqlsource import SqlRow
     from receiver.metadata.model.true_times import TrueTimes
 
-__all__ = ["Output", "OutputForm", "caret", "output"]
+__all__ = ["Output", "OutputForm", "SqlDone", "SqlLine", "caret", "output"]
 
 _AROUND = 100
 """Characters of a line that are shown on each side of a fault."""
@@ -147,6 +150,26 @@ def _text(value: Any) -> str:
     return str(value)
 
 
+class SqlLine(OpenForm):
+    """A row: a member for each column of the statement, named as it is.
+
+    What a column has is in `docs/sql.md`; whole numbers above 2^53 are text, and commits and times
+    of data in columns of those names always.
+    """
+
+
+class SqlDone(Struct, frozen=True, kw_only=True):
+    """What a statement did.
+
+    Attributes:
+        message: in words.
+        commit: by which it is so; 0 for none.
+    """
+
+    message: str
+    commit: CommitTs
+
+
 class _Lines:
     """An object a line, pure ASCII."""
 
@@ -162,7 +185,7 @@ class _Lines:
             self._write(dict(zip(self._columns, row)))  # noqa: B905  # see above
 
     def done(self, message: str, commit: int) -> None:
-        self._write({"message": message, "commit": commit})
+        self._write(SqlDone(message=message, commit=commit))
 
     def _write(self, value: object) -> None:
         self._stream.write(json.dumps(json_form(value), ensure_ascii=True) + "\n")

@@ -6,9 +6,10 @@ import click
 
 from common.cli import Invocation
 from common.errors import EXIT_LATE, EXIT_NOT_LOADED, EXIT_UNREACHABLE
+from common.json_option import JsonForm, json_option
 from common.terminal import printable, size_text
 from receiver.cli.receiver_check import check_line_of
-from receiver.cli.showing import commit_time, json_option, moment, write_json
+from receiver.cli.showing import commit_time, moment, write_json
 from receiver.config import ReceiverConfig
 from receiver.operator.background_views import BackgroundTotals
 from receiver.operator.client import NotRunningError, OperatorClient
@@ -37,7 +38,10 @@ _NAMED = 5
     help="One line with figures, as monitoring plugins write it; exit codes 0 OK, 1 WARNING "
     "(something does not come through), 2 CRITICAL (it takes no files, or files are lost).",
 )
-@json_option
+@json_option(
+    StatusView,
+    JsonForm("receiver.storagenode.node_status:NodeStatus", "of a storage node"),
+)
 @click.pass_obj
 def status(invocation: Invocation[ReceiverConfig], as_plugin: bool, as_json: bool) -> int:
     """How the receiver is, in numbers."""

@@ -15,9 +15,17 @@ from common.cli import Invocation, emit_json
 from common.config.upload_rules import upload_text
 from common.durable import Tree
 from common.errors import ConflictError, TsferryError, UsageError
+from common.json_option import JsonForm, json_option
 from common.terminal import printable, size_text, table
 from common.wire import FailedFetch, FetchAnswer, FetchRequest
-from receiver.cli.showing import commit_time, json_option, write_json
+from receiver.cli.command_answers import (
+    RestoreDone,
+    SenderFile,
+    StoreFindings,
+    StoreNeed,
+    StoreTaken,
+)
+from receiver.cli.showing import commit_time, write_json
 from receiver.config import ReceiverConfig
 from receiver.directory_finding import adopt as adopt_directories
 from receiver.directory_finding import check_restored
@@ -47,7 +55,7 @@ def storage() -> None:
     epilog="Example: tsferry-receiver storage check. Exit codes: 0 all holds; 1 something does "
     "not; 2 configuration, or none is configured."
 )
-@json_option
+@json_option(StoreFindings)
 @click.pass_context
 def check(ctx: click.Context, as_json: bool) -> None:
     """Try everything that copies need of the store, on objects that are removed again."""
@@ -67,7 +75,8 @@ def check(ctx: click.Context, as_json: bool) -> None:
     finally:
         store.close()
     if as_json:
-        emit_json({"findings": [{"need": each.need, "problem": each.problem} for each in found]})
+        findings = [StoreNeed(need=each.need, problem=each.problem) for each in found]
+        emit_json(StoreFindings(findings=findings))
     if any(each.problem for each in found):
         ctx.exit(1)
 
@@ -76,7 +85,7 @@ def check(ctx: click.Context, as_json: bool) -> None:
     epilog="Example: tsferry-receiver storage status --json. Works without a server too. Exit "
     "codes: 0 done; 2 configuration; 4 the receiver refuses."
 )
-@json_option
+@json_option(StorageView)
 @click.pass_obj
 def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     """How far the copies are, and what is in their way."""
@@ -120,7 +129,7 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     epilog="Example: tsferry-receiver storage takeover. Exit codes: 0 done; 1 the prefix is "
     "another engine's; 2 configuration; 4 the store does not answer."
 )
-@json_option
+@json_option(StoreTaken)
 @click.pass_obj
 def takeover(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     """Make this receiver the owner of its copies again, whoever is it now.
@@ -144,7 +153,7 @@ def takeover(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     finally:
         store.close()
     if as_json:
-        emit_json({"engine": uuid, "incarnation": taken.number})
+        emit_json(StoreTaken(engine=uuid, incarnation=taken.number))
     else:
         click.echo(f"incarnation {taken.number} of engine {uuid} is this receiver's")
 
@@ -183,7 +192,7 @@ def _log(found: StorageView) -> str:
     "not run or refuses."
 )
 @click.argument("pattern", nargs=-1, required=True)
-@json_option
+@json_option(FetchAnswer)
 @click.pass_obj
 def fetch(invocation: Invocation[ReceiverConfig], pattern: tuple[str, ...], as_json: bool) -> int:
     """Bring files that are in the object store only back into the data directories.
@@ -243,7 +252,7 @@ def fetch(invocation: Invocation[ReceiverConfig], pattern: tuple[str, ...], as_j
 @click.option(
     "--on-demand", is_flag=True, help="Leave files in the store: they come when they are needed."
 )
-@json_option
+@json_option(RestoreDone, JsonForm("receiver.storage.object_check:CopiesReport", "with `--check`"))
 @click.pass_context
 def restore(
     ctx: click.Context,
@@ -325,15 +334,15 @@ def restore(
         store.close()
     if as_json:
         emit_json(
-            {
-                "engine": uuid,
-                "fetched": found.fetched,
-                "bytes": found.bytes,
-                "there": found.there,
-                "left": found.left,
-                "lacking": [{"sender": sender, "path": path} for sender, path in found.lacking],
-                "given_up": [{"sender": sender, "path": path} for sender, path in found.given_up],
-            }
+            RestoreDone(
+                engine=uuid,
+                fetched=found.fetched,
+                bytes=found.bytes,
+                there=found.there,
+                left=found.left,
+                lacking=[SenderFile(sender=sender, path=path) for sender, path in found.lacking],
+                given_up=[SenderFile(sender=sender, path=path) for sender, path in found.given_up],
+            )
         )
     else:
         click.echo(

@@ -11,8 +11,9 @@ import click
 from common.cli import Invocation
 from common.config.units import format_duration, parse_duration
 from common.errors import UsageError
+from common.json_option import json_option
 from common.terminal import printable
-from receiver.cli.showing import json_option, write_json
+from receiver.cli.showing import write_json
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, segment
 from receiver.operator.table_views import TableChange, TableRequest, TableStanding
@@ -63,7 +64,7 @@ def _of_tablets(command: _F) -> _F:
 )
 @click.argument("name")
 @_of_tablets
-@json_option
+@json_option(TableStanding)
 @click.pass_obj
 def create(
     invocation: Invocation[ReceiverConfig],
@@ -97,7 +98,7 @@ def create(
 @click.argument("table_name", metavar="TABLE")
 @_of_tablets
 @click.option("--as-configured", is_flag=True, help="As many replicas as nodes.replicas says.")
-@json_option
+@json_option(TableStanding)
 @click.pass_obj
 def alter(
     invocation: Invocation[ReceiverConfig],
@@ -130,7 +131,7 @@ def alter(
 
 @click.command(epilog=f"Example: tsferry-receiver tables show root.wind --json. {_CODES}")
 @click.argument("table_name", metavar="TABLE")
-@json_option
+@json_option(TableStanding)
 @click.pass_obj
 def show(invocation: Invocation[ReceiverConfig], table_name: str, as_json: bool) -> None:
     """How TABLE stands: whether its tablets are at the nodes that are to have them."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 from common.cli import Invocation
+from common.json_option import json_option
 from common.terminal import printable, size_text, table
-from receiver.cli.showing import commit_time, json_option, write_json
+from receiver.cli.showing import commit_time, write_json
 from receiver.cli.table_changing import TABLE_COMMANDS
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask, segment
@@ -27,7 +28,7 @@ _at = click.option("--at", help="As of a commit timestamp, or a time.")
     "before the kept history.",
 )
 @_at
-@json_option
+@json_option(TablesPage)
 @click.pass_context
 def tables(context: click.Context, at: str | None, as_json: bool) -> None:
     """Storage groups, and databases of the table model, that files were loaded into.
@@ -82,7 +83,7 @@ def _list_tables(invocation: Invocation[ReceiverConfig], at: str | None, as_json
 @click.option("--from", "begin", type=int, help="Only what may have this time or a later one.")
 @click.option("--to", "end", type=int, help="Only what may have a time before this one.")
 @_at
-@json_option
+@json_option(TabletsPage)
 @click.pass_obj
 def tablets(
     invocation: Invocation[ReceiverConfig],

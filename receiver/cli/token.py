@@ -9,9 +9,11 @@ from msgspec.structs import asdict
 
 from common.cli import Invocation, emit_json
 from common.errors import ProtocolError, UsageError
+from common.json_option import json_option
 from common.terminal import printable
+from receiver.cli.command_answers import TokenRevoked
 from receiver.cli.enrol import enrol, lifetime
-from receiver.cli.showing import commit_time, json_option, moment, show, write_json
+from receiver.cli.showing import commit_time, moment, show, write_json
 from receiver.config import ReceiverConfig
 from receiver.metadata.model import records
 from receiver.open_engine import open_engine
@@ -76,7 +78,7 @@ def token() -> None:
     help="Bind a client certificate instead of making a token: a DNS name or a URI of its "
     "subjectAltName (listen.client_ca says whose certificates are taken).",
 )
-@json_option
+@json_option(TokenMade)
 @click.pass_obj
 def create(
     invocation: Invocation[ReceiverConfig],
@@ -137,7 +139,7 @@ def create(
     epilog="Example: tsferry-receiver token list --json. Works without a server too. "
     "Exit codes: 0 done; 2 configuration; 4 the receiver refuses.",
 )
-@json_option
+@json_option(TokensAnswer)
 @click.pass_obj
 def list_tokens(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     """All tokens and bound certificates that are not revoked, without secrets."""
@@ -171,7 +173,7 @@ def list_tokens(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     "Exit codes: 0 done; 2 no such token; 4 the receiver refuses."
 )
 @click.argument("token_id", metavar="ID")
-@json_option
+@json_option(TokenRevoked)
 @click.pass_obj
 def revoke(invocation: Invocation[ReceiverConfig], token_id: str, as_json: bool) -> None:
     """Make a token, or a certificate that is bound, worthless from now on."""
@@ -182,7 +184,7 @@ def revoke(invocation: Invocation[ReceiverConfig], token_id: str, as_json: bool)
         with open_engine(config) as engine:
             revoke_token(engine, token_id)
     if as_json:
-        emit_json({"revoked": token_id})
+        emit_json(TokenRevoked(revoked=token_id))
     else:
         click.echo(f"token {printable(token_id)} is revoked")
 

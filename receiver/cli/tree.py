@@ -9,8 +9,9 @@ import msgspec
 
 from common.cli import Invocation
 from common.errors import TsferryError
+from common.json_option import json_option
 from common.terminal import printable, size_text, table
-from receiver.cli.showing import commit_time, json_option, write_json
+from receiver.cli.showing import commit_time, write_json
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask
 from receiver.operator.tree import list_tree
@@ -35,7 +36,7 @@ _HEADERS = ("PATH", "FILES", "SIZE", "CREATED", "AT", "DELETED", "AT")
 @click.argument("path", required=False)
 @click.option("--at", help="As of a commit timestamp, or a time.")
 @click.option("--files", is_flag=True, help="The files too, where PATH is no partition or file.")
-@json_option
+@json_option(TreePage)
 @click.pass_obj
 def tree(
     invocation: Invocation[ReceiverConfig],

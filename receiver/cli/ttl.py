@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from common.cli import Invocation
-from receiver.cli.showing import json_option, write_json
+from common.json_option import json_option
+from receiver.cli.showing import write_json
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient
 from receiver.operator.wire import TtlAnswer
@@ -22,7 +23,7 @@ def ttl() -> None:
     epilog="Example: tsferry-receiver ttl resume. Exit codes: 0 done; 2 configuration; "
     "4 the receiver does not run or refuses."
 )
-@json_option
+@json_option(TtlAnswer)
 @click.pass_obj
 def resume(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     """Confirm that the clock of the receiver's machine is right: `clock confirm` in older words.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import msgspec
 
@@ -17,7 +17,7 @@ from common.decoders import from_json
 from common.durable import Closing, Lock, Tree, is_temporary
 from common.errors import NotFoundError, UsageError
 from common.wire import Struct, Time
-from common.wire.base import CommitTs
+from common.wire.base import WIDE, CommitTs
 from receiver.exporting.merged_inputs import SliceInputs
 from receiver.exporting.output_file import OutputFile, WrittenFile
 from receiver.exporting.schema_statements import table_statements, tree_statements
@@ -62,7 +62,7 @@ class ExportRequest(Struct, frozen=True, kw_only=True):
     end: Time
     version: int
     file_bytes: int
-    file_points: int
+    file_points: Annotated[int, msgspec.Meta(extra={WIDE: True})]
 
 
 class ExportManifest(Struct, frozen=True, kw_only=True):

@@ -105,7 +105,7 @@ class OfferedFile(Struct, frozen=True, kw_only=True):
     md5: str
     sender: str
     path: str
-    commit: int
+    commit: CommitTs
     retired: bool = False
     deletions: tuple[OfferedDeletions, ...] = ()
 

@@ -10,6 +10,7 @@ import msgspec
 from common.digests import md5
 from common.step_progress import StepCounter, untold
 from common.wire import Struct
+from common.wire.base import CommitTs
 from receiver.storage.digest_uploads import BLOCKS
 from receiver.storage.object_store import Fingerprint, ObjectArchivedError, ObjectMissingError
 from receiver.storage.reading.block_digests import blocks_key, packed_size
@@ -72,7 +73,7 @@ class CopiesReport(Struct, frozen=True, kw_only=True):
     """
 
     engine: str
-    commit: int = 0
+    commit: CommitTs = 0
     files: int = 0
     bytes: int = 0
     sizes_only: bool = False

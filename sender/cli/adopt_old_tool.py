@@ -42,7 +42,7 @@ _SHOWN = 20
 )
 @click.option("--uuid", help="The old tool's identity, where its uuid.txt is lost.")
 @click.option("--commit", is_flag=True, help="Do it; otherwise only say what would be done.")
-@json_option
+@json_option("sender.cli.command_views:OldToolAdopted")
 @click.pass_obj
 def adopt(
     invocation: Invocation[SenderConfig],
@@ -91,7 +91,9 @@ def adopt(
     shown["committed"] = commit and not lacking
     shown["exit_code"] = EXIT_NOT_LOADED if lacking else 0
     if as_machine:
-        emit_json(shown)
+        from sender.cli.command_views import OldToolAdopted
+
+        emit_json(shown, OldToolAdopted)
     else:
         click.echo("\n".join(map(printable, _lines(shown, lacking=lacking))))
     return int(shown["exit_code"])

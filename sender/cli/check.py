@@ -6,9 +6,10 @@ from typing import Any
 
 import click
 
-from common.cli import Invocation, emit_json
+from common.cli import Invocation
+from common.json_option import JsonForm
 from common.terminal import printable
-from sender.cli.program import PROGRAM, as_receivers, json_option, opened, receiver_option
+from sender.cli.program import PROGRAM, emit_receivers, json_option, opened, receiver_option
 from sender.config import SenderConfig
 from sender.round.round_report import worst
 
@@ -17,7 +18,7 @@ __all__ = ["check"]
 
 @click.command(epilog="Example: tsferry-sender check --receiver dc1")
 @receiver_option
-@json_option
+@json_option(JsonForm("sender.cli.command_views:CheckShown", shape="by receiver"))
 @click.pass_obj
 def check(invocation: Invocation[SenderConfig], names: tuple[str, ...], as_machine: bool) -> int:
     """Ask each receiver who it is: tests address, certificate, token and version.
@@ -32,7 +33,9 @@ def check(invocation: Invocation[SenderConfig], names: tuple[str, ...], as_machi
     for problem in hooks:
         click.echo(f"{PROGRAM.name}: warning: {printable(problem)}", err=True)
     if as_machine:
-        emit_json(as_receivers(found, code))
+        from sender.cli.command_views import CheckShown
+
+        emit_receivers(found, CheckShown, code)
     else:
         for each in found.values():
             click.echo(printable(_text(each)))
@@ -50,6 +53,14 @@ def _ask(remote: Any) -> dict[str, Any]:
         "url": remote.entry.url,
         "address": None,
         "sender": remote.uuid,
+        "version": None,
+        "protocol": None,
+        "engine": None,
+        "history": None,
+        "scope": [],
+        "wanted": 0,
+        "loading": None,
+        "schema": False,
     }
     try:
         with remote.sync_tree() as sync:

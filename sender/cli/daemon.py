@@ -53,7 +53,7 @@ def _loaded_again(invocation: Invocation[SenderConfig]) -> SenderConfig:
 @click.option(
     "--wait", type=float, default=20.0, show_default=True, help="Seconds until it must answer."
 )
-@json_option
+@json_option("sender.cli.command_views:DaemonStarted")
 @click.pass_obj
 def start(invocation: Invocation[SenderConfig], wait: float, as_machine: bool) -> int:
     """Start the daemon in the background, and wait until it answers.
@@ -80,7 +80,9 @@ def start(invocation: Invocation[SenderConfig], wait: float, as_machine: bool) -
             else:
                 pid = found.pid
     if as_machine:
-        emit_json({"pid": pid, "started": found is None})
+        from sender.cli.command_views import DaemonStarted
+
+        emit_json(DaemonStarted(pid=pid, started=found is None))
     else:
         click.echo(f"{'runs' if found is None else 'runs already'}: process {pid or 'unknown'}")
     return 0
@@ -147,7 +149,7 @@ def _wait_for(process: subprocess.Popen[bytes], schema_dir: Path, patience: floa
 @click.option(
     "--wait", type=float, default=60.0, show_default=True, help="Seconds that it may take."
 )
-@json_option
+@json_option("sender.cli.command_views:DaemonStopped")
 @click.pass_obj
 def stop(invocation: Invocation[SenderConfig], wait: float, as_machine: bool) -> int:
     """Stop the daemon of this schema directory, known by the lock that it holds, and wait for it.
@@ -159,7 +161,9 @@ def stop(invocation: Invocation[SenderConfig], wait: float, as_machine: bool) ->
     with opened(invocation) as session, session.remotes[0].sync_tree() as sync:
         stopped = stop_running(sync, wait)
     if as_machine:
-        emit_json({"stopped": stopped})
+        from sender.cli.command_views import DaemonStopped
+
+        emit_json(DaemonStopped(stopped=stopped))
     else:
         click.echo("stopped" if stopped else "was not running")
     return 0

@@ -7,15 +7,18 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from common.json_form import json_form
 from sender.round.round_report import worst
+from sender.round.shown_rounds import RoundShown
 
 if TYPE_CHECKING:
     from sender.send.progress import Told
 
 __all__ = ["EventLines"]
+
+_ENDED: Final = "ended"
 
 
 class EventLines:
@@ -39,14 +42,15 @@ class EventLines:
         if happened is not None:
             self._write(happened, told.receiver, getattr(told, "members", {}))
 
-    def ended(self, reports: Mapping[str, dict[str, Any]]) -> int:
+    def ended(self, reports: Mapping[str, RoundShown]) -> int:
         """Write the end of each round; the exit code of the command."""
         for name, report in reports.items():
-            self._write("ended", name, report)
+            self._write(_ENDED, name, report)
         return worst([int(report["exit_code"]) for report in reports.values()])
 
     def _write(self, event: str, receiver: str, members: Mapping[str, Any]) -> None:
-        line = {"event": event, "at": self._clock(), "receiver": receiver, **members}
+        form = json_form({"event": event, "at": self._clock(), "receiver": receiver})
+        form |= json_form(members, RoundShown if event == _ENDED else None)
         with self._lock:
-            self._stream.write(json.dumps(json_form(line), ensure_ascii=True) + "\n")
+            self._stream.write(json.dumps(form, ensure_ascii=True) + "\n")
             self._stream.flush()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -48,7 +48,7 @@ _SHOWN = 20
     metavar="SIZE",
     help="Only while less than this is free on the file system of a file, as in 10GiB.",
 )
-@json_option
+@json_option("sender.cli.command_views:FreeShown")
 @click.pass_obj
 def free(
     invocation: Invocation[SenderConfig],
@@ -95,12 +95,12 @@ def free(
             freeing.run()
         except TsferryError as error:
             if as_machine:
-                emit_json(_as_json(freeing.report, error))
+                _emit(freeing.report, error)
                 return error.exit_code
             _show(freeing.report, dry_run=dry_run)
             raise
     if as_machine:
-        emit_json(_as_json(freeing.report, None))
+        _emit(freeing.report, None)
     else:
         _show(freeing.report, dry_run=dry_run)
     return 0
@@ -115,8 +115,10 @@ def _parsed(name: str, text: str | None, parse: Callable[[object], T], example: 
         raise UsageError(f"{name} {text}: {error}; expected such as {example}") from error
 
 
-def _as_json(report: FreeReport, error: TsferryError | None) -> dict[str, Any]:
-    shown: dict[str, Any] = {
+def _emit(report: FreeReport, error: TsferryError | None) -> None:
+    from sender.cli.command_views import FreeShown
+
+    shown: FreeShown = {
         "freed": [
             {"file": each.path.text, "path": str(each.data_dir / each.rel), "size": each.size}
             for each in report.freed
@@ -128,7 +130,7 @@ def _as_json(report: FreeReport, error: TsferryError | None) -> dict[str, Any]:
     }
     if error is not None:
         shown["error"] = {"type": error.slug, "message": error.message}
-    return shown
+    emit_json(shown, FreeShown)
 
 
 def _show(report: FreeReport, *, dry_run: bool) -> None:

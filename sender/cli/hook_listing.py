@@ -18,22 +18,20 @@ def hooks() -> None:
 
 
 @hooks.command("list", epilog="Example: tsferry-sender hooks list --json. Exit codes: 0; 2.")
-@json_option
+@json_option("common.hooks.hook_showing:HooksView")
 @click.pass_obj
 def list_(invocation: Invocation[SenderConfig], as_machine: bool) -> None:
     """What each hook was told, what waits, and what went wrong last.
 
     Read from the files of the queues: a daemon may run or not.
     """
-    from msgspec import to_builtins
-
     from common.hooks.hook_showing import hooks_view, view_lines
     from sender.hooks.sender_hooks import hooks_directory
 
     config = invocation.load(secrets=False).value
     view = hooks_view(config.hooks, hooks_directory(config.schema_dir))
     if as_machine:
-        emit_json(to_builtins(view))
+        emit_json(view)
         return
     for line in view_lines(view):
         click.echo(line)
@@ -43,7 +41,7 @@ def list_(invocation: Invocation[SenderConfig], as_machine: bool) -> None:
     epilog="Example: tsferry-sender hooks test. Exit codes: 0 each hook took it; 2 none is "
     "configured; 4 one did not."
 )
-@json_option
+@json_option("common.hooks.hook_showing:HooksAsked")
 @click.pass_obj
 def test(invocation: Invocation[SenderConfig], as_machine: bool) -> int:
     """Send a test event by each hook now, and say what came of it.
@@ -53,7 +51,7 @@ def test(invocation: Invocation[SenderConfig], as_machine: bool) -> int:
     """
     from common.hooks.hook_event import HookSource
     from common.hooks.hook_service import ask_hooks
-    from common.hooks.hook_showing import asked_lines
+    from common.hooks.hook_showing import HooksAsked, asked_lines
 
     with opened(invocation) as session:
         if not session.config.hooks.are_any:
@@ -62,8 +60,8 @@ def test(invocation: Invocation[SenderConfig], as_machine: bool) -> int:
         who = HookSource(program="sender", uuid=remote.uuid, label=remote.label)
         found = ask_hooks(session.config.hooks, who)
     if as_machine:
-        emit_json({"hooks": found})
+        emit_json(HooksAsked(hooks=found))
     else:
         for line in asked_lines(found):
             click.echo(line)
-    return 0 if all(each["ok"] for each in found.values()) else EXIT_UNREACHABLE
+    return 0 if all(each.ok for each in found.values()) else EXIT_UNREACHABLE

@@ -11,7 +11,7 @@ from common.cli import Invocation, emit_json
 from common.errors import UsageError
 from common.examples import taken_back_on_failure
 from common.terminal import printable
-from sender.cli.program import PROGRAM, warn_of_root
+from sender.cli.program import PROGRAM, json_option, warn_of_root
 from sender.config import SenderConfig
 
 __all__ = ["init"]
@@ -51,7 +51,7 @@ __all__ = ["init"]
     metavar="DIR",
     help="Write tsferry-sender.service there, as in /etc/systemd/system.",
 )
-@click.option("--json", "as_machine", is_flag=True, help="Write JSON.")
+@json_option("sender.cli.command_views:IdentityMade")
 @click.pass_obj
 def init(
     invocation: Invocation[SenderConfig],
@@ -190,7 +190,9 @@ def _identify(config: SenderConfig, adopt: bool, new_identity: bool) -> tuple[st
 
 def _tell(as_machine: bool, found: dict[str, object]) -> None:
     if as_machine:
-        emit_json(found)
+        from sender.cli.command_views import IdentityMade
+
+        emit_json(found, IdentityMade)
         return
     lines = [f"wrote {found['config']}"] if found["written"] else []
     if found["uuid"]:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from common.cli import Invocation, Program
+from common.cli import Invocation, Program, emit_json
 from common.errors import (
     EXIT_HELD,
     EXIT_INTERNAL,
@@ -25,6 +25,8 @@ from common.errors import (
     EXIT_USAGE,
     UsageError,
 )
+from common.json_option import JsonForm
+from common.json_option import json_option as declared_option
 from common.terminal import printable
 from sender.config import ENV_PREFIX, FILE, ReceiverEntry, SenderConfig
 
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PROGRAM",
     "Session",
-    "as_receivers",
+    "emit_receivers",
     "json_option",
     "opened",
     "receiver_option",
@@ -71,9 +73,15 @@ PROGRAM = Program(
     ),
 )
 
+F = TypeVar("F", bound=Callable[..., Any])
 _log = logging.getLogger(__name__)
 
-json_option = click.option("--json", "as_machine", is_flag=True, help="Write JSON.")
+
+def json_option(*forms: type | str | JsonForm) -> Callable[[F], F]:
+    """The option `--json` of a command that writes one of these forms."""
+    return declared_option(*forms, name="as_machine")
+
+
 receiver_option = click.option(
     "--receiver",
     "names",
@@ -194,8 +202,18 @@ def reloading(reload: Callable[[], None]) -> Iterator[None]:
         signal.signal(signal.SIGHUP, signal.SIG_IGN if before is signal.SIG_DFL else before)
 
 
-def as_receivers(found: Mapping[str, dict[str, object]], exit_code: int) -> dict[str, object]:
-    """One receiver's object as it is; several by name, with the exit code of the command."""
+def emit_receivers(found: Mapping[str, Any], kind: type, exit_code: int) -> None:
+    """Write one receiver's object as it is; several by name, with the exit code of the command.
+
+    Args:
+        found: receiver -> what is written of it.
+        kind: type of these.
+        exit_code: of the command.
+    """
+    from common.json_form import json_form
+
     if len(found) == 1:
-        return next(iter(found.values()))
-    return {"receivers": dict(found), "exit_code": exit_code}
+        emit_json(next(iter(found.values())), kind)
+        return
+    forms = {name: json_form(each, kind) for name, each in found.items()}
+    emit_json({"receivers": forms, "exit_code": exit_code})

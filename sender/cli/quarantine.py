@@ -10,6 +10,7 @@ import click
 
 from common.cli import Invocation, emit_json
 from common.errors import UsageError
+from common.json_option import JsonForm
 from common.terminal import table
 from sender.cli.program import json_option, opened, receiver_option
 from sender.config import SenderConfig
@@ -31,7 +32,7 @@ def quarantine() -> None:
 
 @quarantine.command("list", epilog="Example: tsferry-sender quarantine list --json")
 @receiver_option
-@json_option
+@json_option(JsonForm("sender.cli.command_views:QuarantinedShown", shape="list"))
 @click.pass_obj
 def list_files(
     invocation: Invocation[SenderConfig], names: tuple[str, ...], as_machine: bool
@@ -48,7 +49,9 @@ def list_files(
                 troubles = Troubles.open(sync, directory, clock=lambda: 0.0)
             rows += [_row(remote.name, each) for each in troubles]
     if as_machine:
-        emit_json(rows)
+        from sender.cli.command_views import QuarantinedShown
+
+        emit_json(rows, list[QuarantinedShown])
     elif rows:
         head = ("receiver", "file", "kind", "hold", "since", "device", "reason")
         click.echo(table(head, [[_cell(row, key) for key in head] for row in rows]))
@@ -85,7 +88,7 @@ def _cell(row: dict[str, Any], key: str) -> object:
 @click.argument("paths", metavar="FILE", nargs=-1)
 @click.option("--all", "every", is_flag=True, help="All of them.")
 @receiver_option
-@json_option
+@json_option(JsonForm("sender.cli.command_views:QuarantinedShown", shape="list"))
 @click.pass_obj
 def retry(
     invocation: Invocation[SenderConfig],
@@ -113,7 +116,7 @@ def retry(
 )
 @click.argument("paths", metavar="FILE", nargs=-1, required=True)
 @receiver_option
-@json_option
+@json_option(JsonForm("sender.cli.command_views:QuarantinedShown", shape="list"))
 @click.pass_obj
 def drop(
     invocation: Invocation[SenderConfig],
@@ -157,7 +160,9 @@ def _change(
     if missing:
         raise UsageError(f"not in quarantine: {', '.join(sorted(missing))}")
     if as_machine:
-        emit_json(rows)
+        from sender.cli.command_views import QuarantinedShown
+
+        emit_json(rows, list[QuarantinedShown])
     else:
         click.echo(f"{len(rows)} files {what}")
     return 0

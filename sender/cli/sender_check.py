@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from common.check_line import CheckLevel, CheckLine
 from common.errors import StoppedError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from sender.round.look import ReceiverStanding
 
@@ -74,7 +74,7 @@ def _judge_ends(line: CheckLine, each: ReceiverStanding, now: float) -> None:
 
 
 def _judge_round(line: CheckLine, each: ReceiverStanding, now: float, wait_alarm: float) -> None:
-    last = each.last_round or {}
+    last: Mapping[str, Any] = each.last_round or {}
     error, ended = last.get("error"), last.get("ended")
     if isinstance(error, dict) and error.get("type") != StoppedError.slug:  # it goes on
         line.say(_BAD, f"{each.receiver}: the last round ended early: {error.get('message')}")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from common.cli import Invocation, emit_json
 from common.config.shared_rules import PER_MILLISECOND
 from common.errors import EXIT_HELD, EXIT_NOT_LOADED, TsferryError, UsageError
+from common.json_option import JsonForm
 from common.terminal import printable, size_text
 from sender.cli.program import Session, json_option, opened, receiver_option
 from sender.cli.sender_check import in_the_way
@@ -19,7 +20,9 @@ from sender.round.round_report import worst
 from sender.schema.standing import schema_lines
 
 if TYPE_CHECKING:
+    from sender.cli.command_views import DaemonShown
     from sender.round.look import ReceiverStanding
+    from sender.round.shown_rounds import LastRound, TroubleShown, VerifiedShown
 
 __all__ = ["status"]
 
@@ -48,7 +51,10 @@ _SOON = 30 * 86400.0
     "(files are in trouble, or the last round failed), 2 CRITICAL (files are lost, or nothing can "
     "be found out).",
 )
-@json_option
+@json_option(
+    "sender.cli.command_views:StatusShown",
+    JsonForm(str, "with `--safe-to-delete`", "list"),
+)
 @click.pass_obj
 def status(
     invocation: Invocation[SenderConfig],
@@ -80,8 +86,6 @@ def status(
 
 
 def _status(session: Session, as_machine: bool, *, as_plugin: bool) -> int:
-    from msgspec import to_builtins
-
     from sender.round.look import standing
 
     daemon = _daemon(session)
@@ -95,8 +99,15 @@ def _status(session: Session, as_machine: bool, *, as_plugin: bool) -> int:
     code = worst([_code(each) for each in found])
     uuid, label = session.remotes[0].uuid, session.remotes[0].label
     if as_machine:
-        receivers = {each.receiver: to_builtins(each) for each in found}
-        emit_json({"sender": uuid, "label": label, "daemon": daemon, "receivers": receivers})
+        from sender.cli.command_views import StatusShown
+
+        shown = StatusShown(
+            sender=uuid,
+            label=label,
+            daemon=daemon,
+            receivers={each.receiver: each for each in found},
+        )
+        emit_json(shown, StatusShown)
         return code
     lines = [f"sender {uuid} ({label}), {_daemon_text(daemon)}"]
     lines += _hooks(session.config)
@@ -127,7 +138,7 @@ def _code(found: ReceiverStanding) -> int:
     return EXIT_HELD if found.held_records else 0
 
 
-def _daemon(session: Session) -> dict[str, Any] | None:
+def _daemon(session: Session) -> DaemonShown | None:
     """What the daemon says of itself; None if none runs, which its lock tells, as for `start`."""
     from sender.daemon.control import ask
     from sender.daemon.processes import running
@@ -137,14 +148,21 @@ def _daemon(session: Session) -> dict[str, Any] | None:
     except TsferryError as error:
         with session.remotes[0].sync_tree() as sync:
             found = running(sync)
-        return None if found is None else {"pid": found.pid, "silent": error.message}
-    return {key: value for key, value in answer.items() if key != "event"}
+        if found is None:
+            return None
+        return {"pid": found.pid, "silent": error.message, "lanes": {}, "polls_because": None}
+    return {
+        "pid": answer["pid"],
+        "silent": None,
+        "lanes": answer["lanes"],
+        "polls_because": answer.get("polls_because"),
+    }
 
 
-def _daemon_text(daemon: dict[str, Any] | None) -> str:
+def _daemon_text(daemon: DaemonShown | None) -> str:
     if daemon is None:
         return "no daemon runs"
-    if "silent" in daemon:
+    if daemon["silent"] is not None:
         who = "" if daemon["pid"] is None else f" as process {daemon['pid']}"
         return f"a daemon runs{who} and does not answer ({daemon['silent']})"
     polls = f", polls: {daemon['polls_because']}" if daemon.get("polls_because") else ""
@@ -201,7 +219,7 @@ def _ending(found: ReceiverStanding, now: float) -> list[str]:
     ]
 
 
-def _verified(found: dict[str, int] | None) -> str:
+def _verified(found: VerifiedShown | None) -> str:
     if found is None:
         return "not known"
     if not found["files"]:
@@ -209,7 +227,7 @@ def _verified(found: dict[str, int] | None) -> str:
     return f"{found['verified']} of {found['files']} files, at the last check"
 
 
-def _trouble(each: dict[str, Any]) -> str:
+def _trouble(each: TroubleShown) -> str:
     unnamed = each["device"] and each["device"] not in each["reason"]
     device = f" (device {each['device']})" if unnamed else ""
     hold = ", held" if each["hold"] else ""
@@ -242,7 +260,7 @@ def _local(seconds: float) -> str:
     return local.isoformat(sep=" ", timespec="seconds")
 
 
-def _round_text(last: dict[str, Any] | None) -> str:
+def _round_text(last: LastRound | None) -> str:
     if last is None:
         return "none yet"
     ended = last.get("ended")

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from common.cli import Invocation, emit_json
+from common.cli import Invocation
 from common.errors import UsageError
+from common.json_option import JsonForm
 from common.terminal import printable, size_text
 from sender.cli.event_lines import EventLines
 from sender.cli.program import (
     PROGRAM,
     Session,
-    as_receivers,
+    emit_receivers,
     json_option,
     opened,
     receiver_option,
@@ -26,10 +27,12 @@ from sender.config import SenderConfig
 from sender.round.round_report import as_text, worst
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from sender.round.round import RoundOptions
     from sender.round.round_report import RoundReport
+    from sender.round.shown_rounds import ReasonShown, RoundAhead, RoundShown, WaitingShown
+    from sender.schema.standing import SchemaAhead
     from sender.send.progress import Told
     from sender.send.remote import Remote
 
@@ -67,7 +70,10 @@ _MOVED = (
     hidden=True,
     help="Not here any more: tsferry-receiver deletes allow.",
 )
-@json_option
+@json_option(
+    JsonForm("sender.round.shown_rounds:RoundShown", shape="by receiver"),
+    JsonForm("sender.round.shown_rounds:RoundAhead", "with `--dry-run`", "by receiver"),
+)
 @click.option(
     "--jsonl",
     "as_lines",
@@ -88,12 +94,7 @@ def sync(
     """Do one round now with each receiver: what cron calls.
 
     Where the daemon runs, it is asked for a round and its progress is shown. With --json one
-    object is written: `task`, `tasks`, `sent`, `deleted`, `already`, `retired`, `bytes`,
-    `resources` (loaded files of which only the `.resource` was another one),
-    `resumed` (file, offset), `held`, `refused`, `failed`, `quarantined`, `expired`, `changed`,
-    `wanted` (file, reason), `verified` (files, verified: of what is loaded there),
-    `conflicts` (file, device, reason), `waiting`, `unmounted`, `pending`, `complete_until`,
-    `seconds`, `error`, `exit_code`; of several receivers `receivers` (name: object) and
+    object is written (docs/json.md); of several receivers `receivers` (name: object) and
     `exit_code`.
     """
     if as_lines and (as_machine or dry_run):
@@ -149,7 +150,7 @@ def _tell_hooks(session: Session, done: Mapping[str, RoundReport]) -> None:
 
 @click.command(epilog="Example: tsferry-sender recover --json")
 @receiver_option
-@json_option
+@json_option(JsonForm("sender.round.shown_rounds:RoundShown", shape="by receiver"))
 @click.pass_obj
 def recover(invocation: Invocation[SenderConfig], names: tuple[str, ...], as_machine: bool) -> int:
     """Fold in what the receiver committed of an interrupted task, and clean up.
@@ -166,7 +167,7 @@ def recover(invocation: Invocation[SenderConfig], names: tuple[str, ...], as_mac
 @click.command(epilog="Example: tsferry-sender resync --schema --receiver dc1")
 @receiver_option
 @click.option("--schema", is_flag=True, help="Send the whole schema again as well.")
-@json_option
+@json_option(JsonForm("sender.round.shown_rounds:RoundShown", shape="by receiver"))
 @click.pass_obj
 def resync(
     invocation: Invocation[SenderConfig], names: tuple[str, ...], schema: bool, as_machine: bool
@@ -189,7 +190,7 @@ def run_rounds(
     options: RoundOptions,
     done: dict[str, RoundReport] | None = None,
     show: Callable[[Told], None] | None = None,
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, RoundShown]:
     """A round with each receiver, all at the same time; receiver -> its report.
 
     Args:
@@ -221,9 +222,11 @@ def run_rounds(
 
 
 def _noted(
-    name: str, found: RoundReport | dict[str, Any], done: dict[str, RoundReport] | None
-) -> dict[str, Any]:
-    if isinstance(found, dict):
+    name: str, found: RoundReport | RoundShown, done: dict[str, RoundReport] | None
+) -> RoundShown:
+    from sender.round.round_report import RoundReport
+
+    if not isinstance(found, RoundReport):
         return found
     if done is not None:
         done[name] = found
@@ -237,7 +240,7 @@ class _Heard(NamedTuple):
     events: bool
 
 
-def _round(remote: Remote, options: RoundOptions, heard: _Heard) -> RoundReport | dict[str, Any]:
+def _round(remote: Remote, options: RoundOptions, heard: _Heard) -> RoundReport | RoundShown:
     from common.errors import LockedError, TsferryError
     from sender.round.round import Round
     from sender.round.round_report import RoundReport
@@ -274,7 +277,7 @@ def _tell_of(remote: Remote, report: RoundReport) -> None:
 
 def _by_daemon(
     remote: Remote, options: RoundOptions, heard: _Heard, locked: Exception
-) -> dict[str, Any]:
+) -> RoundShown:
     """Ask the process that holds the lock."""
     from msgspec.structs import asdict
 
@@ -292,15 +295,17 @@ def _by_daemon(
         answer = ask(remote.config.schema_dir, request, tell=tell, stop=remote.stop.is_set)
     except LockedError as error:
         raise LockedError(f"{locked}; {error.message}") from error
-    report: dict[str, Any] = answer["report"]
+    report: RoundShown = answer["report"]
     return report
 
 
-def show_reports(reports: dict[str, dict[str, Any]], as_machine: bool) -> int:
+def show_reports(reports: dict[str, RoundShown], as_machine: bool) -> int:
     """Print the reports; returns the exit code of the command."""
     code = worst([int(report["exit_code"]) for report in reports.values()])
     if as_machine:
-        emit_json(as_receivers(reports, code))
+        from sender.round.shown_rounds import RoundShown
+
+        emit_receivers(reports, RoundShown, code)
     else:
         for report in reports.values():
             click.echo(as_text(report))
@@ -317,14 +322,16 @@ def _dry_run(session: Session, accept_source: bool, as_machine: bool) -> int:
     plans = {remote.name: look(remote, accept_source=accept_source) for remote in session.remotes}
     code = 0
     if as_machine:
-        emit_json(as_receivers(plans, code))
+        from sender.round.shown_rounds import RoundAhead
+
+        emit_receivers(plans, RoundAhead, code)
     else:
         for plan in plans.values():
             click.echo("\n".join(map(printable, _plan_lines(plan))))
     return code
 
 
-def _plan_lines(plan: dict[str, Any]) -> list[str]:
+def _plan_lines(plan: RoundAhead) -> list[str]:
     lines = [
         f"{plan['receiver']}: a round would send {plan['files']} files "
         f"({size_text(plan['bytes'])}) in {len(plan['tasks'])} task(s); nothing was sent"
@@ -335,12 +342,17 @@ def _plan_lines(plan: dict[str, Any]) -> list[str]:
             verb = "replace" if each["replaces"] else "send"
             lines.append(f"  {verb} {each['file']} ({size_text(each['size'])})")
         lines += [f"  gone {each}" for each in task["deletions"]]
-    for key in ("held", "skipped", "waiting"):
-        lines += [f"  {key} {each['file']}: {each['reason']}" for each in plan[key]]
+    several: dict[str, Sequence[ReasonShown | WaitingShown]] = {
+        "held": plan["held"],
+        "skipped": plan["skipped"],
+        "waiting": plan["waiting"],
+    }
+    for word, found in several.items():
+        lines += [f"  {word} {each['file']}: {each['reason']}" for each in found]
     return lines
 
 
-def _schema_lines(schema: dict[str, Any] | None) -> list[str]:
+def _schema_lines(schema: SchemaAhead | None) -> list[str]:
     if schema is None:
         return []
     if schema["problem"] is not None:

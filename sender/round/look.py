@@ -24,11 +24,26 @@ from sender.plan.plan_options import PlanOptions
 from sender.round.comparing import compare
 from sender.round.file_source import Source, open_source
 from sender.round.recovery import LeftBehind, look_over
-from sender.round.round_report import FileReason, kept_deletions, of_held_records, verified_json
+from sender.round.round_report import (
+    FileReason,
+    RoundReport,
+    kept_deletions,
+    of_held_records,
+    verified_json,
+)
 from sender.round.same_centre import StateFolders, look_for_folders, look_for_lists
+from sender.round.shown_rounds import (
+    LastRound,
+    LostShown,
+    ReasonShown,
+    RoundAhead,
+    TroubleShown,
+    VerifiedShown,
+    WaitingShown,
+)
 from sender.schema.notes import SchemaNotes
 from sender.schema.shipping import look_at_schema
-from sender.schema.standing import schema_standing
+from sender.schema.standing import SchemaAhead, SchemaStanding, schema_standing
 from sender.select.facts import ContentFacts
 from sender.select.found import LocalFile, Scan, Span, Why
 from sender.send.remote import Remote
@@ -116,7 +131,7 @@ def viewing(
 # -- dry run -----------------------------------------------------------------------------------
 
 
-def dry_run(remote: Remote, *, accept_source: bool) -> dict[str, Any]:
+def dry_run(remote: Remote, *, accept_source: bool) -> RoundAhead:
     """Check, scan and plan; nothing is sent and nothing is changed."""
     with viewing(remote, accept_source=accept_source) as view:
         kept, now = view.kept, view.kept.memory.now
@@ -133,8 +148,8 @@ def dry_run(remote: Remote, *, accept_source: bool) -> dict[str, Any]:
             {state.task for state in kept.logs.left_over().values() if state.task is not None}
         )
         schema = look_at_schema(remote, kept.sync, kept.directory, check)
-        plan = _as_plan(remote.name, ahead, unfinished, of_held_records(check.held_records))
-        return plan | {"schema": schema}
+        held = of_held_records(check.held_records)
+        return _as_plan(remote.name, ahead, unfinished, held, schema)
 
 
 def _committed(remote: Remote, task: str) -> wire.TaskAnswer | None:
@@ -147,8 +162,12 @@ def _committed(remote: Remote, task: str) -> wire.TaskAnswer | None:
 
 
 def _as_plan(
-    name: str, ahead: NextRound, unfinished: list[str], records: list[FileReason]
-) -> dict[str, Any]:
+    name: str,
+    ahead: NextRound,
+    unfinished: list[str],
+    records: list[FileReason],
+    schema: SchemaAhead | None,
+) -> RoundAhead:
     work = ahead.work
     held = [*records, *(FileReason(each.path.text, each.reason) for each in work.held)]
     return {
@@ -176,6 +195,7 @@ def _as_plan(
         "skipped": [{"file": each.file.path.text, "reason": each.reason} for each in work.skipped],
         "waiting": _waiting(ahead.scan),
         "up_to_date": work.unchanged + len(work.refreshed),
+        "schema": schema,
     }
 
 
@@ -225,20 +245,20 @@ class ReceiverStanding:
     pending_files: int = 0
     pending_bytes: int = 0
     complete_until: Time | None = None
-    troubles: tuple[dict[str, Any], ...] = ()
-    waiting: tuple[dict[str, Any], ...] = ()
+    troubles: tuple[TroubleShown, ...] = ()
+    waiting: tuple[WaitingShown, ...] = ()
     clashes: tuple[FileReason, ...] = ()
     unmounted: tuple[FileReason, ...] = ()
     doubts: tuple[str, ...] = ()
-    verified: dict[str, int] | None = None
-    last_round: dict[str, Any] | None = None
+    verified: VerifiedShown | None = None
+    last_round: LastRound | None = None
     last_task: str | None = None
-    lost: dict[str, Any] | None = None
+    lost: LostShown | None = None
     held_records: tuple[FileReason, ...] = ()
     held_ends: int = 0
-    named_ends: tuple[dict[str, Any], ...] = ()
+    named_ends: tuple[ReasonShown, ...] = ()
     kept_deletions: tuple[FileReason, ...] = ()
-    schema: dict[str, Any] | None = None
+    schema: SchemaStanding | None = None
     token_until: float | None = None
     certificate_until: float | None = None
     client_certificate_until: float | None = None
@@ -310,8 +330,8 @@ def _from_memory(found: ReceiverStanding, sync: Tree, directory: str) -> None:
     found.held_records = tuple(of_held_records(memory.now.held_records))
     found.token_until = memory.now.token_until
     found.certificate_until = memory.now.certificate_until
-    found.last_round = memory.now.last_round
     last = memory.now.last_round or {}
+    found.last_round = _whole(found.receiver, last) if last else None
     found.held_ends = last.get("held_count", 0)
     found.named_ends = tuple(last.get("held_ends", ()))
     found.last_task = memory.now.last_task.task if memory.now.last_task is not None else None
@@ -331,14 +351,22 @@ def _from_memory(found: ReceiverStanding, sync: Tree, directory: str) -> None:
     )
 
 
-def _lost_json(lost: wire.LostFiles | None) -> dict[str, Any] | None:
+def _whole(receiver: str, last: dict[str, Any]) -> LastRound:
+    """What was noted of a round, with all members: a program of before knew fewer."""
+    none = RoundReport(receiver).as_json()
+    noted: Any = {**none, "ended": 0.0, "held_ends": [], "held_count": 0, **last}
+    found: LastRound = noted
+    return found
+
+
+def _lost_json(lost: wire.LostFiles | None) -> LostShown | None:
     if lost is None:
         return None
-    named = [{"file": each.path, "reason": each.reason} for each in lost.named]
+    named: list[ReasonShown] = [{"file": each.path, "reason": each.reason} for each in lost.named]
     return {"files": lost.files, "since": lost.since, "named": named}
 
 
-def _waiting(scan: Scan) -> list[dict[str, Any]]:
+def _waiting(scan: Scan) -> list[WaitingShown]:
     return [
         {
             "file": each.text,

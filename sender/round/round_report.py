@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -24,6 +23,7 @@ from common.errors import (
 from common.terminal import printable, size_text
 from common.wire import HeldRecords, VerifiedFiles
 from sender.kept.looks import EdgeLook
+from sender.round.shown_rounds import ReasonShown, RoundShown, VerifiedShown
 from sender.schema.standing import SchemaReport
 from sender.select.found import Why
 from sender.send.remote import Remote
@@ -205,9 +205,9 @@ class RoundReport:
         """Whether there was nothing to do and nothing to tell."""
         return not (self.tasks or self.exit_code)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> RoundShown:
         """The object that `sync --json` prints."""
-        shown: dict[str, Any] = {
+        shown: RoundShown = {
             "receiver": self.receiver,
             "address": self.address,
             "task": self.tasks[-1] if self.tasks else None,
@@ -248,7 +248,7 @@ class RoundReport:
         return shown
 
 
-def verified_json(found: VerifiedFiles | None) -> dict[str, int] | None:
+def verified_json(found: VerifiedFiles | None) -> VerifiedShown | None:
     """How many files are loaded there, and verified: `files`, `verified`."""
     return None if found is None else {"files": found.files, "verified": found.verified}
 
@@ -303,7 +303,7 @@ def _days(seconds: float) -> str:
     return f"{hours} hours" if hours < 48 else f"{hours // 24} days"
 
 
-def _reasons(found: list[FileReason]) -> list[dict[str, str]]:
+def _reasons(found: list[FileReason]) -> list[ReasonShown]:
     return [{"file": each.file, "reason": each.reason} for each in found]
 
 
@@ -322,7 +322,7 @@ _SHOWN = 10
 _PROBLEMS = ("lost", "wanted", "quarantined", "refused", "failed", "held", "overdue")
 
 
-def as_text(report: dict[str, Any]) -> str:
+def as_text(report: RoundShown) -> str:
     """The object of a round for people: what was done, then a line for each thing to see to."""
     lines = [
         f"{report['receiver']}: {report['sent']} files loaded ({size_text(report['bytes'])} sent, "
@@ -346,14 +346,15 @@ def as_text(report: dict[str, Any]) -> str:
     for each in report["conflicts"][:_SHOWN]:
         what = f"device {each['device']} belongs to another" if each["device"] else each["reason"]
         lines.append(f"  conflict: {each['file']}: {what}")
-    for key in (*_PROBLEMS, "unmounted"):
-        lines += [
-            f"  {key}: {each['file']}: {each['reason']}" for each in report.get(key, ())[:_SHOWN]
-        ]
-    for key in ("conflicts", *_PROBLEMS):
-        more = len(report.get(key, ())) - _SHOWN
-        if more > 0:
-            lines.append(f"  ... and {more} more {key} (--json lists them all)")
+    problems: dict[str, list[ReasonShown]] = {key: report.get(key, []) for key in _PROBLEMS}  # type: ignore[misc]  # each is one
+    for key, found in (*problems.items(), ("unmounted", report.get("unmounted", []))):
+        lines += [f"  {key}: {each['file']}: {each['reason']}" for each in found[:_SHOWN]]
+    for key, length in (
+        ("conflicts", len(report["conflicts"])),
+        *((key, len(found)) for key, found in problems.items()),
+    ):
+        if length > _SHOWN:
+            lines.append(f"  ... and {length - _SHOWN} more {key} (--json lists them all)")
     schema = report.get("schema")
     if schema is not None and schema["problem"] is not None:
         lines.append(f"  schema: {schema['problem']}")

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from common import crash, wire
 from common.durable import Tree
@@ -23,7 +23,7 @@ from common.errors import (
 )
 from sender.schema.beside import schema_files, unread_files
 from sender.schema.notes import SchemaNotes
-from sender.schema.standing import SchemaReport
+from sender.schema.standing import SchemaAhead, SchemaReport
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -171,7 +171,7 @@ def open_schema(
 
 def look_at_schema(
     remote: Remote, sync: Tree, directory: str, check: wire.CheckAnswer
-) -> dict[str, Any] | None:
+) -> SchemaAhead | None:
     """What a round would do with the schema, for `sync --dry-run`; nothing is noted or sent.
 
     Returns:

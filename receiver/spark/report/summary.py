@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from common.wire.base import CommitTs
 from receiver.spark.report.results import Judgement, Severity
 
 if TYPE_CHECKING:
-    from receiver.spark.report.results import Verification
+    from common.wire.base import CommitTs
+from receiver.spark.report.results import Verification
 
 __all__ = ["Delivery", "ReportedFinding", "Summary", "summarise"]
 
@@ -33,7 +35,16 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReportedFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """One finding; see `receiver.spark.report.results.Finding`."""
+    """One finding; see `receiver.spark.report.results.Finding`.
+
+    Attributes:
+        severity: `problem` or `note`.
+        check: which check found it.
+        device: null where it is about none.
+        measurement: of the series; null where it is about none.
+        offset: in the file; null where it is not known.
+        detail: in words.
+    """
 
     severity: str
     check: str
@@ -80,7 +91,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     version: int = 2
     engine: str
-    commit: int
+    commit: CommitTs
     scope: str
     time_unit: str
     begun: str

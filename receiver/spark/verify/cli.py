@@ -13,6 +13,7 @@ from common.cli import Invocation
 from common.config.shared_rules import PER_MILLISECOND, TimeUnit
 from common.config.units import parse_duration
 from common.errors import UsageError
+from common.json_option import json_option
 from receiver.config import ReceiverConfig
 from receiver.spark.verify.verify_options import MANY_BAD, PROGRAM, VerifyOptions
 from receiver.storage.reading.several_addresses import addresses_in
@@ -90,7 +91,7 @@ What was found is printed in any case.
     metavar="DIR",
     help="Write report.html, report.json and Parquet tables here.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object.")
+@json_option("receiver.spark.report.summary:Summary", text="Print the summary as one JSON object.")
 @click.version_option(common.__version__, prog_name=PROGRAM.name)
 @click.pass_obj
 def cli(

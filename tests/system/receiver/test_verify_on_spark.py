@@ -27,6 +27,7 @@ from receiver.spark.verify.job_progress import JobProgress
 from receiver.spark.verify.part_rows import Settings, span_table
 from receiver.spark.verify.parts import Expected, PartSpan
 from tests.support.compacting import compact
+from tests.support.json_schema import check_output
 from tests.support.site import Site, path
 from tests.support.spark_world import NORTH, SOUTH, World
 from tests.support.tsfile_bytes import build
@@ -77,7 +78,7 @@ def verify(
 
     def once(*arguments: str) -> tuple[int, Any]:
         code = run(cli, "tsferry-verify", ["--json", *arguments])
-        return code, json.loads(capsys.readouterr().out)
+        return code, check_output("tsferry-verify", capsys.readouterr().out)
 
     return once
 

@@ -22,6 +22,7 @@ from sender.round.removing import Removal
 from sender.round.round import Round
 from sender.send.remote import Remote
 from tests.support import tiers
+from tests.support.json_schema import check_output
 from tests.support.tsfile_bytes import build, vstr
 from tests.support.tsfile_bytes import resource as tsfile_resource
 from tests.system.sender.test_rounds import call, in_sync
@@ -90,7 +91,7 @@ def test_free_removes_what_the_receiver_holds_with_what_belongs_to_it(centre, ma
     report = edge.round()
     assert (report.exit_code, report.sent, report.retired) == (0, 1, 3)
     assert retired(centre, edge) == sorted([first, second, above])
-    done = json.loads(call(config, "free", "--json").stdout)
+    done = check_output("tsferry-sender free", call(config, "free", "--json").stdout)
     assert (done["files"], done["freed"][0]["file"], done["kept"]) == (1, new, [])
 
 

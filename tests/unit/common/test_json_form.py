@@ -13,35 +13,27 @@ import msgspec
 import pytest
 
 from common.cli import emit_json
-from common.json_form import MOMENTS, WIDE_NAMES, is_moment, json_form, wide_members
+from common.json_form import MOMENTS, WIDE_NAMES, is_moment, is_wide, json_form, member_types
+from common.json_option import OpenForm
 from common.wire import Struct
 from common.wire.base import CommitTs, Time
-from receiver.operator import (
-    background_views,
-    compact_views,
-    log_file_views,
-    node_views,
-    remote_node_views,
-    retired_views,
-    sender_views,
-    table_views,
-    tree_views,
-    views,
-)
-from receiver.operator import wire as operator_wire
+from scripts import json_page
 
-MODULES = (
-    views, operator_wire, background_views, compact_views, log_file_views, node_views,
-    remote_node_views, retired_views, sender_views, table_views, tree_views,
-)  # fmt: skip
-VIEWS = [
-    each
-    for module in MODULES
-    for each in vars(module).values()
-    if isinstance(each, type)
-    and issubclass(each, msgspec.Struct)
-    and each.__module__ == module.__name__
-]
+
+def _views() -> dict[type, None]:
+    """Every type that a command writes, and those inside."""
+    forms = map(json_page.forms, json_page.json_options().values())
+    found = dict.fromkeys(form.kind for each in forms for form in each)
+    waiting = list(found)
+    while waiting:
+        for each in json_page.inside(waiting.pop()):
+            if each not in found:
+                found[each] = None
+                waiting.append(each)
+    return {each: None for each in found if not issubclass(each, str | OpenForm)}
+
+
+VIEWS = sorted(_views(), key=lambda each: each.__name__)
 LARGE = 467_000_000_000_000_001
 """A commit timestamp of today; as a floating number it is another one."""
 
@@ -105,23 +97,23 @@ def test_a_moment_that_no_calendar_has_is_no_iso() -> None:
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda each: each.__name__)
-def test_what_a_command_writes_of_any_view_keeps_to_the_rules(view: type[msgspec.Struct]) -> None:
-    form = json_form(filled(view))
+def test_what_a_command_writes_of_any_view_keeps_to_the_rules(view: type) -> None:
+    form = json_form(filled(view), view)
     hints = typing.get_type_hints(view)
     assert {each for each in form if not each.endswith("_iso")} == set(hints)
     check(form)
     for name, hint in hints.items():
         if float in (hint, *typing.get_args(hint)):
             is_span = re.search(
-                r"second|lease|late_after|lasts|age|behind|ahead|oldest\Z|cost|minimum|maximum|sum",
+                r"second|lease|late_after|lasts|age|behind|ahead|oldest\Z|heard\Z|cost|minimum|maximum|sum",
                 name,
             )
             assert is_moment(name) or is_span, f"{view.__name__}.{name}: moment, or what?"
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda each: each.__name__)
-def test_each_member_that_is_a_commit_or_a_time_of_data_is_text(view: type[msgspec.Struct]) -> None:
-    said = view.__doc__ or ""
+def test_each_member_that_is_a_commit_or_a_time_of_data_is_text(view: type) -> None:
+    said, exact = view.__doc__ or "", member_types(view)
     for name, hint in typing.get_type_hints(view).items():
         if int in (hint, *typing.get_args(hint)):
             line = re.search(rf"^ +{name}: (.*)$", said, re.MULTILINE)
@@ -130,15 +122,16 @@ def test_each_member_that_is_a_commit_or_a_time_of_data_is_text(view: type[msgsp
                 r"\A(the )?(newest |oldest )?commit\b", line[1] if line else ""
             )
             is_commit = is_commit or f"{name}_at" in typing.get_type_hints(view)
-            counts = {"FileSearch"}
+            counts = {"FileSearch", "QueueStanding"}
+            by_name = name in WIDE_NAMES and not issubclass(view, msgspec.Struct)
             if is_commit and view.__name__ not in counts:
-                assert name in wide_members(view), f"{view.__name__}.{name}"
+                assert is_wide(exact[name]) or by_name, f"{view.__name__}.{name}"
 
 
 def filled(hint: Any) -> Any:
     """A value of a type with the largest of everything."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
-    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+    if json_page.is_object(hint):
         hints = typing.get_type_hints(hint)
         return hint(**{name: filled(each) for name, each in hints.items()})
     if origin is typing.Literal:
