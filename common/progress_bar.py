@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WorkProgress", "beside_bars", "duration_text"]
 
-_FIRST: Final = 5.0
+_FIRST: Final = 2.0
 """Seconds after which a work has its first plain line, where there is no terminal."""
 _EVERY: Final = 30.0
 """Seconds between two plain lines."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
 
-__all__ = ["StepCounter", "StepProgress", "ToldProgress", "untold"]
+__all__ = ["HeardStep", "StepCounter", "StepProgress", "ToldProgress", "stepping", "untold"]
+
+T = TypeVar("T")
 
 
 class StepProgress(NamedTuple):
@@ -14,7 +16,7 @@ class StepProgress(NamedTuple):
     Attributes:
         step: what is being done, with what.
         done: of these, so many are done with.
-        total: of them all.
+        total: of them all; 0 where nobody knows how much it is.
         bytes: of those that are done with.
         total_bytes: of all.
     """
@@ -47,3 +49,40 @@ class StepCounter:
         now = self._now
         self._now = now._replace(done=now.done + count, bytes=now.bytes + size)
         self._told(self._now)
+
+
+class HeardStep:
+    """The newest moment of a work that one thread does and others ask about."""
+
+    def __init__(self) -> None:
+        self.now: StepProgress | None = None
+
+    def told(self, now: StepProgress) -> None:
+        """Remember it; a `ToldProgress`."""
+        self.now = now
+
+    def begin(self, step: str) -> None:
+        """A step begins of which nobody knows how much it is."""
+        self.now = StepProgress(step, 0, 0, 0, 0)
+
+    def forget(self) -> None:
+        """The work is over, or another one begins."""
+        self.now = None
+
+
+def stepping(
+    step: str, things: Sequence[T], size: Callable[[T], int], told: ToldProgress
+) -> Iterator[T]:
+    """Go through things as one step: each is done with when the next one is asked for.
+
+    Args:
+        step: what is being done with them.
+        things: all of them.
+        size: bytes of one.
+        told: hears of it.
+    """
+    sizes = [size(each) for each in things]
+    counter = StepCounter(step, len(things), sum(sizes), told)
+    for each, of_it in zip(things, sizes, strict=True):
+        yield each
+        counter.done(of_it)

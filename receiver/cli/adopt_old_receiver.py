@@ -10,10 +10,12 @@ import click
 from common.cli import Invocation
 from common.errors import EXIT_NOT_LOADED, UsageError
 from common.json_option import json_option
+from common.progress_bar import WorkProgress
 from common.terminal import printable, size_text
+from receiver.cli.awaited_answer import awaited
 from receiver.cli.showing import show, write_json
 from receiver.config import ReceiverConfig
-from receiver.operator.client import OperatorClient, segment
+from receiver.operator.client import OperatorClient
 from receiver.operator.wire import AdoptionAnswer, AdoptionRequest
 
 __all__ = ["adopt"]
@@ -81,9 +83,9 @@ def adopt(
         move=move,
         commit=commit,
     )
-    answer = server.ask("POST", "/v1/adoptions", AdoptionAnswer, body=request)
-    while not answer.done:
-        answer = server.ask("GET", f"/v1/adoptions/{segment(request.task)}", AdoptionAnswer)
+    progress = WorkProgress(quiet=as_json)
+    progress.say("the receiver looks at the files")
+    answer = awaited(server, "/v1/adoptions", request.task, request, AdoptionAnswer, progress)
     _show(answer, as_json)
     untaken = any(each.result not in _TAKEN for each in answer.files)  # a device went meanwhile
     if untaken or (commit and not answer.committed):

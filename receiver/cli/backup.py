@@ -46,7 +46,7 @@ def backup(ctx: click.Context, directory: Path, as_json: bool) -> None:
     A server may run meanwhile. What is there already is not copied again, and nothing goes from
     there.
     """
-    from receiver.cli.progress_line import showing_progress
+    from common.progress_line import showing_progress
     from receiver.storage.backing_up import back_up
     from receiver.storage.copying import store_of
     from receiver.storage.directory_store import DirectoryStore

@@ -12,9 +12,10 @@ from common.errors import EXIT_NOT_LOADED
 from common.json_option import json_option
 from common.progress_bar import WorkProgress
 from common.terminal import printable, size_text
+from receiver.cli.awaited_answer import awaited
 from receiver.cli.showing import show, write_json
 from receiver.config import ReceiverConfig
-from receiver.operator.client import OperatorClient, segment
+from receiver.operator.client import OperatorClient
 from receiver.operator.load_owners import named_owners
 from receiver.operator.wire import CentreLoadAnswer, CentreLoadRequest
 
@@ -86,20 +87,17 @@ def _loaded(
     server: OperatorClient, request: CentreLoadRequest, progress: WorkProgress
 ) -> CentreLoadAnswer:
     """Have it loaded, and wait for that."""
-    try:
-        progress.say("the receiver loads")
-        answer = server.ask("POST", "/v1/loads", CentreLoadAnswer, body=request)
-        said = None
-        while not answer.done:
-            if answer.trouble != said:
-                said = answer.trouble
-                progress.clear()
-                click.echo(printable(f"it has to wait: {said}" if said else "it goes on"), err=True)
-            progress.say("the receiver loads")
-            answer = server.ask("GET", f"/v1/loads/{segment(request.task)}", CentreLoadAnswer)
-        return answer
-    finally:
-        progress.clear()
+    said: list[str | None] = [None]
+
+    def heard(answer: CentreLoadAnswer) -> None:
+        if answer.trouble != said[-1]:
+            said.append(answer.trouble)
+            progress.clear()
+            text = f"it has to wait: {answer.trouble}" if answer.trouble else "it goes on"
+            click.echo(printable(text), err=True)
+
+    progress.say("the receiver loads")
+    return awaited(server, "/v1/loads", request.task, request, CentreLoadAnswer, progress, heard)
 
 
 def _show(answer: CentreLoadAnswer, as_json: bool) -> None:

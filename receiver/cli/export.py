@@ -11,9 +11,9 @@ from common.cli import Invocation
 from common.config.units import parse_size
 from common.errors import UsageError
 from common.json_option import json_option
+from common.progress_line import showing_progress
 from common.step_progress import StepProgress
 from common.terminal import printable, size_text
-from receiver.cli.progress_line import showing_progress
 from receiver.cli.showing import write_json
 from receiver.config import ReceiverConfig
 

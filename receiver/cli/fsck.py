@@ -10,8 +10,8 @@ import msgspec
 from common.cli import Invocation
 from common.errors import LockedError, UsageError
 from common.json_option import JsonForm, json_option
+from common.progress_line import showing_progress
 from common.terminal import printable, size_text, table
-from receiver.cli.progress_line import showing_progress
 from receiver.cli.showing import write_json
 from receiver.cli.storage import check_copies
 from receiver.config import ReceiverConfig

@@ -15,10 +15,10 @@ from common.durable import Tree
 from common.errors import EXIT_INTERNAL, NotFoundError
 from common.json_form import json_form
 from common.json_option import JsonForm, json_option
+from common.progress_line import showing_progress
 from common.schemaitems import Item
 from common.terminal import printable
 from receiver.cli.command_answers import LoggedCommit
-from receiver.cli.progress_line import showing_progress
 from receiver.cli.showing import write_json
 from receiver.config import ReceiverConfig
 from receiver.metadata.text.schema_dump import Slots, log_lines, log_records

@@ -63,7 +63,7 @@ def run(
 ) -> int:
     """Do TASK here and now, whatever the hour; the next that waits, if none is named."""
     from common.config.units import parse_size
-    from receiver.cli.progress_line import showing_progress
+    from common.progress_line import showing_progress
     from receiver.executor.task_executor import Executor
 
     config = invocation.load().value

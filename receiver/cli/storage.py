@@ -200,8 +200,8 @@ def fetch(invocation: Invocation[ReceiverConfig], pattern: tuple[str, ...], as_j
     PATTERN is of physical paths, as `files` has them; * stands for any text. What is fetched
     may have to make room again, when all else is needed more.
     """
+    from common.progress_line import showing_progress
     from common.step_progress import StepProgress
-    from receiver.cli.progress_line import showing_progress
 
     server = OperatorClient(invocation.load().value)
     rows = collect(
@@ -276,7 +276,7 @@ def restore(
             "--on-demand: expected without --from and --check; files stay in the store "
             "of storage.url"
         )
-    from receiver.cli.progress_line import showing_progress
+    from common.progress_line import showing_progress
     from receiver.storage.copying import store_of
     from receiver.storage.file_restore import restore_files
     from receiver.storage.incarnation import forget_store, next_incarnation
@@ -370,7 +370,7 @@ def _check_restore(
     deep: bool,
     as_json: bool,
 ) -> None:
-    from receiver.cli.progress_line import showing_progress
+    from common.progress_line import showing_progress
     from receiver.storage.restore_check import check_restore
 
     scratch = config.schema_dir.with_name(f"{config.schema_dir.name}.checking")
@@ -391,7 +391,7 @@ def check_copies(
     config: ReceiverConfig, *, repair: bool, adopt: bool, deep: bool, as_json: bool
 ) -> int:
     """`fsck --storage`: check what is in the store, and put it right; the exit code."""
-    from receiver.cli.progress_line import showing_progress
+    from common.progress_line import showing_progress
     from receiver.storage.copying import store_of
     from receiver.storage.incarnation import own_incarnation
     from receiver.storage.object_adoption import adopt_objects

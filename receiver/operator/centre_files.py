@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from common.tsfile import Tail
 
-__all__ = ["CentreFile", "find_files", "looked_at", "opened"]
+__all__ = ["CentreFile", "find_files", "looked_at", "opened", "size_of"]
 
 _LONGEST = 160
 """Characters of a name that go into the new one."""
@@ -98,6 +98,14 @@ def find_files(paths: Iterable[str], storage_group: str | None) -> list[CentreFi
     if not found:
         raise NotFoundError("there is no TsFile in what was named (*.tsfile)")
     return sorted(found.values(), key=_order)
+
+
+def size_of(file: CentreFile) -> int:
+    """Bytes of a file, for whoever watches; 0 where it cannot be told, as whoever reads it says."""
+    try:
+        return file.source.stat().st_size
+    except OSError:
+        return 0
 
 
 def _order(file: CentreFile) -> tuple[object, ...]:

@@ -28,6 +28,7 @@ from common.errors import (
     UsageError,
 )
 from common.names import is_task_id
+from common.step_progress import HeardStep, stepping
 from common.wire import Propagate, Result
 from receiver.disks import disk_room
 from receiver.load.folder.current_task import CentreMandate, TaskRecord, start_task
@@ -40,11 +41,11 @@ from receiver.operator.centre_entries import (
     resource_of_file,
     told,
 )
-from receiver.operator.centre_files import CentreFile, find_files, looked_at
+from receiver.operator.centre_files import CentreFile, find_files, looked_at, size_of
 from receiver.operator.copied_in import copy_in
 from receiver.operator.load_judge import LoadJudge
 from receiver.operator.load_owners import LoadOwners
-from receiver.operator.wire import CentreLoadAnswer
+from receiver.operator.wire import CentreLoadAnswer, StepNow
 from receiver.shared_points.compare_process import CompareProcess
 from receiver.transfer.intake import Intake
 from receiver.transfer.look_numbers import latest_look
@@ -91,6 +92,7 @@ class CentreLoads:
         self._intake = Intake(config, engine, load, clock=clock)
         self._judge = LoadJudge(config, engine, load, CompareProcess(memory=config.proofs.memory))
         self._clock = clock
+        self._step = HeardStep()
         self._stopping = threading.Event()
         self._changed = threading.Condition()
         self._known: tuple[str, CentreLoadAnswer | Exception | None] | None = None
@@ -140,6 +142,7 @@ class CentreLoads:
                 if found is None:
                     raise BusyError("another load at the centre is under way", retry_after=5)
             self._known = request.task, None
+            self._step.forget()
             self._thread = threading.Thread(
                 target=self._run,
                 args=(request, staged, rights, ended),
@@ -211,7 +214,9 @@ class CentreLoads:
             found = None if self._known is None else self._known[1]
         if isinstance(found, Exception):
             raise found
-        return found or CentreLoadAnswer(task=task, done=False, trouble=self._trouble())
+        return found or CentreLoadAnswer(
+            task=task, done=False, trouble=self._trouble(), progress=StepNow.of(self._step.now)
+        )
 
     def _remembered(self, task: str) -> CentreLoadAnswer:
         """What became of a load that another process began, or that others came behind."""
@@ -269,7 +274,7 @@ class CentreLoads:
         seen: dict[str, str] = {}
         outcomes: dict[str, FileOutcome] = {}
         sources: dict[str, str] = {}
-        for number, file in enumerate(files):
+        for number, file in enumerate(stepping("reading files", files, size_of, self._step.told)):
             self._go_on()
             candidate = looked_at(
                 file, request.task, number, interval=self._interval(), at=self._clock()
@@ -293,6 +298,7 @@ class CentreLoads:
             centre=mandate,
             manifest=[],
         )
+        self._step.begin("comparing with what is loaded")
         record, found = self._judge.outcomes(
             record, looked, among_new=bool(staged), stopped=self._stopping.is_set
         )
@@ -354,7 +360,8 @@ class CentreLoads:
         current.add_plan(planned_as(each, resources[each.path.text]) for _, each in files)
         first = self._judge.first_look(record)
         staged: list[VerifiedBytes] = []
-        for file, candidate in files:
+        told = self._step.told
+        for file, candidate in stepping("copying", files, lambda each: each[1].staged.size, told):
             self._go_on()
             path, resource = candidate.path, resources[candidate.path.text]
             if resource is not None and file.resource is not None:
@@ -399,6 +406,7 @@ class CentreLoads:
 
     def _outcomes(self, job: LoadJob) -> dict[str, FileOutcome]:
         """What became of the task, once it is committed and cleared away, if that can be now."""
+        self._step.begin("loading")
         while True:
             self._load.loader.wait(lambda: job.done, 1.0)
             with self._engine.reading() as state:

@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 
 from common.schemaitems import Item
+from common.step_progress import StepProgress
 from common.wire import SchemaFailure, Struct
 from common.wire.base import CommitTs
 from receiver.operator.retired_views import LostView
@@ -42,6 +43,29 @@ __all__ = [
     "VerdictsAnswer",
     "VerdictsRequest",
 ]
+
+
+class StepNow(Struct, frozen=True, kw_only=True):
+    """How far a work is that is not over.
+
+    Attributes:
+        step: what is being done, in words.
+        done: things of that step that are done with.
+        total: of them all; 0 where nobody knows how much it is.
+        bytes: of those that are done with.
+        total_bytes: of all.
+    """
+
+    step: str
+    done: int = 0
+    total: int = 0
+    bytes: int = 0
+    total_bytes: int = 0
+
+    @classmethod
+    def of(cls, now: StepProgress | None) -> StepNow | None:
+        """What is told of a moment, if there is one."""
+        return None if now is None else cls(**now._asdict())
 
 
 class SendersAnswer(Struct, frozen=True, kw_only=True):
@@ -104,6 +128,7 @@ class CentreLoadAnswer(Struct, frozen=True, kw_only=True):
         done: whether it is over.
         dry_run: whether nothing was to be changed.
         trouble: why one that is not over has to wait.
+        progress: how far one is that is not over.
         files: what became of each, when it is.
     """
 
@@ -111,6 +136,7 @@ class CentreLoadAnswer(Struct, frozen=True, kw_only=True):
     done: bool
     dry_run: bool = False
     trouble: str | None = None
+    progress: StepNow | None = None
     files: list[CentreLoadFile] = msgspec.field(default_factory=list)
 
 
@@ -177,6 +203,7 @@ class AdoptionAnswer(Struct, frozen=True, kw_only=True):
         task: the id of the adoption.
         done: whether it is over.
         committed: whether it was carried out.
+        progress: how far one is that is not over.
         files: what became of each.
         odd: what is left out, and what is to be known.
         devices: that belong to a sender by the old receiver's word, and are in no file.
@@ -185,6 +212,7 @@ class AdoptionAnswer(Struct, frozen=True, kw_only=True):
     task: str
     done: bool
     committed: bool = False
+    progress: StepNow | None = None
     files: list[AdoptionFile] = msgspec.field(default_factory=list)
     odd: list[AdoptionOddity] = msgspec.field(default_factory=list)
     devices: dict[str, str] = msgspec.field(default_factory=dict)

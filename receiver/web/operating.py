@@ -61,7 +61,14 @@ _TREE = (
     Parameter("at", "query", {"type": "string"}, "A commit timestamp, or a time; else now."),
     Parameter("files", "query", {"enum": ["true", "false"]}, "Files in place of directories."),
 )
-_LOAD_WAIT = 10.0
+_LOAD_WAIT = 10
+"""Seconds that an answer waits for the end of a work, unless less is asked for."""
+_WAIT = Parameter(
+    "wait",
+    "query",
+    {"type": "integer", "minimum": 0, "maximum": _LOAD_WAIT},
+    f"Seconds that the end is waited for, at most; {_LOAD_WAIT} if left out.",
+)
 _PHYSICAL = Parameter("physical", "query", {"type": "string"}, "Its physical path.")
 
 
@@ -232,6 +239,7 @@ def fetch(call: Call) -> Response:
     Role.OPERATOR,
     "Load TsFiles of the receiver's machine, without an edge",
     AnswerRow(200, wire.CentreLoadAnswer),
+    parameters=(_WAIT,),
     takes=wire.CentreLoadRequest,
 )
 def load_at_the_centre(call: Call) -> Response:
@@ -239,7 +247,13 @@ def load_at_the_centre(call: Call) -> Response:
     request = call.body(wire.CentreLoadRequest)
     request = replace(request, paths=_paths_of(call, request.paths))
     call.operator.centre.begin(request)
-    return json_answer(call.operator.centre.answer(request.task, _LOAD_WAIT))
+    return json_answer(call.operator.centre.answer(request.task, _wait(call)))
+
+
+def _wait(call: Call) -> float:
+    """Seconds that the end of a work is waited for."""
+    found = call.number("wait", f"a number of seconds up to {_LOAD_WAIT}")
+    return float(min(_LOAD_WAIT, _LOAD_WAIT if found is None else found))
 
 
 def _paths_of(call: Call, paths: list[str]) -> list[str]:
@@ -256,10 +270,11 @@ def _paths_of(call: Call, paths: list[str]) -> list[str]:
     Role.OPERATOR,
     "What became of the load; it is waited for, for 10 s at most",
     AnswerRow(200, wire.CentreLoadAnswer),
+    parameters=(_WAIT,),
 )
 def load_outcome(call: Call) -> Response:
     """What became of a load."""
-    return json_answer(call.operator.centre.answer(call.arguments["task"], _LOAD_WAIT))
+    return json_answer(call.operator.centre.answer(call.arguments["task"], _wait(call)))
 
 
 @ROUTES.call(
@@ -268,6 +283,7 @@ def load_outcome(call: Call) -> Response:
     Role.OPERATOR,
     "Take over what an old receiver, or a copied tree, has on the receiver's machine",
     AnswerRow(200, wire.AdoptionAnswer),
+    parameters=(_WAIT,),
     takes=wire.AdoptionRequest,
 )
 def adopt_old_receiver(call: Call) -> Response:
@@ -275,7 +291,7 @@ def adopt_old_receiver(call: Call) -> Response:
     request = call.body(wire.AdoptionRequest)
     request = replace(request, paths=_paths_of(call, request.paths))
     call.operator.adoptions.begin(request)
-    return json_answer(call.operator.adoptions.answer(request.task, _LOAD_WAIT))
+    return json_answer(call.operator.adoptions.answer(request.task, _wait(call)))
 
 
 @ROUTES.call(
@@ -284,10 +300,11 @@ def adopt_old_receiver(call: Call) -> Response:
     Role.OPERATOR,
     "What became of the adoption; it is waited for, for 10 s at most",
     AnswerRow(200, wire.AdoptionAnswer),
+    parameters=(_WAIT,),
 )
 def adoption_outcome(call: Call) -> Response:
     """What became of an adoption."""
-    return json_answer(call.operator.adoptions.answer(call.arguments["task"], _LOAD_WAIT))
+    return json_answer(call.operator.adoptions.answer(call.arguments["task"], _wait(call)))
 
 
 @ROUTES.call(

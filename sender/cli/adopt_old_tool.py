@@ -59,6 +59,7 @@ def adopt(
     there. Nothing of the old tool is changed without --commit, and removed never. Stop it first,
     and let the receiver adopt what the old one has.
     """
+    from common.progress_line import showing_progress
     from sender.kept.old_tool_state import read_old_tool
     from sender.round.adopted_lists import carry_out, check_identity, look_for_adoption
     from sender.send.remote import Remote
@@ -78,7 +79,8 @@ def adopt(
     try:
         lock = remote.lock() if commit else None
         try:
-            compared = look_for_adoption(remote, found)
+            with showing_progress(as_machine) as told:
+                compared = look_for_adoption(remote, found, told)
             lacking = bool(found.lists.synced) and not compared.there
             if commit and not lacking:
                 carry_out(remote, found, compared, previous)

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from common import crash
 from common.durable import Tree
 from common.errors import UsageError
+from common.step_progress import StepProgress, stepping, untold
 from common.wire import LOADED
 from sender.kept import identity
 from sender.kept.ledger import Ledger, sender_dir
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from common.names import FilePath
+    from common.step_progress import ToldProgress
     from common.wire import InventoryEntry
     from sender.config import SenderConfig
     from sender.kept.old_tool_state import OldTool
@@ -71,6 +73,7 @@ def adopted(
     synced: Mapping[FilePath, Path],
     inventory: Sequence[InventoryEntry],
     facts: ContentFacts,
+    told: ToldProgress = untold,
 ) -> Adopted:
     """Compare files by size and MD5 with what the receiver has of this sender.
 
@@ -79,6 +82,7 @@ def adopted(
         synced: what the old tool's lists have.
         inventory: all of it.
         facts: reads the files whose size the receiver has; no others are read.
+        told: hears how far that is.
     """
     loaded = {each.path: each for each in inventory if each.state == LOADED}
     contents = {(each.size, each.md5): each.path for each in loaded.values()}
@@ -86,7 +90,12 @@ def adopted(
     there: dict[FilePath, tuple[LocalFile, str]] = {}
     to_send: dict[FilePath, tuple[LocalFile, str]] = {}
     found: set[str] = set()
-    for path, file in scan.files.items():
+    all_files = list(scan.files.items())
+
+    def to_read(each: tuple[FilePath, LocalFile]) -> int:
+        return each[1].size if each[1].size in sizes else 0
+
+    for path, file in stepping("comparing", all_files, to_read, told):
         md5 = facts.md5(file) if file.size in sizes else None
         name = None if md5 is None else contents.get((file.size, md5))
         if name is not None and md5 is not None:
@@ -139,8 +148,8 @@ def check_identity(config: SenderConfig, uuid: str) -> str | None:
     return mine
 
 
-def look_for_adoption(remote: Remote, old: OldTool) -> Adopted:
-    """Ask the receiver, and look at the files; nothing is written here.
+def look_for_adoption(remote: Remote, old: OldTool, told: ToldProgress = untold) -> Adopted:
+    """Ask the receiver, and look at the files, as `told` hears; nothing is written here.
 
     Raises:
         TsferryError: the receiver is out of reach, or refuses.
@@ -148,9 +157,10 @@ def look_for_adoption(remote: Remote, old: OldTool) -> Adopted:
     known = _remembered(remote)
     remote.patiently(lambda: remote.check(remote.check_request(known, 0)))
     inventory = remote.patiently(lambda: list(remote.client.inventory()))
+    told(StepProgress("scanning", 0, 0, 0, 0))
     with DataDirs.unmarked(remote.config.data_dirs) as dirs:
         scan = remote.scanner.scan(dirs, ({},))
-        return adopted(scan, old.lists.synced, inventory, remote.scanner.facts(dirs))
+        return adopted(scan, old.lists.synced, inventory, remote.scanner.facts(dirs), told)
 
 
 def _remembered(remote: Remote) -> Receiver:

@@ -30,6 +30,7 @@ from common.errors import (
     UsageError,
 )
 from common.names import is_sender_uuid, is_task_id
+from common.step_progress import HeardStep, stepping
 from common.wire import Propagate
 from receiver.load.folder.current_task import TaskRecord
 from receiver.metadata.commit.guards import Guard
@@ -44,8 +45,9 @@ from receiver.operator.adopting.adoption_judge import (
 )
 from receiver.operator.adopting.bringing_in import BringingIn
 from receiver.operator.adopting.old_receiver import read_old_receiver
+from receiver.operator.centre_files import size_of
 from receiver.operator.load_owners import uuid_of
-from receiver.operator.wire import AdoptionAnswer, AdoptionFile, AdoptionOddity
+from receiver.operator.wire import AdoptionAnswer, AdoptionFile, AdoptionOddity, StepNow
 from receiver.transfer.intake import Intake
 
 if TYPE_CHECKING:
@@ -78,8 +80,9 @@ class Adoptions:
         self._config = config
         self._engine = engine
         self._load = load
+        self._step = HeardStep()
         self._bringing = BringingIn(
-            engine, load, Intake(config, engine, load, clock=clock), self._go_on
+            engine, load, Intake(config, engine, load, clock=clock), self._go_on, self._step
         )
         self._clock = clock
         self._stopping = threading.Event()
@@ -114,6 +117,7 @@ class Adoptions:
                 if found is None:
                     raise BusyError("another adoption is under way", retry_after=5)
             self._known = request.task, None
+            self._step.forget()
             self._thread = threading.Thread(
                 target=self._run, args=(request,), name="adoption", daemon=True
             )
@@ -133,7 +137,8 @@ class Adoptions:
             found = None if self._known is None else self._known[1]
         if isinstance(found, Exception):
             raise found
-        return found or AdoptionAnswer(task=task, done=False)
+        now = StepNow.of(self._step.now)
+        return found or AdoptionAnswer(task=task, done=False, progress=now)
 
     def _run(self, request: AdoptionRequest) -> None:
         found: AdoptionAnswer | Exception
@@ -162,7 +167,7 @@ class Adoptions:
         self._must_be_others(paths)
         old = read_old_receiver(paths, request.storage_group)
         good, odd = look_at_files(
-            old.files,
+            stepping("reading files", old.files, lambda each: size_of(each.file), self._step.told),
             self._claims(request, old),
             interval=self._config.partition_interval_ms * PER_MILLISECOND[self._config.time_unit],
             at=self._clock(),
@@ -173,6 +178,7 @@ class Adoptions:
         tasks = [
             (self._record(request, uuid, source), files) for uuid, files in _by_sender(good).items()
         ]
+        self._step.begin("comparing with what is loaded")
         outcomes = self._judged(tasks, good)
         free, conflicts = untaken_devices(self._engine, old.owners, good)
         refused = bool(conflicts) or any(each.result not in TAKEN for each in outcomes.values())

@@ -16,6 +16,7 @@ from common import crash
 from common.durable import Tree
 from common.errors import BusyError, UsageError
 from common.names import RESOURCE
+from common.step_progress import StepCounter
 from receiver.disks import disk_room
 from receiver.load.folder.current_task import start_task
 from receiver.load.placing import tree_of
@@ -31,6 +32,7 @@ from receiver.operator.copied_in import copy_in, drop_parts, link_in
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from common.step_progress import HeardStep
     from common.wire import ResourceEntry
     from receiver.load.folder.current_task import CurrentTask, TaskRecord
     from receiver.load.folder.sender_folder import SenderFolder
@@ -54,7 +56,12 @@ class BringingIn:
     """Takes files that were judged."""
 
     def __init__(
-        self, engine: Engine, load: LoadService, intake: Intake, go_on: Callable[[], None]
+        self,
+        engine: Engine,
+        load: LoadService,
+        intake: Intake,
+        go_on: Callable[[], None],
+        step: HeardStep,
     ) -> None:
         """Prepare.
 
@@ -63,11 +70,13 @@ class BringingIn:
             load: the loader.
             intake: verifies.
             go_on: called between two files; what it raises ends this.
+            step: hears how far this is.
         """
         self._engine = engine
         self._load = load
         self._intake = intake
         self._go_on = go_on
+        self._step = step
 
     def taken(
         self,
@@ -82,10 +91,14 @@ class BringingIn:
         if move:
             _must_be_on_one_disk(folder, files)
         found: dict[str, FileOutcome] = {}
+        # Of all its tasks: what they need to be loaded is in the rate, and in the time left.
+        size = sum(each.candidate.staged.size for each in files)
+        step = f"files of {record.sender[:8]}"
+        counter = StepCounter(step, len(files), size, self._step.told)
         for number, part in enumerate(_parts(files)):
             ident = hashlib.sha256(f"{record.task}\n{number}".encode()).hexdigest()[:32]
             part_record = msgspec.structs.replace(record, task=ident)
-            job = self._handed_in(folder, part_record, part, move=move)
+            job = self._handed_in(folder, part_record, part, counter, move=move)
             done = self._loaded(job)
             found |= {str(each.file.source): done[each.candidate.path.text] for each in part}
         return found
@@ -95,6 +108,7 @@ class BringingIn:
         folder: SenderFolder,
         record: TaskRecord,
         files: Sequence[AdoptableFile],
+        counter: StepCounter,
         *,
         move: bool,
     ) -> LoadJob:
@@ -116,7 +130,7 @@ class BringingIn:
             current.add_plan(
                 planned_as(each.candidate, resources[each.candidate.path.text]) for each in files
             )
-            self._bring_all(folder, files, resources, move=move)
+            self._bring_all(folder, files, resources, counter, move=move)
             crash.point("adoption.staged")
             current.end([entry_of(each.candidate, record.look, record.look) for each in files], [])
         return self._load.loader.submit(folder, current)
@@ -126,6 +140,7 @@ class BringingIn:
         folder: SenderFolder,
         files: Sequence[AdoptableFile],
         resources: Mapping[str, ResourceEntry | None],
+        counter: StepCounter,
         *,
         move: bool,
     ) -> None:
@@ -135,6 +150,7 @@ class BringingIn:
                 self._go_on()
                 staged += self._brought(folder, each, resources[each.candidate.path.text], move)
                 crash.point("adoption.brought")
+                counter.done(each.candidate.staged.size)
                 if len(staged) >= _AT_ONCE:
                     self._intake.stage(folder, staged)
                     staged = []

@@ -25,7 +25,7 @@ from receiver.operator import centre_loading, load_judge
 from receiver.operator.files import list_files
 from receiver.operator.owners import set_owner
 from receiver.operator.tokens import make_token
-from receiver.operator.wire import CentreLoadAnswer, CentreLoadRequest
+from receiver.operator.wire import CentreLoadAnswer, CentreLoadRequest, StepNow
 from tests.support.node_world import (
     OPERATOR,
     A,
@@ -509,6 +509,46 @@ def test_a_load_is_asked_for_by_its_id_and_one_is_under_way_at_a_time(
     centre.begin(msgspec.structs.replace(second, paths=["/nowhere"]))
     with pytest.raises(NotFoundError, match="no such file"):
         centre.answer(second.task, 20)
+
+
+def test_whoever_asks_for_a_load_that_is_not_over_hears_how_far_it_is(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {path_of(number): tsfile(salt=number) for number in (1, 2, 3)}
+    old = lay(tmp_path / "old", files)
+    sizes = list(map(len, files.values()))
+    request = CentreLoadRequest(task="3" * 32, paths=[str(old)])
+    steps: list[StepNow | None] = []
+    centre = node.operator.centre
+
+    def asked_of(module: object, name: str) -> None:
+        real = getattr(module, name)
+
+        def asking(*given: object, **more: object) -> object:
+            steps.append(centre.answer(request.task, 0).progress)
+            return real(*given, **more)
+
+        monkeypatch.setattr(module, name, asking)
+
+    asked_of(centre_loading, "looked_at")
+    asked_of(centre_loading, "copy_in")
+    asked_of(centre_loading.LoadJudge, "outcomes")
+    asked_of(node.load.loader, "submit")
+    centre.begin(request)
+    answer = centre.answer(request.task, 20)
+    assert answer.done
+    assert answer.progress is None
+    told = [(each.step, each.done, each.bytes) for each in steps if each is not None]
+    done = [(number, sum(sizes[:number])) for number in range(3)]
+    assert told == [
+        *(("reading files", *each) for each in done),
+        ("comparing with what is loaded", 0, 0),
+        *(("copying", *each) for each in done),
+        ("copying", 3, sum(sizes)),
+    ]
+    assert {(each.total, each.total_bytes) for each in steps if each and each.total} == {
+        (3, sum(sizes))
+    }
 
 
 def test_a_load_is_decided_by_the_function_that_decides_for_senders() -> None:

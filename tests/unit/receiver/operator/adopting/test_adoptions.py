@@ -14,7 +14,7 @@ from receiver.node import Node
 from receiver.operator.adopting import bringing_in
 from receiver.operator.files import list_files
 from receiver.operator.owners import set_owner
-from receiver.operator.wire import AdoptionAnswer, AdoptionRequest
+from receiver.operator.wire import AdoptionAnswer, AdoptionRequest, StepNow
 from receiver.transfer.intake import Intake
 from tests.support.metadata import load
 from tests.support.node_world import OPERATOR, A, Edge, World, fsck_of, path_of, plan_entry, tsfile
@@ -93,6 +93,34 @@ def test_a_dry_run_says_what_an_adoption_does_and_changes_nothing(
     assert node.engine.newest_commit == before
     assert world.loaded() == {}
     assert said(dry, old) == said(adopt(node, old), old)
+
+
+def test_whoever_asks_for_an_adoption_that_is_not_over_hears_how_far_it_is(
+    node: Node, old: OldReceiverTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {path: content for path, content in FILES.items() if path.endswith(".tsfile")}
+    old.loaded(files)
+    old.owners(OWNERS)
+    request = AdoptionRequest(task="4" * 32, paths=[str(old.root)], commit=True)
+    steps: list[StepNow | None] = []
+    adoptions = node.operator.adoptions
+    real = bringing_in.copy_in
+
+    def copying(*given: object) -> object:
+        steps.append(adoptions.answer(request.task, 0).progress)
+        return real(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(bringing_in, "copy_in", copying)
+    adoptions.begin(request)
+    answer = adoptions.answer(request.task, 20)
+    assert answer.committed
+    assert answer.progress is None
+    told = [each for each in steps if each is not None]
+    assert [(each.done, each.total) for each in told] == [(0, 1), (0, 2), (1, 2)]
+    assert {each.step for each in told} == {f"files of {UUID[:8]}", f"files of {OTHER[:8]}"}
+    assert sum({each.step: each.total_bytes for each in told}.values()) == sum(
+        map(len, files.values())
+    )
 
 
 def test_its_sender_sends_nothing_of_what_was_adopted(node: Node, old: OldReceiverTree) -> None:

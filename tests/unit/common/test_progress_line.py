@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from common.progress_line import showing_progress
 from common.step_progress import StepCounter
-from receiver.cli.progress_line import showing_progress
 
 
 def test_a_step_is_shown_with_its_bytes_and_count(

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from common.progress_bar import WorkProgress
 from common.step_progress import StepProgress, ToldProgress, untold
 
-__all__ = ["showing_progress"]
+__all__ = ["show_step", "showing_progress"]
 
 
 @contextmanager
@@ -16,14 +16,18 @@ def showing_progress(as_json: bool) -> Iterator[ToldProgress]:
     """Show how far a long work is, but where JSON is wanted; of a bar no trace stays."""
     progress = WorkProgress(quiet=as_json)
 
-    def told(now: StepProgress) -> None:
-        note = f"{now.done} of {now.total}"
-        if now.total_bytes:
-            progress.show(now.step, now.bytes, now.total_bytes, size=True, note=note)
-        else:
-            progress.show(now.step, now.done, now.total)
-
     try:
-        yield untold if as_json else told
+        yield untold if as_json else lambda now: show_step(progress, now)
     finally:
         progress.clear()
+
+
+def show_step(progress: WorkProgress, now: StepProgress) -> None:
+    """Show a moment: by its bytes where they are known, else by its count."""
+    if now.total_bytes:
+        note = f"{now.done} of {now.total}"
+        progress.show(now.step, now.bytes, now.total_bytes, size=True, note=note)
+    elif now.total:
+        progress.show(now.step, now.done, now.total)
+    else:
+        progress.say(now.step)

@@ -1,0 +1,71 @@
+"""How far a work of the server is, for whoever called the command that waits for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from common.errors import BusyError
+from common.progress_bar import WorkProgress
+from receiver.cli.awaited_answer import awaited
+from receiver.operator.wire import CentreLoadAnswer, CentreLoadRequest, StepNow
+from tests.unit.common.test_progress_bar import Terminal
+
+REQUEST = CentreLoadRequest(task="1" * 32, paths=["/mnt"])
+
+
+class Server:
+    """Answers as it was told, one after the other."""
+
+    def __init__(self, *answers: CentreLoadAnswer | Exception) -> None:
+        self.answers = list(answers)
+        self.calls: list[str] = []
+
+    def ask(self, method: str, path: str, kind: type, **more: Any) -> CentreLoadAnswer:
+        assert more["query"] == {"wait": 1}
+        self.calls.append(f"{method} {path}")
+        found = self.answers.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+def going(done: int, step: str = "copying", trouble: str | None = None) -> CentreLoadAnswer:
+    now = StepNow(step=step, done=done, total=4, bytes=done << 20, total_bytes=4 << 20)
+    return CentreLoadAnswer(task=REQUEST.task, done=False, progress=now, trouble=trouble)
+
+
+DONE = CentreLoadAnswer(task=REQUEST.task, done=True)
+
+
+def asked(server: Server, progress: WorkProgress, **more: Any) -> CentreLoadAnswer:
+    return awaited(
+        server,  # type: ignore[arg-type]
+        "/v1/loads", REQUEST.task, REQUEST, CentreLoadAnswer, progress, **more,
+    )  # fmt: skip
+
+
+def test_a_bar_shows_how_far_the_server_is_until_it_has_done_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    terminal, heard = Terminal(), list[CentreLoadAnswer]()
+    server = Server(going(1), going(2), DONE)
+    assert asked(server, WorkProgress(terminal, drawn=0.0), heard=heard.append) is DONE
+    assert server.calls == ["POST /v1/loads", *[f"GET /v1/loads/{REQUEST.task}"] * 2]
+    shown = terminal.getvalue()
+    assert "copying:  25%|" in shown
+    assert "copying:  50%|" in shown
+    assert "2.00M/4.00M" in shown
+    assert " left, 2 of 4" in shown
+    assert shown.rpartition("\r")[2] == ""
+    assert heard == [going(1), going(2)]
+
+
+def test_a_refusal_is_raised_and_leaves_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    terminal = Terminal()
+    with pytest.raises(BusyError):
+        asked(Server(going(1), BusyError("another")), WorkProgress(terminal, drawn=0.0))
+    assert terminal.getvalue().rpartition("\r")[2] == ""
