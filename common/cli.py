@@ -94,7 +94,7 @@ class Program(Generic[T]):
             "--config",
             "-c",
             "file",
-            type=click.Path(path_type=Path),
+            type=click.Path(path_type=Path, readable=False),  # who reads it says why it cannot
             envvar=f"{self.env_prefix}CONFIG",
             show_envvar=True,
             help=f"Configuration file.  [default: {self.default_file}, if it is there]",

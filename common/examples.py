@@ -6,6 +6,7 @@ import grp
 import json
 import os
 import re
+import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -14,7 +15,7 @@ from pathlib import Path
 from common.config.specifiers import as_written
 from common.durable import Tree
 from common.errors import TsferryError, UsageError
-from common.system_errors import user_name
+from common.system_errors import said_of, user_name
 
 __all__ = ["configuration", "taken_back_on_failure", "toml", "write_alerts", "write_unit"]
 
@@ -114,22 +115,37 @@ def _write(into: Path, file: str, text: str) -> Path:
             tree.write_atomic(file, content)
             return tree.path / file
     except OSError as error:
-        raise UsageError(f"{into / file} cannot be written: {error.strerror}") from error
+        raise UsageError(f"{into / file} cannot be written: {said_of(error)}") from error
 
 
 @contextmanager
-def taken_back_on_failure(written: Path | None) -> Iterator[None]:
-    """Remove a configuration that this `init` wrote if the rest of it fails.
+def taken_back_on_failure(*made: Path) -> Iterator[None]:
+    """Remove what this `init` makes if it fails; the next one does not stumble over it.
 
-    The next one, which may have other options, does not stumble over it.
+    Args:
+        made: files and directories that it may make. What is there before stays, and so does a
+            directory in which somebody else has put something meanwhile.
     """
+    missing = dict.fromkeys(new for each in made for new in _not_there(each.absolute()))
     try:
         yield
     except (Exception, KeyboardInterrupt):
-        if written is not None:
-            with suppress(OSError, TsferryError), Tree(written.absolute().parent) as tree:
-                tree.unlink(written.name)
+        for each in sorted(missing, key=lambda path: len(path.parts), reverse=True):
+            with suppress(OSError, TsferryError), Tree(each.parent) as tree:
+                found = tree.stat(each.name)
+                if found is not None and stat.S_ISDIR(found.st_mode):
+                    tree.remove_empty(each.name)
+                elif found is not None:
+                    tree.unlink(each.name)
         raise
+
+
+def _not_there(path: Path) -> Iterator[Path]:
+    """A path and those above it, as far as there is nothing yet."""
+    for each in (path, *path.parents):
+        if os.path.lexists(each):
+            return
+        yield each
 
 
 def _shipped(name: str) -> str:

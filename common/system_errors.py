@@ -20,7 +20,17 @@ from common.errors import (
     TsferryError,
 )
 
-__all__ = ["cannot_listen", "impossible_place", "system_error", "user_name", "with_path"]
+__all__ = [
+    "cannot_listen",
+    "full_disk",
+    "impossible_place",
+    "owner_name",
+    "read_only_disk",
+    "said_of",
+    "system_error",
+    "user_name",
+    "with_path",
+]
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _OPEN = frozenset({errno.EMFILE, errno.ENFILE})
@@ -50,15 +60,39 @@ def system_error(error: OSError) -> TsferryError | None:
         return NotPermittedError(_not_permitted(where))
     place = where or "a file"
     if error.errno == errno.EROFS:
-        return ReadOnlyDiskError(
-            f"the file system of {place} is read-only: mount it for writing (findmnt -T {place}; "
-            "dmesg says whether a fault made it so; under systemd, ReadWritePaths= of the unit)"
-        )
+        return read_only_disk(place)
     if error.errno in _FULL:
-        return NoSpaceError(f"no space to write {place}")
+        return full_disk(place)
     if error.errno in _OPEN:
         return DiskError(f"{place}: {error.strerror}: raise LimitNOFILE= of the unit, or ulimit -n")
     return None
+
+
+def said_of(error: OSError) -> str:
+    """What the system said, with the user and the way out where they are known."""
+    found = system_error(error) or impossible_place(error)
+    return found.message if found is not None else error.strerror or str(error)
+
+
+def full_disk(what: str, doing: str = "write") -> NoSpaceError:
+    """A disk, or the share of it that the user of this process may have, is full."""
+    return NoSpaceError(
+        f"no space to {doing} {what} for the user {user_name(os.geteuid())}: make room there, or "
+        "raise its quota (df -h and df -i show what is full)"
+    )
+
+
+def read_only_disk(what: str) -> ReadOnlyDiskError:
+    """A file system takes no writes."""
+    return ReadOnlyDiskError(
+        f"the file system of {what} is read-only: mount it for writing (findmnt -T {what}; dmesg "
+        "says whether a fault made it so; under systemd, ReadWritePaths= of the unit)"
+    )
+
+
+def owner_name(path: Path) -> str | None:
+    """Whose a path is, or what lies above it where nobody may look at it; None: not known."""
+    return next((found for each in (path, *path.parents) if (found := _owner(each))), None)
 
 
 def impossible_place(error: OSError) -> TsferryError | None:

@@ -20,7 +20,7 @@ from uuid import uuid4
 from common.durable import Tree
 from common.errors import ConfigError, ConflictError, TsferryError
 from common.names import Kind
-from common.root_mistakes import root_mistakes
+from common.root_mistakes import telling_of_root
 from common.terminal import printable
 from receiver.directory_markers import (
     RECEIVER_MARKER,
@@ -34,6 +34,7 @@ from receiver.metadata.state.placed_files import parts_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from receiver.config import ReceiverConfig
@@ -50,7 +51,7 @@ __all__ = [
     "find_directories",
     "marker_problem",
     "see_directory",
-    "warn_of_root",
+    "warned_of_root",
 ]
 
 _log = logging.getLogger(__name__)
@@ -244,12 +245,15 @@ def _holds_one(tree: Tree, rows: Sequence[FileRow]) -> bool:
     )
 
 
-def warn_of_root(config: ReceiverConfig) -> None:
-    """Say what root made in the directories of a receiver, or is about to make there."""
+def warned_of_root(config: ReceiverConfig) -> AbstractContextManager[None]:
+    """Say what root made in the directories of a receiver, or is about to make within this."""
     names = (RECEIVER_MARKER, "sync-receiver")
     ours = [config.schema_dir, *(each / name for each in config.data_dirs for name in names)]
-    for warning in root_mistakes([config.schema_dir, *config.data_dirs], below=ours):
-        _log.warning("%s", printable(warning))
+    return telling_of_root(
+        [config.schema_dir, *config.data_dirs],
+        below=ours,
+        warn=lambda warning: _log.warning("%s", printable(warning)),
+    )
 
 
 def check_first_start(config: ReceiverConfig) -> None:

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from common.errors import UsageError
-from receiver.directory_finding import check_first_start, warn_of_root
+from receiver.directory_finding import check_first_start, warned_of_root
 from receiver.metadata.engine import Engine
 from receiver.metadata.model.engine_options import EngineOptions
 
@@ -40,14 +40,14 @@ def open_engine(
 
         remote = open_remote(config.metadata.etcd)
     options = options_of(config)
-    warn_of_root(config)
-    return Engine.open(
-        config.schema_dir,
-        clock=clock,
-        options=options,
-        remote=remote,
-        may_make=(lambda: None) if anew else lambda: check_first_start(config),
-    )
+    with warned_of_root(config):
+        return Engine.open(
+            config.schema_dir,
+            clock=clock,
+            options=options,
+            remote=remote,
+            may_make=(lambda: None) if anew else lambda: check_first_start(config),
+        )
 
 
 def stand_by(config: ReceiverConfig) -> None:

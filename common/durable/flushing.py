@@ -11,13 +11,11 @@ from functools import cache
 from common.errors import (
     DiskError,
     FailedSyncError,
-    NoSpaceError,
-    ReadOnlyDiskError,
     ReadOnlyError,
     TooLargeError,
     TsferryError,
 )
-from common.system_errors import with_path
+from common.system_errors import full_disk, read_only_disk, with_path
 
 __all__ = ["begin_flush", "failed_sync", "flush", "flush_names", "may_write", "meaning"]
 
@@ -54,7 +52,7 @@ def flush(fd: int, what: str, *, data_only: bool = False) -> None:
             os.fsync(fd)
     except OSError as error:
         if error.errno in _FULL:
-            raise NoSpaceError(f"no space to flush {what}") from error
+            raise full_disk(what, "flush") from error
         raise _poison(error, what) from error
 
 
@@ -120,12 +118,9 @@ class meaning:
 
 def _meant(error: OSError, what: str) -> TsferryError | None:
     if error.errno in _FULL:
-        return NoSpaceError(f"no space to write {what}")
+        return full_disk(what)
     if error.errno == errno.EROFS:
-        return ReadOnlyDiskError(
-            f"the file system of {what} is read-only: mount it for writing (dmesg says whether a "
-            "fault made it so; under systemd, ReadWritePaths= of the unit)"
-        )
+        return read_only_disk(what)
     if error.errno == errno.EFBIG:
         return TooLargeError(
             f"{what}: larger than its file system or this process (RLIMIT_FSIZE) may write"

@@ -33,6 +33,7 @@ from receiver.operator.tokens import require_tokens
 __all__ = ["init"]
 
 _DEFAULT = "receiver.toml"
+_SCHEMA, _DATA = "schema", "data"
 
 
 @click.command(
@@ -105,13 +106,19 @@ def init(
     listen = _listen(host, allow, tls_cert, tls_key)
     given = bool(schema_dir or data_dirs or listen)
     only_beside = bool(units or alerts) and target.exists() and not given
-    if adopt:
-        if given or not target.exists():
-            raise UsageError(f"--adopt takes the directories that {target} names, as it is there")
-        marked = _adopt(target, invocation)
-    elif not only_beside:
-        directories = _begin(target, schema_dir, data_dirs, listen)
-    with taken_back_on_failure(target if directories else None):
+    schema, data = _places(target, schema_dir, data_dirs)
+    units_file = None if units is None else units / "tsferry-receiver.service"
+    rules_file = None if alerts is None else alerts / "tsferry-alerts.yml"
+    beside = [each for each in (units_file, rules_file) if each is not None]
+    with taken_back_on_failure(target, schema, *data, *beside):
+        if adopt:
+            if given or not target.exists():
+                raise UsageError(
+                    f"--adopt takes the directories that {target} names, as it is there"
+                )
+            marked = _adopt(target, invocation)
+        elif not only_beside:
+            directories = _begin(target, schema, data, _keys(schema_dir, data_dirs) | listen)
         unit = None if units is None else _unit(units, target, invocation)
         rules = None if alerts is None else write_alerts(alerts)
     if as_json:
@@ -159,19 +166,29 @@ def _listen(
     return {key: toml(value) for key, value in said.items() if value}
 
 
-def _begin(
-    target: Path, schema_dir: Path | None, data_dirs: tuple[Path, ...], listen: dict[str, str]
-) -> list[Path]:
-    """Make the directories, then write the configuration: what fails leaves none behind.
+def _keys(schema_dir: Path | None, data_dirs: tuple[Path, ...]) -> dict[str, str]:
+    """What was said of the directories: keys as TOML.
 
     What was typed is relative to the working directory, as the shell completes it; what stands in
     the file is relative to the file.
     """
-    schema = "schema" if schema_dir is None else str(schema_dir.absolute())
-    data = [str(each.absolute()) for each in data_dirs] or ["data"]
-    keys = {"schema_dir": toml(schema), "data_dirs": toml(data)} | listen
+    schema = _SCHEMA if schema_dir is None else str(schema_dir.absolute())
+    data = [str(each.absolute()) for each in data_dirs] or [_DATA]
+    return {"schema_dir": toml(schema), "data_dirs": toml(data)}
+
+
+def _places(
+    target: Path, schema_dir: Path | None, data_dirs: tuple[Path, ...]
+) -> tuple[Path, list[Path]]:
+    """The directories that those keys come to."""
+    schema = target.parent / _SCHEMA if schema_dir is None else schema_dir.absolute()
+    return schema, [each.absolute() for each in data_dirs] or [target.parent / _DATA]
+
+
+def _begin(target: Path, schema: Path, data: list[Path], keys: dict[str, str]) -> list[Path]:
+    """Make the directories, then write the configuration."""
     content = configuration("receiver", keys)
-    directories = [target.parent / each for each in (schema, *data)]
+    directories = [schema, *data]
     with Tree(target.parent, create=True) as tree:
         if tree.exists(target.name):
             raise UsageError(f"{target} is there already; nothing was changed")

@@ -7,6 +7,7 @@ the user that it runs as.
 from __future__ import annotations
 
 import http.client
+import os
 import select
 import socket
 import ssl
@@ -24,6 +25,7 @@ from common.errors import (
     UnreachableError,
     UsageError,
 )
+from common.system_errors import owner_name, user_name
 from receiver.operator.directories import look
 
 if TYPE_CHECKING:
@@ -231,8 +233,11 @@ def _read(config: ReceiverConfig, name: str) -> str:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotRunningError(config) from error
     except PermissionError as error:
+        place = config.schema_dir / name
+        owner = owner_name(place)
         raise ForbiddenError(
-            f"{config.schema_dir / name} may not be read: run this as the user of the server"
+            f"{place} may not be read by the user {user_name(os.geteuid())}: run this as the user "
+            f"of the server (sudo -u {owner or 'USER'} ...)"
         ) from error
 
 

@@ -10,6 +10,7 @@ import click
 from common.cli import Invocation, emit_json
 from common.errors import UsageError
 from common.examples import taken_back_on_failure
+from common.system_errors import said_of
 from common.terminal import printable
 from sender.cli.program import PROGRAM, json_option, warn_of_root
 from sender.config import SenderConfig
@@ -75,10 +76,6 @@ def init(
     file = invocation.file or PROGRAM.default_file
     written = not file.exists()
     given = _given(schema_dir, data_dirs, url, token_file, ca_file, label)
-    if written:
-        _write_example(file, given)
-    elif given and not _is_as_given(file, given):
-        raise UsageError(f"{file} is there already: change it there")
     found: dict[str, object] = {
         "config": str(file),
         "written": written,
@@ -86,20 +83,34 @@ def init(
         "marked": [],
         "unit": None,
     }
-    if not (schema_dir and data_dirs and url) and (written or given):
-        _tell(as_machine, found)
-        if not as_machine:
-            click.echo("now put your directories and the receiver into it, and run init again")
-        return 0
-    with taken_back_on_failure(file if written else None):
-        config = replace(invocation, file=file).load(secrets=False).value
-        invocation.start(config.log)
-        warn_of_root(config)
-        found["uuid"], found["marked"] = _identify(config, adopt, new_identity)
-        if units is not None:
-            found["unit"] = str(_unit(units, file.absolute(), config))
+    with taken_back_on_failure(file):
+        if written:
+            _write_example(file, given)
+        elif given and not _is_as_given(file, given):
+            raise UsageError(f"{file} is there already: change it there")
+        is_example = not (schema_dir and data_dirs and url) and (written or bool(given))
+        if not is_example:
+            config = replace(invocation, file=file).load(secrets=False).value
+            invocation.start(config.log)
+            warn_of_root(config)
+            with taken_back_on_failure(*_made(config, units)):
+                found["uuid"], found["marked"] = _identify(config, adopt, new_identity)
+                if units is not None:
+                    found["unit"] = str(_unit(units, file.absolute(), config))
     _tell(as_machine, found)
+    if is_example and not as_machine:
+        click.echo("now put your directories and the receiver into it, and run init again")
     return 0
+
+
+def _made(config: SenderConfig, units: Path | None) -> list[Path]:
+    """What the rest of it makes, where it is not there."""
+    from sender.kept.identity import UUID_FILE
+    from sender.select.data_dirs import MARKER
+
+    unit = [] if units is None else [units / "tsferry-sender.service"]
+    markers = [each / MARKER for each in config.data_dirs if each.is_dir()]
+    return [config.schema_dir / "sync" / UUID_FILE, *markers, *unit]
 
 
 def _given(
@@ -147,7 +158,7 @@ def _write_example(file: Path, values: dict[str, str]) -> None:
             tree.write_atomic(file.name, content.encode(), mode=0o640)
     except OSError as error:
         raise UsageError(
-            f"{file} cannot be written: {error.strerror}; name another with --config"
+            f"{file} cannot be written: {said_of(error)}; name another with --config"
         ) from error
 
 

@@ -18,8 +18,9 @@ from common.errors import (
     EXIT_NOT_LOADED,
     EXIT_UNREACHABLE,
     EXIT_USAGE,
+    NotPermittedError,
 )
-from common.root_mistakes import root_mistakes
+from common.root_mistakes import root_mistakes, telling_of_root
 from common.system_errors import cannot_listen, impossible_place, system_error
 
 US = 54321
@@ -164,9 +165,46 @@ def test_a_user_is_told_of_what_root_made_before_it_is_needed(
     another.add(tmp_path / "sync/a/1.log")
     told = root_mistakes([tmp_path], below=[tmp_path / "sync", tmp_path / "not there"])
     assert told == [
-        f"{tmp_path}/sync/a/1.log belongs to root and cannot be changed by the user {US}; if a "
-        f"command was run as root by mistake: sudo chown -R {US} {tmp_path}/sync/a/1.log"
+        f"root owns {tmp_path}/sync/a/1.log, and the user {US} cannot change that; if a command "
+        f"was run as root by mistake: sudo chown -R {US} {tmp_path}/sync"
     ]
+
+
+def test_what_root_made_is_the_one_thing_that_is_said_where_it_is_in_the_way(
+    tmp_path: Path, another: set[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = [tmp_path / "schema", tmp_path / "marker"]
+    for place in ours:
+        place.mkdir()
+    another.update(ours)
+    monkeypatch.setattr(mistakes, "_stat", lambda path: _Owned(0))
+    warned: list[str] = []
+    said = (
+        f"root owns {ours[0]}, {ours[1]}, and the user {US} cannot change that; if a command was "
+        f"run as root by mistake: sudo chown -R {US} {ours[0]} {ours[1]}"
+    )
+
+    def use(path: Path) -> None:
+        with telling_of_root([tmp_path], below=ours, warn=warned.append):
+            if path != tmp_path:
+                raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    with pytest.raises(NotPermittedError) as raised:
+        use(ours[0] / "engine.lock")
+    assert (raised.value.message, warned) == (said, []), "two lines would have two ways out"
+    with pytest.raises(PermissionError):
+        use(tmp_path / "other")
+    assert warned == []
+    use(tmp_path)
+    assert warned == [said]
+
+
+def test_root_is_warned_before_it_makes_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(mistakes, "_stat", lambda path: _Owned(4711))
+    warned: list[str] = []
+    with telling_of_root([Path("/theirs")], below=[], warn=warned.append):
+        assert len(warned) == 1
 
 
 class _Owned:
