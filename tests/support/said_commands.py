@@ -27,6 +27,7 @@ FOREIGN = frozenset({
     "--conf", "--py-files",  # spark-submit
     "--now",  # systemctl
     "--backup-dir", "--delay-updates", "--fsync", "--max-delete", "--partial",  # rsync, rclone
+    "--info", "--log-json", "--progress", "--stats", "--use-json-log",  # rsync, rclone, borg
 })  # fmt: skip
 """Options of programs of others, which our texts name."""
 _TERM = "storage group"

@@ -33,9 +33,14 @@ ROWS = [row for table in TOOLS for row in table[1:]]
 
 
 def test_no_cell_is_empty() -> None:
-    assert len(TOOLS) == 3
+    assert len(TOOLS) == 4
     for table in TOOLS:
         assert [row[0] for row in table if len(row) != 8 or not all(row[1:])] == []
+
+
+def test_no_cell_leaves_open_what_a_tool_does() -> None:
+    vague = re.compile("not (said|known|documented)|unknown|\\?")
+    assert [row[0] for row in ROWS if any(vague.search(cell) for cell in row[1:])] == []
 
 
 def test_what_is_said_of_another_tool_has_its_source() -> None:
