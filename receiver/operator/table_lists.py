@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from receiver.operator.directories import ReceiverDirectories
     from receiver.operator.table_views import TableState
 
-__all__ = ["list_tables", "list_tablets"]
+__all__ = ["list_tables", "list_tablets", "table_named"]
 
 
 def list_tables(
@@ -100,7 +100,7 @@ def list_tablets(
     engine = there.engine
     look = Look(engine, engine.at(moment(at)))
     limit = page_limit(limit, there.config.limits.max_page_items)
-    row = _find(look, table)
+    row = table_named(look, table)
     passed = None if after is None else _cursor(after)
     if begin is None and end is None:
         every = seen_tablets(look, row.name.__eq__)
@@ -127,7 +127,13 @@ def list_tablets(
     )
 
 
-def _find(look: Look, table: str) -> LoadedTableRow:
+def table_named(look: Look, table: str) -> LoadedTableRow:
+    """A table by its id or name, as of a commit.
+
+    Raises:
+        NotFoundError: there is no such table then.
+        HistoryGoneError: history does not reach back to the commit.
+    """
     with look as (state, _):
         there = state.loaded_tables.at(look.ts)
     row = next((each for each in there if table in (each.id, each.name)), None)
@@ -166,6 +172,7 @@ def _table(each: SeenTable, engine: Engine, state: TableState | Literal[""]) -> 
         size=each.total.size,
         first_time=each.total.first,
         last_time=each.total.last,
+        points=each.total.points,
         state=state,
     )
 
@@ -183,6 +190,7 @@ def _tablet(each: SeenTablet, placed: PlacementRow | None) -> TabletView:
         size=each.total.size,
         first_time=each.total.first,
         last_time=each.total.last,
+        points=each.total.points,
         nodes=nodes,
         placed="" if placed is None else "running" if placed.running else "creating",
         generation=0 if placed is None else placed.generation,

@@ -37,6 +37,8 @@ class TableView(Struct, frozen=True, kw_only=True):
         size: bytes of these.
         first_time: no file has an earlier time, in the unit of the files; None without points.
         last_time: none has a later one.
+        points: of these files, those twice that two files have; None where the server is of a
+            version that does not say.
         state: as `TableStanding` has it; empty of the past, and without a server.
     """
 
@@ -50,6 +52,7 @@ class TableView(Struct, frozen=True, kw_only=True):
     size: int
     first_time: Time | None = None
     last_time: Time | None = None
+    points: int | None = None
     state: TableState | Literal[""] = ""
 
 
@@ -81,6 +84,7 @@ class TabletView(Struct, frozen=True, kw_only=True):
         size: see there.
         first_time: see there.
         last_time: see there.
+        points: see there.
         nodes: uuids of the storage nodes that are to have a copy of it now, the leader first; none
             where it is not placed, and of the past.
         placed: `creating` until the leader has reported it, then `running`; empty without nodes.
@@ -95,6 +99,7 @@ class TabletView(Struct, frozen=True, kw_only=True):
     size: int
     first_time: Time | None = None
     last_time: Time | None = None
+    points: int | None = None
     nodes: tuple[str, ...] = ()
     placed: str = ""
     generation: int = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,9 @@ def plain(state: State) -> dict[str, Any]:
         "adoptions": dict(state.adoption_table.rows),
         "nodes": list(state.node_table.versions()),
         "partitions": {
-            (group, each): state.file_table.by_partition.of(group, each, each + 1)[:2]
+            (group, each): itemgetter(0, 1, 4)(
+                state.file_table.by_partition.of(group, each, each + 1)
+            )
             for group in state.file_table.by_partition.groups()
             for each in state.file_table.by_partition.partitions(group)
         },

@@ -110,8 +110,7 @@ def _past_totals(look: Look, names: set[str]) -> _Totals:
     ):
         key = partition_of(row.physical)
         place = key.sg, int(key.partition)
-        total = PartitionTotal(1, row.size, row.first, row.last)
-        found[place] = found.get(place, PartitionTotal()).with_other(total)
+        found[place] = found.get(place, PartitionTotal()).with_other(PartitionTotal.of(row))
     return found
 
 
@@ -182,7 +181,7 @@ def _tables(look: Look, asked: ask.ShowTables) -> list[Row]:
             each.row.name,
             each.row.id,
             each.tablets,
-            *each.total,
+            *each.total[:4],
             each.row.created,
             each.row.dropped or None,
         )
@@ -197,7 +196,7 @@ def _tablets(look: Look, asked: ask.ShowTablets) -> list[Row]:
             each.row.id,
             each.row.begin,
             each.row.end,
-            *each.total,
+            *each.total[:4],
             each.row.created,
             each.table.dropped or None,
         )

@@ -286,8 +286,8 @@ class PackedFiles:
         for number in np.flatnonzero(files).tolist():
             yield self.texts.directories[number], int(files[number]), int(sizes[number])
 
-    def reaching(self) -> Iterator[tuple[str, int, int, int, int]]:
-        """(directory, how many, bytes, least time, greatest time) of those with files."""
+    def reaching(self) -> Iterator[tuple[str, int, int, int, int, int]]:
+        """(directory, how many, bytes, least time, greatest time, points) of those with files."""
         if not len(self):
             return
         begins = view(self.begins).view(np.int64)
@@ -296,10 +296,12 @@ class PackedFiles:
         sizes = np.add.reduceat(view(self.sizes).view(np.uint64), starts)
         least = np.minimum.reduceat(view(self.firsts), starts)
         greatest = np.maximum.reduceat(view(self.lasts), starts)
+        points = np.add.reduceat(view(self.points).view(np.uint64), starts)
         for at, number in enumerate(there.tolist()):
             files = self.begins[number + 1] - self.begins[number]
             directory = self.texts.directories[number]
-            yield directory, files, int(sizes[at]), int(least[at]), int(greatest[at])
+            times = int(least[at]), int(greatest[at])
+            yield directory, files, int(sizes[at]), *times, int(points[at])
 
     def lying(self) -> Iterator[tuple[str, str, int, int]]:
         """(data directory, directory, how many, bytes) of those with files."""

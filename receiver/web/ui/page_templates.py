@@ -88,6 +88,7 @@ def _environment() -> Environment:
     made.filters |= {
         "ago": _ago,
         "data_time": _data_time,
+        "day": page_texts.day,
         "duration": format_duration,
         "number": page_texts.number,
         "plural": page_texts.plural,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["ago", "data_time", "number", "plural", "stamp", "visible", "when"]
+__all__ = ["ago", "data_time", "day", "number", "plural", "stamp", "visible", "when"]
 
 _NONE: Final = "–"  # noqa: RUF001
 _STEPS: Final = ((60, "s", 1), (3600, "min", 60), (2 * 86400, "h", 3600))
@@ -44,6 +44,14 @@ def stamp(seconds: float | None) -> str:
     """A moment as `2026-01-31 08:00:00Z`."""
     moment = _utc(seconds)
     return _NONE if moment is None else moment.strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def day(seconds: float | None) -> Markup | str:
+    """A day as an element that machines read too: `2026-01-31`."""
+    moment = _utc(seconds)
+    if moment is None:
+        return _NONE
+    return Markup('<time datetime="{}">{}</time>').format(moment.isoformat(), stamp(seconds)[:10])
 
 
 def when(seconds: float | None) -> Markup | str:

@@ -32,12 +32,19 @@ class PartitionTotal(NamedTuple):
         size: their bytes.
         first: no file has an earlier time, in the unit of the files; None while none has had any.
         last: none has a later one. Both hold for all files since the partition was last empty.
+        points: of the files; those twice that two files have.
     """
 
     files: int = 0
     size: int = 0
     first: int | None = None
     last: int | None = None
+    points: int = 0
+
+    @classmethod
+    def of(cls, row: FileRow, sign: int = 1) -> PartitionTotal:
+        """Of one file; `sign` is -1 for one that goes."""
+        return cls(sign, sign * row.size, row.first, row.last, sign * row.points)
 
     def with_other(self, other: PartitionTotal) -> PartitionTotal:
         """Of both together."""
@@ -49,7 +56,8 @@ class PartitionTotal(NamedTuple):
                 first = other.first
             if other.last > last:
                 last = other.last
-        return PartitionTotal(self.files + other.files, self.size + other.size, first, last)
+        files, size = self.files + other.files, self.size + other.size
+        return PartitionTotal(files, size, first, last, self.points + other.points)
 
 
 class _Group:
@@ -85,7 +93,7 @@ class _Group:
                 insort(self.numbers, number)
                 self._stale = True
         self.totals[number] = total
-        if self._stale or (before is not None and before[2:] == total[2:]):
+        if self._stale or (before is not None and before[2:4] == total[2:4]):
             return
         self._widen(bisect_left(self.numbers, number), total)
 
@@ -170,7 +178,7 @@ class PartitionTotals:
     def add(self, row: FileRow, sign: int) -> None:
         """Count a visible file in (1), or out (-1)."""
         key = partition_of(row.physical)
-        self._add(key, PartitionTotal(sign, sign * row.size, row.first, row.last))
+        self._add(key, PartitionTotal.of(row, sign))
 
     def _add(self, key: PartitionKey, more: PartitionTotal) -> None:
         group = self._groups.get(key.sg)
@@ -182,5 +190,5 @@ class PartitionTotals:
 
     def thaw(self, packed: PackedFiles) -> None:
         """Count packed files in, before all others."""
-        for directory, files, size, first, last in packed.reaching():
-            self._add(partition_of(f"{directory}/"), PartitionTotal(files, size, first, last))
+        for directory, *total in packed.reaching():
+            self._add(partition_of(f"{directory}/"), PartitionTotal(*total))

@@ -36,6 +36,9 @@ PAGES = (
     f"edge/{HOLDER}",
     "files",
     "groups",
+    "groups/root.north",
+    "groups/root.north/partitions",
+    "groups/root.north/tree?node=root.north.turbine1",
     "owners",
     "quarantine",
     "deletes",
@@ -248,6 +251,7 @@ PICTURES = {
     "page-fleet-small": ("?sort=trouble&down=1", 400, 860, False),
     "page-edge": (f"edge/{HOLDER}", 1300, 860, False),
     "page-files": ("files?path=root.north", 1300, 700, False),
+    "page-group": ("groups/root.north", 1300, 800, False),
     "page-confirm": (f"do/adopt?sender={HOLDER}&by={CLAIMANT}", 1000, 420, False),
 }
 

@@ -19,7 +19,9 @@ def _row(number: int, partition: int, group: str, first: int, last: int) -> File
     kind = ("sequence", "unsequence")[number % 2]
     path = f"{kind}/root.{group}/{number % 3}/{partition}/{number}-1-0-0.tsfile"
     times = (None, None) if first == last == 0 else (min(first, last), max(first, last))
-    row = SimpleNamespace(physical=path, size=number + 1, first=times[0], last=times[1])
+    row = SimpleNamespace(
+        physical=path, size=number + 1, first=times[0], last=times[1], points=number * 7
+    )
     return cast("FileRow", row)
 
 
@@ -68,4 +70,5 @@ def test_whatever_comes_and_goes(
                 rows = [row for each in numbers if begin <= each < end for row in there[name, each]]
                 total = totals.of(name, begin, end)
                 assert (total.files, total.size) == (len(rows), sum(row.size for row in rows))
+                assert total.points == sum(row.points for row in rows)
     assert sorted(totals.groups()) == sorted({of for of, _ in there})

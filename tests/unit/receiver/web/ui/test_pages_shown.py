@@ -9,6 +9,7 @@ import pytest
 from common.hooks.hooks_config import HooksConfig
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import AdoptionRow
+from receiver.metadata.state.tables.files import FileTable
 from receiver.operator.background_tasks import add_task
 from receiver.operator.background_views import TaskAddRequest
 from receiver.operator.owners import set_owner
@@ -246,11 +247,54 @@ def test_storage_groups_and_their_tablets(operator, node, edges):
     assert "Partitions" in operator.see(group).text
     assert "Storage group root.sg" in operator.see("/ui/groups/root.sg").text
     shown = operator.see("/ui/groups/root.sg").text
-    assert "2 series live in it" in shown
-    assert "10 1 root.sg" not in shown
-    assert " 10 1 " in shown, "ten points of both files, in a week"
+    assert "2 series that live in it" in shown
+    assert " 10 points" in shown
     before = link("groups", at=node.engine.oldest_answerable)
     assert "Nothing was loaded then" in operator.see(before).text
+
+
+def test_points_a_day_are_drawn_and_told_by_partition(operator, edges):
+    read = operator.see("/ui/groups/root.sg")
+    (drawn,) = [each for each in read.all("svg") if each.get("class") == "points"]
+    assert "the most is 1" in drawn["aria-label"], "10 points in a week"
+    assert "1970-01-01: 1 points a day, 2 files" in read.text
+    table = next(each for each in read.links() if each.endswith("/partitions"))
+    told = operator.see(table).text
+    for words in ("2 files", "10 points", "1970-01-01", "Points a day"):
+        assert words in told
+    assert "No partition from" in operator.see(f"{table}?until=-500").text
+    operator.see(f"{table}?until=9;", 400)
+
+
+def test_the_tree_of_a_group_is_walked_down_to_its_series(operator, edges):
+    top = operator.see("/ui/groups/root.sg")
+    (way,) = [each for each in top.links() if "node=root.sg.d1" in each]
+    device = operator.see(way)
+    for words in ("A device of plant 7", "INT64 series", "Newest time loaded"):
+        assert words in device.text
+    back = [each for each in device.links() if each.endswith("/tree")]
+    assert "root.sg.d2" in " ".join(operator.see(back[0]).links())
+    assert "no node" in operator.see(link("groups", "root.sg", "tree", node="root.x"), 404).text
+
+
+def test_a_tree_with_names_that_are_no_good_is_walked_all_the_same(operator, edges):
+    top = operator.see("/ui/groups/root.other")
+    (way,) = [each for each in top.links() if "node=" in each]
+    assert f"root.other.{BAD_NODE}" in operator.see(way).text
+
+
+def test_the_tree_of_a_group_comes_in_pages(operator, node):
+    Edge(node, uuid=A).round({path_of(n): tsfile(f"root.sg.d{n:03}") for n in range(1, 131)})
+    top = operator.see("/ui/groups/root.sg")
+    assert len([each for each in top.links() if "node=" in each]) == 20
+    assert "All 130" in top.text
+    where, seen = "/ui/groups/root.sg/tree", []
+    while where:
+        read = operator.see(where)
+        seen += [each for each in read.links() if "node=" in each and "after=" not in each]
+        more = [each["href"] for each in read.all("a") if each.get("rel") == "next"]
+        where = more[0] if more else ""
+    assert len(seen) == len(set(seen)) == 130
 
 
 def test_owners_are_found_by_how_their_devices_begin(operator, edges):
@@ -445,6 +489,11 @@ def test_no_page_looks_at_all_files(operator, node, edges, monkeypatch):
     monkeypatch.setattr("receiver.operator.storage.storage_in_catalogue", lambda _: 1 / 0)
     for path in ("/ui/", f"/ui/edge/{A}", *EMPTY):
         operator.see(path)
+    group = "/ui/groups/root.sg"
+    for many in ("among", "catalogue", "partition", "group"):
+        monkeypatch.setattr(FileTable, many, lambda *_: 1 / 0)
+    for path in ("", "/partitions", "/tree", "/tree?node=root.sg.d1"):
+        operator.see(f"{group}{path}")
 
 
 def test_labels_of_nobody_are_told_by_the_uuid(operator, node, edges):
