@@ -253,6 +253,9 @@ class Heartbeat(Struct, frozen=True, kw_only=True):
     """What ended that round early."""
     free_bytes: Count | None = None
     """Of the data directory at the edge that has least."""
+    client_certificate_until: float | None = None
+    """When the client certificate ends that it shows, seconds since the epoch; None without one,
+    and of a version that does not say."""
 
 
 class HeartbeatAnswer(Struct, frozen=True, kw_only=True):

@@ -184,6 +184,11 @@ class ReceiverMeasures:
     )
     EDGE_FAILED = gauge(f"{_E}last_round_failed", "1 if that round ended early.", *_WHO)
     EDGE_FREE = gauge(f"{_E}free_bytes", "Of the data directory there that has least.", *_WHO)
+    EDGE_CERTIFICATE = gauge(
+        f"{_E}client_certificate_expiry_timestamp_seconds",
+        "When the client certificate ends that it shows; absent: it shows none, or does not say.",
+        *_WHO,
+    )
 
 
 RECEIVER_MEASURES: Final[tuple[Measure, ...]] = tuple(

@@ -321,6 +321,7 @@ class ReceiverReadings:
             into.put(of.EDGE_ROUND, beat.round_at, *who)
             into.put(of.EDGE_FAILED, bool(beat.problem), *who)
         into.put(of.EDGE_FREE, beat.free_bytes, *who)
+        into.put(of.EDGE_CERTIFICATE, beat.client_certificate_until, *who)
 
 
 def _with_measures(rows: Iterable[SenderRow], most: int) -> list[SenderRow]:

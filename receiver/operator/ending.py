@@ -1,17 +1,27 @@
-"""What ends soon: tokens, and the certificate that this receiver shows."""
+"""What ends soon: tokens, and the certificates that this receiver and its edges show."""
 
 from __future__ import annotations
 
 import datetime
 from typing import TYPE_CHECKING, Final
 
-from receiver.operator.views import TokenEnding
+from receiver.operator.lateness import presences
+from receiver.operator.views import EdgeCertificateEnding, TokenEnding
+from receiver.transfer import epochs
 
 if TYPE_CHECKING:
+    from common.wire import Heartbeat
     from receiver.metadata.state.state import State
+    from receiver.operator.directories import ReceiverDirectories
     from receiver.operator.views import StatusView
 
-__all__ = ["SOON", "ending_concerns", "tokens_ending"]
+__all__ = [
+    "SOON",
+    "certificate_trouble",
+    "edge_certificates_ending",
+    "ending_concerns",
+    "tokens_ending",
+]
 
 SOON: Final = 30 * 86400.0
 """Seconds before its end from which on something is named."""
@@ -29,6 +39,30 @@ def tokens_ending(state: State, now: float) -> list[TokenEnding]:
     return sorted(found, key=lambda each: (each.expires <= now, each.expires))
 
 
+def edge_certificates_ending(
+    there: ReceiverDirectories, state: State, now: float
+) -> list[EdgeCertificateEnding]:
+    """Client certificates of edges that end within 30 days or have ended, the first one first.
+
+    By the last heartbeat of each: an edge whose certificate has ended is heard no more.
+    """
+    found = []
+    for row, known in presences(there, state):
+        beat = None if known.last is None else known.last.beat
+        until = None if beat is None else beat.client_certificate_until
+        if until is not None and until - now < SOON and not epochs.is_removed(row):
+            found.append(EdgeCertificateEnding(sender=row.uuid, label=row.label, until=until))
+    return sorted(found, key=lambda each: each.until)
+
+
+def certificate_trouble(beat: Heartbeat, now: float) -> str | None:
+    """What is to be said of the client certificate of an edge, by its last heartbeat."""
+    until = beat.client_certificate_until
+    if until is None or until - now >= SOON:
+        return None
+    return f"its client certificate {_ends(until, now)} on {_day(until)}"
+
+
 def ending_concerns(view: StatusView, now: float) -> list[str]:
     """What is to be said of them; a token that has ended opens nothing, and is no concern."""
     found = []
@@ -38,6 +72,12 @@ def ending_concerns(view: StatusView, now: float) -> list[str]:
         found.append(f"the certificate of listen.client_ca {_ends(ca, now)} on {_day(ca)}")
     if (crl := view.client_crl_until) is not None and crl - now < _CRL_SOON:
         found.append(f"the list of listen.client_crl {_ends(crl, now)} on {_day(crl)}")
+    if view.edge_certificates_ending:
+        edge = view.edge_certificates_ending[0]
+        which = f"edge {edge.label or edge.sender} {_ends(edge.until, now)} on {_day(edge.until)}"
+        more = len(view.edge_certificates_ending) - 1
+        others = f"; {more} more within 30 days" if more else ""
+        found.append(f"the client certificate of {which}{others}")
     ending = [each for each in view.tokens_ending if each.expires > now]
     if ending:
         first = ending[0]
@@ -52,4 +92,7 @@ def _ends(until: float, now: float) -> str:
 
 
 def _day(seconds: float) -> str:
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).date().isoformat()
+    try:
+        return datetime.datetime.fromtimestamp(seconds, datetime.UTC).date().isoformat()
+    except (OverflowError, ValueError, OSError):  # an edge said so
+        return f"{seconds:g}"

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from common.errors import UsageError
 from receiver.metadata.query.lost import lost_files
-from receiver.operator.directories import RunningReceiver
+from receiver.operator.directories import RunningReceiver, time_of
+from receiver.operator.ending import certificate_trouble
 from receiver.operator.lateness import presences
 from receiver.operator.senders import loaded_bad, senders_named
 from receiver.transfer import epochs
@@ -208,7 +209,7 @@ def _keys_of(
                 pending=0 if said is None else said.pending_files,
                 files=total.files,
                 size=total.size,
-                troubles=(*of_load, *_of_presence(known), *counted),
+                troubles=(*of_load, *_of_presence(known, time_of(there)), *counted),
             )
 
 
@@ -224,7 +225,7 @@ def _of_load(there: ReceiverDirectories, row: SenderRow, *, empty: bool) -> Iter
         yield "lists nothing"
 
 
-def _of_presence(known: Presence) -> Iterator[str]:
+def _of_presence(known: Presence, now: float) -> Iterator[str]:
     """What is wrong with how an edge was heard, or what it said of itself then."""
     if known.is_late:
         yield "late"
@@ -240,6 +241,8 @@ def _of_presence(known: Presence) -> Iterator[str]:
     ):
         if count:
             yield f"{count} {what}"
+    if (ending := certificate_trouble(said, now)) is not None:
+        yield ending
 
 
 def _counted(sender: str, waiting: _Waiting, bad: int) -> Iterator[str]:

@@ -21,7 +21,7 @@ from receiver.operator.background_tasks import background_concerns, background_t
 from receiver.operator.backup_note import read_backup_note
 from receiver.operator.compact import merge_totals
 from receiver.operator.directories import RunningReceiver, time_of
-from receiver.operator.ending import ending_concerns, tokens_ending
+from receiver.operator.ending import edge_certificates_ending, ending_concerns, tokens_ending
 from receiver.operator.files import EXPIRED
 from receiver.operator.lateness import label_concerns, late_senders, shared_labels
 from receiver.operator.node_lists import list_directories, node_concerns
@@ -129,6 +129,9 @@ def _at_rest(there: ReceiverDirectories, problem: str | None) -> StatusView:
             client_crl_until=CertificateFile(there.config.listen.client_crl, crl_end).until(),
             backup_at=None if note is None else note.at,
             tokens_ending=tuple(tokens_ending(state, time_of(there))[:_NAMED]),
+            edge_certificates_ending=tuple(
+                edge_certificates_ending(there, state, time_of(there))[:_NAMED]
+            ),
         )
 
 

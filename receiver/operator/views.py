@@ -283,6 +283,20 @@ class TokenEnding(Struct, frozen=True, kw_only=True):
     expires: float
 
 
+class EdgeCertificateEnding(Struct, frozen=True, kw_only=True):
+    """A client certificate of an edge that ends soon, or has ended.
+
+    Attributes:
+        sender: uuid of the edge.
+        label: of it.
+        until: when it ends, as the edge said last; seconds since the epoch.
+    """
+
+    sender: str
+    label: str = ""
+    until: float
+
+
 class TokenMade(Struct, frozen=True, kw_only=True):
     """A new token, and the only time that its text is shown; empty where a certificate is bound."""
 
@@ -437,6 +451,8 @@ class StatusView(Struct, frozen=True, kw_only=True):
         client_crl_until: when the list of what they revoked ends; from then on no client
             certificate is taken.
         tokens_ending: tokens that end within 30 days, the first 20, those that have ended last.
+        edge_certificates_ending: client certificates of edges that end within 30 days or have
+            ended, by what each edge said last; the first 20.
         backup_at: when `backup` last copied everything, seconds since the epoch; None for never.
     """
 
@@ -482,4 +498,5 @@ class StatusView(Struct, frozen=True, kw_only=True):
     client_ca_until: float | None = None
     client_crl_until: float | None = None
     tokens_ending: tuple[TokenEnding, ...] = ()
+    edge_certificates_ending: tuple[EdgeCertificateEnding, ...] = ()
     backup_at: float | None = None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import common
 from common import wire
+from common.certificates import CertificateFile
 from common.durable import free_bytes
 from common.terminal import printable
 from sender.round.round_report import RoundReport
@@ -46,6 +47,7 @@ def heartbeat_of(
         label=remote.label,
         state=state,
         free_bytes=least_room(remote.config.data_dirs),
+        client_certificate_until=CertificateFile(remote.entry.client_cert).until(),
         pending_files=last.pending_files,
         pending_bytes=last.pending_bytes,
         complete_until=last.complete_until,

@@ -129,6 +129,9 @@ CASES: dict[str, list[Case]] = {
     "TsferryEdgeRoundsFail": one("edge_last_round_failed", "1", "0", EDGE, minutes=40),
     "TsferryEdgeTrouble": one("edge_trouble_files", "1", "0", f'{EDGE},trouble="lost"', minutes=40),
     "TsferryEdgeDisk": one("edge_free_bytes", "5e8", "2e9", EDGE),
+    "TsferryEdgeCertificateEnds": one(
+        "edge_client_certificate_expiry_timestamp_seconds", f"{13 * DAY}", f"{15 * DAY}", EDGE
+    ),
     "TsferryEdgesShareLabel": one("receiver_edges_sharing_labels", "1", "0"),
     "TsferrySenderStale": one(
         "sender_last_success_timestamp_seconds", f"-{DAY}", "0", f'{R},receiver="dc1"'

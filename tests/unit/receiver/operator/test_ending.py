@@ -5,13 +5,15 @@ import time
 
 import msgspec
 
-from common.wire import CheckRequest
+from common.wire import CheckRequest, Heartbeat
 from receiver.metadata.model import records
 from receiver.operator.ending import SOON
+from receiver.operator.fleet import edge_row
 from receiver.operator.status import running_status
 from receiver.operator.tokens import make_token
+from receiver.operator.views import StatusView
 from tests.support.authority import Authority
-from tests.support.node_world import A, World, sender
+from tests.support.node_world import A, Edge, World, path_of, sender, tsfile
 from tests.support.web import make_certificate
 
 DAY = 86400.0
@@ -32,6 +34,33 @@ def test_tokens_that_end_within_thirty_days_are_a_concern(world: World) -> None:
         status = running_status(node.operator, None)
         assert len(status.tokens_ending) == 1
         assert not status.concerns, "it opens nothing any more"
+
+
+def test_a_client_certificate_of_an_edge_that_ends_soon_is_told_everywhere(world: World) -> None:
+    with world.node() as node:
+        Edge(node, uuid=A).round({path_of(1): tsfile("root.sg.d1")})
+        until = world.clock() + SOON
+
+        def said(**more: float) -> tuple[StatusView, tuple[str, ...]]:
+            node.checks.heartbeat(sender(A), A, Heartbeat(version="1", **more))
+            row = edge_row(node.operator, A)
+            assert row is not None
+            return running_status(node.operator, None), row.troubles
+
+        for more in ({}, {"client_certificate_until": until}):  # of a version before, and in time
+            status, troubles = said(**more)
+            assert (status.edge_certificates_ending, troubles) == ((), ())
+        world.clock.now += 1.0  # type: ignore[attr-defined]
+        status, troubles = said(client_certificate_until=until)
+        (ending,) = status.edge_certificates_ending
+        assert (ending.sender, ending.until) == (A, until)
+        assert any("the client certificate of edge" in each for each in status.concerns)
+        assert [each.startswith("its client certificate ends on") for each in troubles] == [True]
+        world.clock.now += SOON  # type: ignore[attr-defined]
+        status, troubles = said(client_certificate_until=until)
+        assert "its client certificate has ended" in " ".join(troubles)
+        for nonsense in (1e300, -1e300):
+            said(client_certificate_until=nonsense)
 
 
 def test_a_certificate_that_ends_soon_is_a_concern(world: World, tmp_path) -> None:

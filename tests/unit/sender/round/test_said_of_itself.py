@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import socket
+import time
 
+import msgspec
 import pytest
 
 import common
@@ -18,6 +21,7 @@ from sender.daemon.receiver_loop import ReceiverLoop
 from sender.round.round_report import FileDevice, FileReason, RoundReport
 from sender.round.said_of_itself import NO_DAEMON, heartbeat_of
 from tests.support.edge import Edge
+from tests.support.web import make_certificate
 
 
 @pytest.fixture
@@ -44,6 +48,18 @@ def test_a_label_that_would_forge_a_line_is_refused(edge, label):
     file = edge.write_config(label=label)
     with pytest.raises(Exception, match="label"):
         load(SenderConfig, file=file, env_prefix=ENV_PREFIX, environ={}, flags={})
+
+
+def test_it_says_when_the_certificate_ends_that_it_shows(edge, tmp_path):
+    remote = edge.remote()
+    assert heartbeat_of(remote, None, None, state="idle", at=0).client_certificate_until is None
+    cert, key = make_certificate(tmp_path, "edge7.example")  # of two days
+    entry = msgspec.structs.replace(remote.entry, client_cert=cert, client_key=key)
+    shows = dataclasses.replace(remote, entry=entry)
+    until = heartbeat_of(shows, None, None, state="idle", at=0).client_certificate_until
+    assert 0 < until - time.time() <= 2 * 86400
+    cert.write_bytes(b"half a certificate")
+    assert heartbeat_of(shows, None, None, state="idle", at=0).client_certificate_until is None
 
 
 def test_it_says_what_the_last_round_found_and_what_ended_it(edge):
