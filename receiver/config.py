@@ -550,6 +550,16 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
             yield ConfigFinding("before_ack", text)
 
 
+def _pair_of(cert: Path | None, key: Path | None) -> Iterator[ConfigFinding]:
+    """What is wrong with a client certificate and its key."""
+    if cert is None and key is not None:
+        yield ConfigFinding("client_cert", "missing: expected with client_key")
+    if key is None and cert is not None:
+        yield ConfigFinding("client_key", "missing: expected with client_cert")
+    if key is not None and readable_by_others(key):
+        yield ConfigFinding("client_key", "others than its owner may read it", fatal=False)
+
+
 class FollowConfig(Struct, frozen=True, kw_only=True):
     """``[follow]``: of a node that only reads (`serve --follow`).
 
@@ -562,6 +572,8 @@ class FollowConfig(Struct, frozen=True, kw_only=True):
         token: an operator's token for the receiver at the URL.
         token_file: a file that holds the token, instead.
         ca_cert: PEM file with the authorities that this receiver is checked against.
+        client_cert: PEM certificate that it is shown, in the place of a token.
+        client_key: PEM private key of that, without a passphrase.
         poll: time between two looks at a store; a receiver tells of news by itself.
         most_behind: time without all that the source has, until `/readyz` says so.
     """
@@ -571,8 +583,14 @@ class FollowConfig(Struct, frozen=True, kw_only=True):
     token: Secret | None = None
     token_file: Path | None = None
     ca_cert: Path | None = None
+    client_cert: Path | None = None
+    client_key: Path | None = None
     poll: Annotated[Duration, Meta(ge=0.1)] = 5.0
     most_behind: Annotated[Duration, Meta(ge=1)] = 60.0
+
+    def check(self) -> Iterator[ConfigFinding]:
+        """What no single key can tell."""
+        yield from _pair_of(self.client_cert, self.client_key)
 
 
 class NodeConfig(Struct, frozen=True, kw_only=True):
@@ -616,11 +634,7 @@ class NodeConfig(Struct, frozen=True, kw_only=True):
 
     def check(self) -> Iterator[ConfigFinding]:
         """What no single key can tell."""
-        for key, other in (("client_cert", "client_key"), ("client_key", "client_cert")):
-            if getattr(self, key) is None and getattr(self, other) is not None:
-                yield ConfigFinding(key, f"missing: expected with {other}")
-        if self.client_key is not None and readable_by_others(self.client_key):
-            yield ConfigFinding("client_key", "others than its owner may read it", fatal=False)
+        yield from _pair_of(self.client_cert, self.client_key)
 
 
 class ReceiverConfig(Struct, frozen=True, kw_only=True):

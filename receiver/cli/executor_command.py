@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import click
 
 from common.cli import Invocation
-from common.client_certificate import ClientCertificate
 from common.config.units import parse_size
 from common.errors import Transient, UsageError
 from common.logs import LogConfig
@@ -104,21 +103,16 @@ def work(
     """
     from receiver.executor.task_executor import executor_of
     from receiver.executor.work_kinds import WORK_KINDS
+    from receiver.storage.reading.reader_calls import shown_certificate
 
     invocation.start(LogConfig())
     wanted = [each.strip() for each in kinds.split(",") if each.strip()]
     unknown = [each for each in wanted if each not in WORK_KINDS]
     if unknown or not wanted:
         raise UsageError(f"--kinds {kinds}: expected {', '.join(WORK_KINDS)}")
-    if (client_cert is None) is not (client_key is None):
-        raise UsageError("--client-cert: expected with --client-key, and --client-key with it")
-    if not token and client_cert is None:
+    shown = shown_certificate(client_cert, client_key, ca_cert, ("--client-cert", "--client-key"))
+    if not token and shown is None:
         raise UsageError("--token: missing: that of a worker, or TSFERRY_WORKER_TOKEN")
-    shown = None
-    if client_cert is not None and client_key is not None:
-        authorities = None if ca_cert is None else Path(ca_cert)
-        keys = ("--client-cert", "--client-key")
-        shown = ClientCertificate(client_cert, client_key, authorities, keys)
     if every <= 0:
         raise UsageError(f"--every {every}: expected seconds above 0")
     limit = parse_size(memory)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from common import wire
@@ -22,10 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from common.client_certificate import ClientCertificate
+
 __all__ = ["FollowedReceiver"]
 
-_TIMEOUT = (5.0, 30.0)
-"""Seconds to connect and to answer, until it counts as away."""
+_TIMEOUT: Final = (5.0, 30.0)
+"""Seconds to connect, and between two pieces of an answer, until it counts as away."""
+_WITHIN: Final = 600.0
+"""The same for a whole block of the log, over a line that is slow."""
 
 
 class FollowedReceiver(LogSource):
@@ -33,11 +37,23 @@ class FollowedReceiver(LogSource):
 
     waits = True
 
-    def __init__(self, url: str, token: str | None, ca_cert: Path | None) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str | None,
+        ca_cert: Path | None,
+        certificate: ClientCertificate | None = None,
+    ) -> None:
         """Prepare; nobody is spoken to yet.
 
+        Args:
+            url: of the receiver.
+            token: of an operator.
+            ca_cert: PEM file that it is checked against.
+            certificate: that it is shown, in the place of the token.
+
         Raises:
-            ConfigError: there is no token, or it would travel where others can read it.
+            ConfigError: there is neither, or the token would travel where others can read it.
         """
         for each in addresses_in(url):
             parts = urlsplit(each)
@@ -45,15 +61,22 @@ class FollowedReceiver(LogSource):
                 raise ConfigError(
                     "follow.url: expected an address alone; the token has a key of its own"
                 )
-        if token is None:
+        if token is None and certificate is None:
             raise ConfigError(
-                "follow.token: missing: a receiver is followed with an operator token"
+                "follow.token: missing: a receiver is followed with an operator token, or "
+                "follow.client_cert"
             )
         authorities = None if ca_cert is None else str(ca_cert)
         try:
             self._several = [
                 ReaderCalls(
-                    each, token=token, ca_cert=authorities, what="follow.url", timeout=_TIMEOUT
+                    each,
+                    token=token,
+                    ca_cert=authorities,
+                    certificate=certificate,
+                    what="follow.url",
+                    timeout=_TIMEOUT,
+                    within=_WITHIN,
                 )
                 for each in addresses_in(url)
             ]

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from common.client_certificate import ClientCertificate
 from common.errors import ConfigError
 
 if TYPE_CHECKING:
-    from receiver.config import ReceiverConfig
+    from receiver.config import FollowConfig, ReceiverConfig
     from receiver.follower.log_source import LogSource
 
 __all__ = ["open_source"]
@@ -30,7 +31,7 @@ def open_source(config: ReceiverConfig) -> LogSource:
 
         token = config.follow.token
         revealed = None if token is None else token.reveal()
-        return FollowedReceiver(url, revealed, config.follow.ca_cert)
+        return FollowedReceiver(url, revealed, config.follow.ca_cert, _certificate(config.follow))
     if not url.startswith(("s3://", "file:///")):
         raise ConfigError(
             f"follow.url: expected s3://bucket/prefix, file:///directory or a receiver's "
@@ -40,3 +41,10 @@ def open_source(config: ReceiverConfig) -> LogSource:
     from receiver.storage.copying import store_of
 
     return FollowedStore(store_of(msgspec.structs.replace(config.storage, url=url)))
+
+
+def _certificate(follow: FollowConfig) -> ClientCertificate | None:
+    if follow.client_cert is None or follow.client_key is None:
+        return None
+    keys = ("follow.client_cert", "follow.client_key")
+    return ClientCertificate(follow.client_cert, follow.client_key, follow.ca_cert, keys)

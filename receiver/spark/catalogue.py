@@ -224,6 +224,8 @@ def open_catalogue(
     data_dirs: Sequence[str] = (),
     token: str | None = None,
     ca_cert: str | None = None,
+    client_cert: str | None = None,
+    client_key: str | None = None,
     store: StoreAddress | None = None,
     receiver: str | None = None,
 ) -> Catalogue:
@@ -237,6 +239,8 @@ def open_catalogue(
         data_dirs: where the data directories are for the workers, if elsewhere.
         token: of a reader, for a URL.
         ca_cert: PEM file that the server of a URL is checked against.
+        client_cert: PEM certificate that it is shown in the place of a token.
+        client_key: PEM private key of that.
         store: that has the files, if another than the receiver says.
         receiver: URL of the one that gives files to workers which have them neither on a disk nor
             in the store; that of the catalogue, if left out.
@@ -248,13 +252,13 @@ def open_catalogue(
     """
     is_url = where.startswith(("http://", "https://"))
     asked = receiver or (where if is_url else None)
-    giving = None if asked is None else ReceiverAddress(asked.rstrip("/"), ca_cert)
+    shown = ca_cert, client_cert, client_key
+    giving = None if asked is None else ReceiverAddress(asked.rstrip("/"), *shown)
     if giving is not None:
         of_process.give_token(giving.url, token)
     if is_url:
-        return RemoteCatalogue(
-            where, kind, data_dirs, token=token, ca_cert=ca_cert, store=store, receiver=giving
-        )
+        address = ReceiverAddress(where, *shown)
+        return RemoteCatalogue(address, kind, data_dirs, token=token, store=store, receiver=giving)
     if where.startswith(("s3://", "file:///")):
         there = store or store_at(where, os.environ)
         return StoreCatalogue(there, kind, data_dirs, receiver=giving)
@@ -522,12 +526,11 @@ class RemoteCatalogue(Catalogue):
 
     def __init__(
         self,
-        url: str,
+        there: ReceiverAddress,
         kind: str = "all",
         data_dirs: Sequence[str] = (),
         *,
         token: str | None = None,
-        ca_cert: str | None = None,
         store: StoreAddress | None = None,
         receiver: ReceiverAddress | None = None,
     ) -> None:
@@ -537,15 +540,22 @@ class RemoteCatalogue(Catalogue):
             UsageError: the token would travel where others can read it.
             UnreachableError: it does not answer.
         """
-        from receiver.storage.reading.reader_calls import ReaderCalls
+        from receiver.storage.reading.reader_calls import (
+            OPTION_NAMES,
+            ReaderCalls,
+            shown_certificate,
+        )
 
         super().__init__(kind, data_dirs, store, receiver)
         self._said = store
-        self._url = url
+        self._url = there.url
         self._calls = ReaderCalls(
-            url,
+            there.url,
             token=token,
-            ca_cert=ca_cert,
+            ca_cert=there.ca_cert,
+            certificate=shown_certificate(
+                there.client_cert, there.client_key, there.ca_cert, OPTION_NAMES
+            ),
             what="option catalog",
             patience=_UNTIL_ONE_LEADS,
         )

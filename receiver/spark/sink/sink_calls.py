@@ -22,7 +22,7 @@ from receiver.operator.write_wire import (
     WriteOpened,
     WriteRequest,
 )
-from receiver.storage.reading.reader_calls import ReaderCalls
+from receiver.storage.reading.reader_calls import OPTION_NAMES, ReaderCalls, shown_certificate
 
 if TYPE_CHECKING:
     from receiver.spark.sink.sink_options import SinkOptions
@@ -87,16 +87,25 @@ class WriteCalls:
         Raises:
             UsageError: there is no token, or it would travel where others can read it.
         """
-        token = writer_token(environ, options.token_file)
-        if token is None:
+        certificate = shown_certificate(
+            options.client_cert, options.client_key, options.ca_cert, OPTION_NAMES
+        )
+        token = None
+        if certificate is None or options.token_file is not None:
+            token = writer_token(environ, options.token_file)
+        if token is None and certificate is None:
             raise UsageError(
                 f"option receiver = {options.receiver!r}: a write needs a writer's token: "
                 f"{_TOKEN} or {_TOKEN_PATH} in the environment of driver and workers, or option "
-                "tokenFile"
+                "tokenFile; or a certificate: options clientCert and clientKey"
             )
         self.task = task
         self._calls = ReaderCalls(
-            options.receiver, token=token, ca_cert=options.ca_cert, what="option receiver"
+            options.receiver,
+            token=token,
+            ca_cert=options.ca_cert,
+            certificate=certificate,
+            what="option receiver",
         )
         self._sleep, self._monotonic = sleep, monotonic
 

@@ -31,6 +31,9 @@ class SinkOptions:
         receiver: its URL.
         token_file: file with the token of a writer or an operator, on the driver and each worker.
         ca_cert: PEM file that the server is checked against.
+        client_cert: PEM certificate that it is shown in the place of a token, on the driver and
+            each worker.
+        client_key: PEM private key of that, likewise.
         owners: of ``as``: uuids or labels of the senders whose devices they are, of which the first
             gets those that nobody owns; none: as the token says, or the centre.
         on_duplicate: what becomes of points that are there already.
@@ -48,6 +51,8 @@ class SinkOptions:
     receiver: str
     token_file: str | None = None
     ca_cert: str | None = None
+    client_cert: str | None = None
+    client_key: str | None = None
     owners: tuple[str, ...] = ()
     on_duplicate: Literal["error", "keep", "replace", "skip"] = "error"
     form: Literal["long", "wide"] = "wide"
@@ -83,6 +88,8 @@ _KNOWN: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "receiver": ("receiver", receiver_url),
     "tokenFile": ("token_file", name_text),
     "caCert": ("ca_cert", name_text),
+    "clientCert": ("client_cert", name_text),
+    "clientKey": ("client_key", name_text),
     "as": ("owners", names),
     "onDuplicate": ("on_duplicate", one_of("error", "keep", "replace", "skip")),
     "form": ("form", one_of("long", "wide")),

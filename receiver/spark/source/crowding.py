@@ -64,12 +64,18 @@ def report_crowded(
     partitions = crowded_among((each.name for each in files), overlapping)
     if not partitions:
         return
-    from receiver.storage.reading.reader_calls import ReaderCalls
+    from receiver.storage.reading.reader_calls import OPTION_NAMES, ReaderCalls, shown_certificate
 
     body = wire.encode(wire.CrowdedReport(partitions=partitions))
     try:
         calls = ReaderCalls(
-            url, token=options.token, ca_cert=options.ca_cert, what="option catalog"
+            url,
+            token=options.token,
+            ca_cert=options.ca_cert,
+            certificate=shown_certificate(
+                options.client_cert, options.client_key, options.ca_cert, OPTION_NAMES
+            ),
+            what="option catalog",
         )
         try:
             calls.post(f"{wire.BASE}/catalogue/crowded", {}, body)

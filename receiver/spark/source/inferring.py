@@ -53,7 +53,8 @@ def list_sources(options: SourceOptions) -> list[DataFile]:
     """
     if options.catalog is None:
         return list_files(options.paths, options.kind, required=True, name_glob=options.name_glob)
-    asked = options.kind, options.data_dirs, options.token, options.ca_cert, options.receiver
+    shown = options.token, options.ca_cert, options.client_cert, options.client_key
+    asked = options.kind, options.data_dirs, *shown, options.receiver
     with of_planner.opened(
         options.catalog, (*asked, _store_of(options)), partial(catalogue_of, options)
     ) as kept:
@@ -93,6 +94,8 @@ def catalogue_of(options: SourceOptions) -> Catalogue:
         data_dirs=options.data_dirs,
         token=options.token,
         ca_cert=options.ca_cert,
+        client_cert=options.client_cert,
+        client_key=options.client_key,
         store=_store_of(options),
         receiver=options.receiver,
     )

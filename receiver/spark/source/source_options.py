@@ -56,6 +56,8 @@ class SourceOptions:
         as_of: commit timestamp, or a moment, that the catalogue is read as of.
         token: of a reader or an operator, for a URL.
         ca_cert: PEM file that the server of a URL is checked against.
+        client_cert: PEM certificate that it is shown in the place of a token, on the workers too.
+        client_key: PEM private key of that, likewise.
         data_dirs: where the receiver's data directories are for the workers, if elsewhere.
         table: the one table of the table model that is read.
         devices: patterns of tree devices; empty for all.
@@ -95,6 +97,8 @@ class SourceOptions:
     as_of: int | datetime.datetime | None = None
     token: str | None = None
     ca_cert: str | None = None
+    client_cert: str | None = None
+    client_key: str | None = None
     data_dirs: tuple[str, ...] = ()
     table: str | None = None
     devices: tuple[Pattern, ...] = ()
@@ -218,6 +222,8 @@ _KNOWN: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "token": ("token", name_text),
     "tokenFile": ("token", name_text),
     "caCert": ("ca_cert", name_text),
+    "clientCert": ("client_cert", name_text),
+    "clientKey": ("client_key", name_text),
     "dataDirs": ("data_dirs", names),
     "table": ("table", name_text),
     "devices": ("devices", _patterns),
@@ -369,8 +375,8 @@ def _check_together(options: SourceOptions, given: Mapping[str, str]) -> None:
     lower = {key.lower(): str(text) for key, text in given.items()}
     if options.catalog is None:
         for name in (
-            "asOf", "token", "tokenFile", "caCert", "dataDirs", "startingCommit", "retired",
-            "compacted", "store", "receiver",
+            "asOf", "token", "tokenFile", "caCert", "clientCert", "clientKey", "dataDirs",
+            "startingCommit", "retired", "compacted", "store", "receiver",
         ):  # fmt: skip
             if name.lower() in lower:
                 shown = "..." if name == "token" else repr(lower[name.lower()])
@@ -386,6 +392,8 @@ def _check_together(options: SourceOptions, given: Mapping[str, str]) -> None:
                 raise UsageError(f"option {name}: expected together with store only")
     if "token" in lower and "tokenfile" in lower:
         raise UsageError("option token, option tokenFile: both are given; expected one of them")
+    if (options.client_cert is None) is not (options.client_key is None):
+        raise UsageError("option clientCert: expected with option clientKey, and that with it")
     if options.devices and options.table is not None:
         raise UsageError(
             f"option devices, option table = {options.table!r}: both are given; expected devices "

@@ -17,6 +17,7 @@ from common.json_option import json_option
 from receiver.config import ReceiverConfig
 from receiver.spark.verify.verify_options import MANY_BAD, PROGRAM, VerifyOptions
 from receiver.storage.reading.several_addresses import addresses_in
+from receiver.storage.reading.stored_place import ReceiverAddress
 
 __all__ = ["cli"]
 
@@ -65,6 +66,17 @@ What was found is printed in any case.
     "Of several, with commas, whichever leads is asked.",
 )
 @click.option(
+    "--ca-cert",
+    metavar="FILE",
+    help="PEM file there that --receiver is checked against.",
+)
+@click.option(
+    "--client-cert",
+    metavar="FILE",
+    help="PEM certificate, on the workers, that --receiver is shown, in the place of a token.",
+)
+@click.option("--client-key", metavar="FILE", help="PEM private key of it, likewise.")
+@click.option(
     "--time-unit",
     type=click.Choice(list(PER_MILLISECOND)),
     help="Of the times in the files of --path or --catalog.  [default: ms]",
@@ -102,6 +114,9 @@ def cli(
     paths: tuple[str, ...],
     catalog: str | None,
     receiver: str | None,
+    ca_cert: str | None,
+    client_cert: str | None,
+    client_key: str | None,
     time_unit: TimeUnit | None,
     time_limit: str,
     no_commit: bool,
@@ -126,7 +141,7 @@ def cli(
         limit=_duration("--time-limit", time_limit),
         commit=not no_commit,
         quarantine_many=quarantine_many,
-        receiver=_checked_receiver(receiver),
+        receiver=_checked_receiver(receiver, ca_cert, client_cert, client_key),
     )
     if paths:
         for name, given in (
@@ -175,12 +190,21 @@ def _checked_master(master: str | None) -> str | None:
     return master
 
 
-def _checked_receiver(url: str | None) -> str | None:
-    for each in () if url is None else addresses_in(url) or ("",):
+def _checked_receiver(
+    url: str | None, ca_cert: str | None, cert: str | None, key: str | None
+) -> ReceiverAddress | None:
+    if url is None:
+        if ca_cert or cert or key:
+            raise UsageError("--ca-cert, --client-cert, --client-key: expected with --receiver")
+        return None
+    several = addresses_in(url)
+    for each in several or ("",):
         if not each.startswith(("http://", "https://")) or "@" in each:
             shown = each.rpartition("@")[2]
             raise UsageError(f"--receiver {shown}: expected http://... or https://...")
-    return url
+    if (cert is None) is not (key is None):
+        raise UsageError("--client-cert: expected with --client-key, and --client-key with it")
+    return ReceiverAddress(",".join(several), ca_cert, cert, key)
 
 
 def _checked_report(report: Path | None) -> Path | None:

@@ -145,7 +145,7 @@ class CommittedFiles(Closing):
         scope: FileScope,
         clock: Callable[[], float] | None = None,
         *,
-        receiver: str | None = None,
+        receiver: ReceiverAddress | None = None,
         copies: bool = False,
     ) -> None:
         """Read the catalogue.
@@ -154,7 +154,7 @@ class CommittedFiles(Closing):
             config: of the receiver.
             scope: which files.
             clock: seconds since the epoch; as far as the receiver would believe it, if left out.
-            receiver: URL of the one that gives files to workers that have no other way to them.
+            receiver: that gives files to workers which have no other way to them.
             copies: read the copies in `storage.url` alone, of a receiver that need not be there.
 
         Raises:
@@ -167,7 +167,7 @@ class CommittedFiles(Closing):
         self._alive: dict[str, bool] = {}
         self._later: dict[str, _Elsewhere] | None = None
         self._store = StoreAddress.of(config.storage)
-        self._receiver = None if receiver is None else ReceiverAddress(receiver.rstrip("/"))
+        self._receiver = receiver
         self._copies = copies
         if copies and self._store is not None:
             self._catalogue: LocalCatalogue = StoreCatalogue(self._store)

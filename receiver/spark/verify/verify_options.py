@@ -15,6 +15,7 @@ from common.errors import (
     EXIT_USAGE,
 )
 from receiver.config import ENV_PREFIX, FILE, ReceiverConfig
+from receiver.storage.reading.stored_place import ReceiverAddress
 
 __all__ = ["MANY_BAD", "PROGRAM", "VerifyOptions"]
 
@@ -50,7 +51,7 @@ class VerifyOptions:
         limit: seconds for a part of work.
         commit: tell the receiver.
         quarantine_many: however many are bad.
-        receiver: URL of the one that gives files to workers that have no other way to them.
+        receiver: that gives files to workers which have no other way to them.
     """
 
     master: str | None
@@ -59,4 +60,4 @@ class VerifyOptions:
     limit: float
     commit: bool
     quarantine_many: bool
-    receiver: str | None = None
+    receiver: ReceiverAddress | None = None

@@ -8,18 +8,19 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 
 import requests
 import urllib3
 
 from common import wire
 from common.client_certificate import ClientCertificate
-from common.errors import ProtocolError, TsferryError, UnreachableError
+from common.errors import ProtocolError, TsferryError, UnreachableError, UsageError
 from common.timed_http import timed_session
 from receiver.storage.reading.several_addresses import Failover, checked_addresses
 
-__all__ = ["CallAnswer", "ReaderCalls"]
+__all__ = ["OPTION_NAMES", "CallAnswer", "ReaderCalls", "shown_certificate"]
 
 _TIMEOUT = (10, 60)
 _WITHIN = 120.0
@@ -32,6 +33,32 @@ _PAUSE = 1.0
 _NO_ANSWER = (requests.RequestException, urllib3.exceptions.HTTPError, OSError, UnicodeError)
 """An answer that breaks off is urllib3's error, since its body is read past `requests`; a name that
 no host can have is so too, and a token that no header can carry is one of characters."""
+
+
+OPTION_NAMES: Final = ("option clientCert", "option clientKey")
+"""What a certificate and its key are called by those who set options of Spark."""
+
+
+def shown_certificate(
+    cert: str | Path | None, key: str | Path | None, ca_cert: str | None, names: tuple[str, str]
+) -> ClientCertificate | None:
+    """The certificate that a reader, writer or worker shows; None without one.
+
+    Args:
+        cert: PEM file with it.
+        key: PEM file with its private key.
+        ca_cert: PEM file that the server is checked against.
+        names: what the first two are called.
+
+    Raises:
+        UsageError: one of them is given without the other.
+    """
+    if (cert is None) is not (key is None):
+        raise UsageError(f"{names[0]}: expected with {names[1]}, and {names[1]} with it")
+    if cert is None or key is None:
+        return None
+    authorities = None if ca_cert is None else Path(ca_cert)
+    return ClientCertificate(Path(cert), Path(key), authorities, names)
 
 
 class CallAnswer(NamedTuple):

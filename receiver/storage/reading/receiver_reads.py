@@ -20,7 +20,7 @@ from common.errors import (
     UnauthorizedError,
     UsageError,
 )
-from receiver.storage.reading.reader_calls import ReaderCalls
+from receiver.storage.reading.reader_calls import OPTION_NAMES, ReaderCalls, shown_certificate
 from receiver.tablet_copies.copies_wire import FilePlaces
 
 if TYPE_CHECKING:
@@ -75,7 +75,8 @@ class ReceiverReads:
         Args:
             address: of the receiver.
             token: that the process was given otherwise; without one its environment is looked at.
-            certificate: that is shown to it; then the environment is not looked at.
+            certificate: that is shown to it, if not that of the address; with one the environment
+                is not looked at.
             sleep: waits for so many seconds.
             monotonic: seconds.
 
@@ -83,8 +84,11 @@ class ReceiverReads:
             UsageError: the token cannot be read, or would travel where others can read it.
         """
         self.url = address.url
-        self._address, self._certificate = address, certificate
-        self._given = bool(token) or certificate is not None
+        self._address = address
+        self._certificate = certificate or shown_certificate(
+            address.client_cert, address.client_key, address.ca_cert, OPTION_NAMES
+        )
+        self._given = bool(token) or self._certificate is not None
         self._token = token if self._given else reader_token(os.environ)
         self._calls = self._calls_by(self._token)
         self._changing = threading.Lock()

@@ -44,10 +44,14 @@ class ReceiverAddress:
     Attributes:
         url: of its server.
         ca_cert: PEM file that an https server is checked against, where the reader has one there.
+        client_cert: PEM certificate that it is shown in the place of a token, likewise.
+        client_key: PEM private key of that, likewise.
     """
 
     url: str
     ca_cert: str | None = None
+    client_cert: str | None = None
+    client_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

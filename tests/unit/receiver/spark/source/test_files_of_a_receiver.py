@@ -10,13 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from common.config import load
 from common.errors import TsferryError, UnauthorizedError
 from receiver.compaction.crowded import CrowdedPartitions
-from receiver.config import ENV_PREFIX, ReceiverConfig
-from receiver.operator.tokens import make_token
+from receiver.config import ENV_PREFIX, AuthConfig, ReceiverConfig
+from receiver.operator.tokens import make_token, revoke_token
 from receiver.spark.source import crowding
 from receiver.spark.source.inferring import columns_of, list_sources, plan_of, read_tail_of
 from receiver.spark.source.selection import TimeRange
@@ -29,11 +30,14 @@ from receiver.spark.verify.file_checks import check_part
 from receiver.spark.verify.parts import FilePart
 from receiver.storage.reading import open_stores
 from receiver.storage.reading.receiver_reads import TOKEN
+from receiver.storage.reading.stored_place import ReceiverAddress
 from receiver.web.app import close, create_app, site_of
+from receiver.web.server import ServerTls, TlsFiles
+from tests.support.authority import Authority
 from tests.support.spark_world import NORTH
 from tests.support.stored_world import LARGE_DEVICES, StoredWorld, large
 from tests.support.tsfile_bytes import build
-from tests.support.web import running
+from tests.support.web import make_certificate, running
 
 PATH = "sequence/root.wind/0/0/{0}-{0}-0-0.tsfile"
 
@@ -120,6 +124,37 @@ def test_the_rows_are_those_of_the_disk_and_no_token_is_in_a_task(
         assert rows(sent) == expected
 
 
+def test_a_certificate_stands_in_for_the_token_of_driver_and_workers(
+    world: StoredWorld, tmp_path: Path
+) -> None:
+    given = {"columns": "n", "dataDirs": str(tmp_path / "elsewhere")}
+    expected = rows(tasks({"catalog": str(world.config), "columns": "n"}))
+    plant = Authority(tmp_path / "plant")
+    own = make_certificate(tmp_path, "127.0.0.1")
+    cert, key = map(str, plant.issue("spark", "DNS:spark.plant.example"))
+    shown = {"caCert": str(own[0]), "clientCert": cert, "clientKey": key}
+    world.engine.close()
+    config = msgspec.structs.replace(configuration(world), auth=AuthConfig(require="always"))
+    app = create_app(config)
+    tls = ServerTls(TlsFiles(*own, plant.ca))
+    try:
+        with running(app, gate=site_of(app).gate, tls=tls) as server:
+            url = f"https://127.0.0.1:{server.addresses[0][1]}"
+            far = {"catalog": url, **shown, **given}
+            fresh()
+            with pytest.raises(UnauthorizedError, match="no name of the certificate is bound"):
+                tasks(far)
+            made = make_token(site_of(app).node.engine, "reader", certificate="spark.plant.example")
+            fresh()
+            sent = tasks(far)
+            assert rows(sent) == expected
+            revoke_token(site_of(app).node.engine, made.id)
+            with pytest.raises(UnauthorizedError):
+                rows(sent)
+    finally:
+        close(app)
+
+
 def test_of_a_large_file_only_what_a_query_asks_for_comes(
     world: StoredWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,7 +197,9 @@ def test_a_verification_proves_what_the_receiver_gives(
     with served(world) as (url, token):
         monkeypatch.setenv(TOKEN, token if has_token else "nobodys")
         fresh()
-        with CommittedFiles(configuration(world), FileScope(), receiver=url) as files:
+        with CommittedFiles(
+            configuration(world), FileScope(), receiver=ReceiverAddress(url)
+        ) as files:
             expected = [each.expected for each in files.files]
         found = []
         for number, each in enumerate(expected):
