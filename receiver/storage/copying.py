@@ -378,20 +378,14 @@ class StorageService(Closing):
         uuid = self._engine.uuid
         is_known = has_been_put(self._home, uuid, self._engine.notes)
         (check_prefix if is_known else own_prefix)(self._store, uuid)
-        owner, self._shipper = claim_log(self._engine, self._store, self._home)
-        self._incarnation = owner.number
-        sources = [*self._nodes, StoreSource(self._engine, self._store)]
-        place = StorePlace(self._engine, self._store, owner, self.shipped)
-        self.disk_room.connect(sources, [place])
-        self._backlog = DigestBacklog(self._engine, self._store, owner, self._trees)
+        owner, shipper = claim_log(self._engine, self._store, self._home)
+        # What may fail is made before anything is said: half a connection is not tried again.
+        parts = self._engine, self._store, owner
+        scrubber = None
         if days := self._config.scrub_days:
-            self._scrubber = Scrubber(
-                self._engine, self._store, owner, self._home, self._trees, days=days
-            )
-        self._uploader = Uploader(
-            self._engine,
-            self._store,
-            owner,
+            scrubber = Scrubber(*parts, self._home, self._trees, days=days)
+        uploader = Uploader(
+            *parts,
             self._home,
             self._trees,
             rules=None if self._config.before_ack else self._config.upload,
@@ -400,26 +394,18 @@ class StorageService(Closing):
             paced=self._bandwidth.take,
             found_bad=self._found_bad,
         )
-        shipper = self._shipper
+        grace, go_on = self._config.grace, self._jobs.go_on
         self._removers = (
-            ObjectRemover(
-                self._engine,
-                self._store,
-                owner,
-                grace=self._config.grace,
-                newest=lambda: shipper.newest,
-                go_on=self._jobs.go_on,
-            ),
-            LogRemover(
-                self._engine,
-                self._store,
-                owner,
-                grace=self._config.grace,
-                newest=lambda: shipper.newest,
-                go_on=self._jobs.go_on,
-            ),
+            ObjectRemover(*parts, grace=grace, newest=lambda: shipper.newest, go_on=go_on),
+            LogRemover(*parts, grace=grace, newest=lambda: shipper.newest, go_on=go_on),
         )
-        self._owner = owner
+        self._backlog = DigestBacklog(*parts, self._trees)
+        self._scrubber, self._uploader = scrubber, uploader
+        sources = [*self._nodes, StoreSource(self._engine, self._store)]
+        place = StorePlace(*parts, self.shipped)
+        self.disk_room.connect(sources, [place])
+        self._owner, self._shipper = owner, shipper
+        self._incarnation = owner.number  # the last: who sees it gets files from the store
         self._jobs.hurry(_FILES)
 
 

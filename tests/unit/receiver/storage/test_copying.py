@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections import deque
 from pathlib import Path
@@ -19,6 +20,7 @@ from receiver.operator.status import running_status
 from receiver.operator.storage import running_storage, storage_in_catalogue
 from receiver.storage import copying
 from receiver.storage.directory_store import DirectoryStore
+from receiver.storage.disk_room import DiskRoom
 from receiver.storage.file_restore import restore_files
 from receiver.storage.incarnation import next_incarnation
 from receiver.storage.metadata_restore import restore_metadata
@@ -83,6 +85,41 @@ def test_a_store_that_is_not_there_holds_up_the_copies_alone_and_is_told_of(
         (tmp_path / "bucket").mkdir()
         until(lambda: running_storage(node.operator).uploaded_files == 1)
         until(lambda: node.concerns() == [])
+
+
+def test_who_is_told_of_the_store_gets_files_from_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read that asks just then would be told that the store was not reached yet."""
+    connect, told = DiskRoom.connect, []
+
+    def observed(self: DiskRoom, *given: Any) -> None:
+        told.append(running_storage(node.operator).incarnation)
+        connect(self, *given)
+
+    monkeypatch.setattr(DiskRoom, "connect", observed)
+    with world.node() as node:
+        until(lambda: running_storage(node.operator).incarnation)
+    assert told == [0]
+
+
+def test_what_hinders_the_copies_at_their_begin_hinders_them_no_longer_than_it_lasts(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copies of the log would go on, those of files never begin, and nobody be told."""
+    made, failed = copying.Uploader, []
+
+    def failing_once(*given: Any, **more: Any) -> copying.Uploader:
+        if not failed:
+            failed.append(OSError(errno.EIO, "the disk does not answer"))
+            raise failed[0]
+        return made(*given, **more)
+
+    monkeypatch.setattr(copying, "Uploader", failing_once)
+    with world.node() as node:
+        Edge(node).round({path_of(1): tsfile()})
+        until(lambda: running_storage(node.operator).uploaded_files == 1)
+    assert failed
 
 
 @pytest.mark.slow
