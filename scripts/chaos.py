@@ -21,7 +21,6 @@ import json
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -35,6 +34,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tests.support import judge  # noqa: E402
+from tests.support.ports import free_port  # noqa: E402
 from tests.support.procs import Child, Children, children  # noqa: E402
 from tests.support.workload import Workload  # noqa: E402
 
@@ -172,8 +172,7 @@ class Chaos:
 
     def set_up(self) -> None:
         """Configurations, identities, and the commands."""
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         for name in ("centre", *self.edges):
             (self.run / name / "data").mkdir(parents=True)
         self.centre.write_text(_RECEIVER.format(port=port))

@@ -14,6 +14,7 @@ from typing import Any
 from click.testing import CliRunner
 
 from receiver.cli.commands import cli
+from tests.support.ports import free_port
 from tests.support.procs import Child, Children, children
 
 COMMAND = str(Path(sys.executable).with_name("tsferry-receiver"))
@@ -29,7 +30,7 @@ class Centre:
         root.mkdir(parents=True, exist_ok=True)
         self.config = root / "receiver.toml"
         self.data = root / "data"
-        self.port = 0
+        self.port = free_port()
         self.server: Child | None = None
         self._write()
 
@@ -60,17 +61,13 @@ class Centre:
                 self.server.until(lambda: ready.exists() and ready.read_text().strip(), "listening")
                 break
             except AssertionError as error:
-                if self.port and "TSFERRY_CRASH_AT" in (env or {}) and self.server.returncode == -9:
+                if "TSFERRY_CRASH_AT" in (env or {}) and self.server.returncode == -9:
                     return f"http://127.0.0.1:{self.port}"
-                # Between two starts another program's connection may have been given the port.
+                # Another run of the tests on this machine may have it.
                 if "Address already in use" not in str(error):
                     raise
                 time.sleep(0.5)
-        url = ready.read_text().strip()
-        if not self.port:
-            self.port = int(url.rpartition(":")[2])
-            self._write()
-        return url
+        return ready.read_text().strip()
 
     def kill(self) -> None:
         """As a power cut would."""

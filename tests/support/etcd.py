@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from common.config import Secret
+from tests.support.ports import free_port
 from tests.support.procs import Child, wait_until
 
 _numbers = itertools.count(1)
@@ -48,7 +49,7 @@ class Etcd:
         self._directory = directory
         self._options = options
         self._scheme = scheme
-        self._port, self._peer_port = _free_port(), _free_port()
+        self._port, self._peer_port = free_port(), free_port()
         self._child: Child | None = None
 
     @property
@@ -70,7 +71,7 @@ class Etcd:
             if self._child.running or again:
                 break
             # Somebody took one of the ports meanwhile.
-            self._port, self._peer_port = _free_port(), _free_port()
+            self._port, self._peer_port = free_port(), free_port()
             shutil.rmtree(self._directory / "data", ignore_errors=True)
         assert self._child.running, self._child.text()
 
@@ -184,12 +185,6 @@ def own_etcd(tmp_path: Path) -> Iterator[Etcd]:
 
 def _state(task: Path) -> str:
     return (task / "stat").read_text().rpartition(")")[2].split()[0]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 __all__ = ["Etcd", "Settings", "own_etcd", "require_etcd", "running_etcd", "shared_etcd"]

@@ -21,7 +21,6 @@ import contextlib
 import os
 import re
 import shlex
-import socket
 import subprocess
 import sys
 import time
@@ -30,6 +29,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from tests.support.manual_text import Command, Edit, Event, NotRun, Step
+from tests.support.ports import free_port
 from tests.support.procs import Child, Children, wait_until
 
 __all__ = ["Machine", "Machines"]
@@ -216,8 +216,7 @@ class Machines:
     def port(self, said: str) -> int:
         """That stands for a port of the page."""
         if said not in self._ports:
-            with socket.create_server(("127.0.0.1", 0)) as free:
-                self._ports[said] = int(free.getsockname()[1])
+            self._ports[said] = free_port()
         return self._ports[said]
 
     def follow(self, steps: list[Step]) -> None:

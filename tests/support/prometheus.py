@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import time
 import urllib.parse
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.ports import free_port
 from tests.support.procs import children, wait_until
 
 PROMTOOL, PROMETHEUS = shutil.which("promtool"), shutil.which("prometheus")
@@ -78,8 +78,7 @@ def prometheus(
     }
     file = directory / "prometheus.yml"
     file.write_text(json.dumps(config))  # JSON is YAML
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with children(directory) as started:
         child = started.start(
             [

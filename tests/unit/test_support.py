@@ -7,11 +7,14 @@ import signal
 import socket
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
+from tests.support import ports
 from tests.support.faultproxy import Fault, FaultProxy
 from tests.support.mutate import mutants
+from tests.support.ports import free_port
 from tests.support.procs import children, wait_until
 
 
@@ -164,6 +167,23 @@ def test_a_target_that_is_down_is_a_broken_connection():
 
 
 # -- processes -----------------------------------------------------------------------------------
+
+
+def test_a_port_that_is_told_is_none_that_a_connection_may_be_given():
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    found = [free_port(also=10_000) for _ in range(50)]
+    assert len({*found}) == 50
+    assert max(found) + 10_000 < lowest
+
+
+def test_a_port_at_which_somebody_listens_is_not_told(monkeypatch):
+    first, second, third = (free_port(also=1) for _ in range(3))
+    with (
+        socket.create_server(("127.0.0.1", first)),
+        socket.create_server(("127.0.0.1", second + 1)),
+    ):
+        monkeypatch.setattr(ports, "_ports", iter([first, second, third]))
+        assert free_port(also=1) == third
 
 
 def test_a_child_is_waited_for_and_reaped(tmp_path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import signal
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.error import HTTPError
@@ -39,9 +38,6 @@ class Master(Centre):
     def __init__(self, root: Path, processes: Children, settings: Settings) -> None:
         self.settings = settings
         super().__init__(root, processes, _NODES)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
-        self._write()
 
     @property
     def url(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from common.config import Secret
 from common.errors import ConflictError, NotTheWriterError, UnreachableError
 from sender.kept.receiver_file import ReceiverFile
 from tests.support.edge import Edge
+from tests.support.ports import free_port
 from tests.support.scripted_receiver import Answer, Drop, Fault, ScriptedReceiver, problem, redirect
 
 FENCED = Answer(problem(NotTheWriterError, "not master any more"))
@@ -39,8 +39,7 @@ def edge(first: ScriptedReceiver, second: ScriptedReceiver, tmp_path: Path) -> E
 
 def nobody() -> str:
     """An address at which nobody listens: as of a stand-by that waits."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return f"http://127.0.0.1:{free.getsockname()[1]}"
+    return f"http://127.0.0.1:{free_port()}"
 
 
 def remembered(edge: Edge) -> str | None:
