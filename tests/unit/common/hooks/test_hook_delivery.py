@@ -212,7 +212,7 @@ def test_a_fault_of_ours_in_one_event_does_not_end_the_thread(waits, caplog):
     made = delivery(waits, way)
     waits.put(event("a"))
     made.start()
-    assert made.idle.wait(10)
+    assert made.idle.wait(60)
     made.close()
     assert len(calls) == 1
     assert "an error nobody foresaw" in caplog.text
@@ -224,7 +224,7 @@ def test_the_thread_delivers_what_is_put_and_ends(waits):
     made.start()
     waits.put(event("a"))
     made.wake()
-    assert made.idle.wait(10)
+    assert made.idle.wait(60)
     made.close()
     assert way.texts == ["a"]
 
@@ -276,12 +276,12 @@ def test_an_event_is_given_up_also_by_processes_of_which_none_lives_so_long(tmp_
                 found.put(event("b"))
             way = Way(REFUSED)
             made = delivery(found, way, give_up_after=60.0, clock=lambda now=moment: now)
-            made.drain(10)
+            made.drain(60)
             assert way.taken == []
             left = found.standing.waiting
     assert left == 1
     with queue(tmp_path, clock=lambda: 171.0) as found:
         way = Way(TAKEN, REFUSED)
-        delivery(found, way, give_up_after=60.0, clock=lambda: 171.0).drain(10)
+        delivery(found, way, give_up_after=60.0, clock=lambda: 171.0).drain(60)
         assert [each.kind for each in way.taken] == ["dropped"]
         assert found.standing.waiting == 1  # the next has a time of its own

@@ -46,14 +46,14 @@ def test_both_ways_are_told_the_same_event_each_by_its_own_queue(tmp_path, comma
         server.answers.append(status(500))
         with opened(config, tmp_path) as hooks:
             hooks.happened("disk", FULL)
-            hooks.drain(10)
+            hooks.drain(60)
         assert told(out) == [("disk", "happened")]
         standings = {each.way: each for each in hook_standings(config, tmp_path / "home")}
         assert (standings["command"].delivered, standings["command"].waiting) == (1, 0)
         assert (standings["webhook"].delivered, standings["webhook"].waiting) == (0, 1)
         assert "HTTP 500" in standings["webhook"].error
         with opened(config, tmp_path) as hooks:
-            hooks.drain(10)
+            hooks.drain(60)
         assert len(server.asked) == 2
         assert json.loads(server.asked[1][2]) == json.loads(out.read_text())
 
@@ -64,13 +64,13 @@ def test_what_stands_is_told_once_and_once_more_when_it_is_over(tmp_path, comman
     with opened(config, tmp_path) as hooks:
         hooks.stands("disk", "disk", "short", FULL)
         hooks.stands("disk", "disk", "short", FULL)
-        hooks.drain(10)
+        hooks.drain(60)
     with opened(config, tmp_path) as hooks:  # a restart tells nothing again
         hooks.stands("disk", "disk", "short", FULL)
         assert hooks.standing("disk") == {"disk"}
         hooks.stands("disk", "disk", "", FINE)
         hooks.stands("disk", "disk", "", FINE)
-        hooks.drain(10)
+        hooks.drain(60)
     assert told(out) == [("disk", "raised"), ("disk", "resolved")]
 
 
@@ -80,7 +80,7 @@ def test_kinds_that_are_not_wanted_are_not_queued(tmp_path, command):
         assert not hooks.tells("disk")
         hooks.happened("disk", FULL)
         hooks.stands("disk", "disk", "short", FULL)
-        hooks.drain(10)
+        hooks.drain(60)
     assert told(out) == []
 
 
@@ -120,12 +120,12 @@ def test_a_command_that_is_not_there_is_said_at_the_start_and_loses_nothing(tmp_
     with opened(config, tmp_path) as hooks:
         assert "there is no such file" in caplog.text
         hooks.happened("disk", FULL)
-        hooks.drain(10)
+        hooks.drain(60)
     out = tmp_path / "out"
     path.write_text(f"#!/bin/sh\ncat >> {out}\n")
     path.chmod(0o755)
     with opened(config, tmp_path) as hooks:
-        hooks.drain(10)
+        hooks.drain(60)
     assert told(out) == [("disk", "happened")]
 
 
@@ -134,7 +134,7 @@ def test_a_hook_that_takes_nothing_for_long_is_a_concern(tmp_path):
     now = [1_700_000_000.0]
     with HookService.open(config, tmp_path / "home", WHO, clock=lambda: now[0]) as hooks:
         hooks.happened("disk", FULL)
-        hooks.drain(10)
+        hooks.drain(60)
         assert hooks.concerns() == []
         now[0] += 601
         (concern,) = hooks.concerns()
@@ -149,7 +149,7 @@ def test_the_place_in_a_log_is_noted_when_the_queues_are_opened(tmp_path, comman
         log.commits.append([event("2", "loaded")])
     # Killed before anything was told: what came behind the first opening is told by the next.
     with opened(config, tmp_path, log=log, monotonic=Ticks()) as hooks:
-        hooks.drain(10)
+        hooks.drain(60)
     assert told(out) == [("loaded", "happened")]
 
 
@@ -176,8 +176,8 @@ def test_a_program_that_ends_waits_no_longer_than_it_says_for_hooks_that_hang(tm
         begin = time.monotonic()
         with opened(config, tmp_path) as hooks:
             hooks.happened("disk", FULL)
-            hooks.drain(0.1)
-        assert time.monotonic() - begin < 15
+            hooks.drain(1)
+        assert time.monotonic() - begin < 60
     standings = {each.way: each for each in hook_standings(config, tmp_path / "home")}
     assert (standings["command"].failed, standings["command"].waiting) == (1, 1)
     assert standings["webhook"].waiting == 1
@@ -187,5 +187,5 @@ def test_what_is_no_utf8_is_told_with_a_mark_in_its_place(tmp_path, command):
     given, out = command
     with opened(HooksConfig(command=given), tmp_path) as hooks:
         hooks.happened("disk", StandingTrouble(problem="/data/\udcff.tsfile"))
-        hooks.drain(10)
+        hooks.drain(60)
     assert json.loads(out.read_text())["what"]["problem"] == "/data/?.tsfile"

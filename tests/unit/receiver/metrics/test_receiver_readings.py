@@ -174,8 +174,8 @@ def test_a_scrape_of_many_edges_takes_a_bounded_time(world: World) -> None:
             node.checks.heard.beaten(uuid, world.clock(), wire.Heartbeat(version="0.2.0"))
         reads = readings(node)
         reads.text()
-        begin = time.perf_counter()
+        begin = time.thread_time()
         text = reads.text()
-        assert time.perf_counter() - begin < 5
+        assert time.thread_time() - begin < 5
         assert len(text) < 4_000_000
         assert Scraped(text)["tsferry_receiver_edges_left_out"] == 19_000

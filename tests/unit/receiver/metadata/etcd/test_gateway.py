@@ -4,6 +4,7 @@ import json
 import subprocess
 import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
@@ -23,6 +24,7 @@ from receiver.metadata.etcd.gateway import EtcdClient
 from receiver.metadata.etcd.messages import MAX_OPERATIONS, Compare, Delete, Get, Put, prefix_end
 from receiver.metadata.model.errors import CompactedError, UnknownOutcomeError
 from tests.support.etcd import Settings, running_etcd
+from tests.support.procs import wait_until
 
 
 @pytest.fixture
@@ -174,11 +176,21 @@ def test_endpoints_are_tried_in_turn(own_etcd):
     put(client, b"a", b"3")
 
 
+def insisted(ask):
+    """What is answered: on a busy machine one answer is late, and not every one."""
+
+    def answer():
+        with suppress(UnreachableError, UnknownOutcomeError):
+            return ask()
+
+    return wait_until(answer, "an answer in time")
+
+
 def test_a_write_that_may_have_arrived_is_not_sent_to_another(own_etcd, shared_etcd):
     settings = own_etcd.settings(endpoints=(own_etcd.url, shared_etcd.url), timeout=0.3)
     client = EtcdClient(settings)
     key = f"{settings.prefix}/once".encode()
-    put(client, b"warm", b"up")
+    insisted(lambda: put(client, b"warm", b"up"))
     own_etcd.pause()
     with pytest.raises(UnknownOutcomeError):
         put(client, key, b"x")
@@ -194,7 +206,7 @@ def test_a_read_goes_on_to_the_next(own_etcd, shared_etcd):
     put(elsewhere, key, b"x")
     client = EtcdClient(settings)
     own_etcd.pause()
-    assert client.get(Get(key)).keys[0].value == b"x"
+    assert insisted(lambda: client.get(Get(key))).keys[0].value == b"x"
     own_etcd.resume()
 
 
