@@ -20,7 +20,8 @@ BOUND = 60
 def test_a_reader_beside_checkpoints_and_removals_sees_whole_commits_in_their_order(tmp_path):
     """Each commit sets a label, a key and a tag to the same number: none is seen alone."""
     home = tmp_path / "schema"
-    problems, seen_numbers, stop = [], [], threading.Event()
+    problems, stop = [], threading.Event()
+    seen_by: tuple[list[int], ...] = ([], [])
     with Engine.open(home, options=EngineOptions(history=0.0), background=False) as engine:
         engine.commit([seen(label="0"), records.StorageGroupSet("root.t"), series("root.t.d", "s")])
 
@@ -33,8 +34,10 @@ def test_a_reader_beside_checkpoints_and_removals_sees_whole_commits_in_their_or
                 ]
             )
 
-        def look():
-            while not stop.is_set():
+        def look(seen_numbers):
+            is_last = False
+            while not is_last:
+                is_last = stop.is_set()
                 with Engine.read_only(home) as reader, reader.reading() as state:
                     row = state.schema.series.describe(
                         state.schema.series.find(("root", "t", "d", "s"))
@@ -50,7 +53,7 @@ def test_a_reader_beside_checkpoints_and_removals_sees_whole_commits_in_their_or
                 seen_numbers.append(int(found.pop()))
 
         write(1)
-        readers = [threading.Thread(target=look) for _ in range(2)]
+        readers = [threading.Thread(target=look, args=(each,)) for each in seen_by]
         for reader in readers:
             reader.start()
         for number in range(2, 60):
@@ -62,8 +65,9 @@ def test_a_reader_beside_checkpoints_and_removals_sees_whole_commits_in_their_or
             reader.join(BOUND)
             assert not reader.is_alive()
     assert not problems
-    assert seen_numbers
-    assert seen_numbers[-1] >= seen_numbers[0]
+    for each in seen_by:
+        assert each == sorted(each)
+        assert each[-1] == 59, "what was committed before it looked"
 
 
 @pytest.mark.parametrize("vanishing", ["mtree", "mlog"])

@@ -278,7 +278,7 @@ def test_only_tags_filter(filled):
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["show timeseries", "show timeseries where all=1 order by heat"])
 def test_a_long_answer_takes_the_memory_of_a_page(engine, text):
-    create(engine, 300, 100, lambda device, n: {"all": "1"})
+    create(engine, 120, 100, lambda device, n: {"all": "1"})
 
     def peak(count):
         answer = Answer(engine, parse(f"{text} limit {count}"))
@@ -294,7 +294,7 @@ def test_a_long_answer_takes_the_memory_of_a_page(engine, text):
         return most
 
     peak(1000)
-    few, many = peak(20_000), peak(30_000)
+    few, many = peak(6_000), peak(12_000)
     assert many < few * 1.25 + 200_000
 
 
