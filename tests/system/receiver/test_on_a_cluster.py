@@ -1,4 +1,4 @@
-"""The built wheel on a standalone cluster: a master and two workers on loopback."""
+"""The built wheel on a standalone cluster: a master and workers on loopback."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("numba")
 
+from tests.support import tiers
 from tests.support.architecture import ROOT
 from tests.support.procs import Child, Children, children
 from tests.support.spark_cluster import Cluster
@@ -81,9 +82,12 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 @dataclass(frozen=True)
 class Centre:
-    """Two worlds of files and the cluster.
+    """Worlds of files and the cluster.
+
+    What the one test of the default tier needs: a worker, and what that sees. In the long tier:
 
     Attributes:
+        workers: two.
         near: every worker sees all of it.
         half: the second worker does not see the directory `far` of it.
         damaged: a file of `half`, outside of `far`.
@@ -92,9 +96,9 @@ class Centre:
     cluster: Cluster
     workers: list[Child]
     near: Path
-    half: Path
-    damaged: Path
-    far: Path
+    half: Path = Path()
+    damaged: Path = Path()
+    far: Path = Path()
 
 
 def make_world(root: Path) -> tuple[World, list[Path]]:
@@ -117,12 +121,15 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Children]:
 @pytest.fixture(scope="module")
 def centre(tmp_path_factory: pytest.TempPathFactory, started: Children) -> Centre:
     root = tmp_path_factory.mktemp("centre")
+    make_world(root / "near")
+    if not tiers.is_long():
+        cluster = Cluster(started, root / "spark")
+        return Centre(cluster, cluster.add_workers([[]]), root / "near")
     hidden = subprocess.run(
         ["unshare", "-m", "mount", "-t", "tmpfs", "none", str(root)], check=False
     )
     if hidden.returncode:
         pytest.skip("a directory cannot be hidden from one process here")
-    make_world(root / "near")
     world, places = make_world(root / "half")
     far = world.root / "far"
     for each in places[1:]:
