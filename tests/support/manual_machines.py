@@ -151,7 +151,7 @@ class Machine:
         before = _reloads(service)
         service.signal(1)
         with contextlib.suppress(AssertionError):  # what is no program of ours says nothing
-            service.until(lambda: _reloads(service) > before, "it has read again", bound=10)
+            service.until(lambda: _reloads(service) > before, "it has read again")
 
     def _start(self, name: str) -> None:
         """Run what the unit says."""

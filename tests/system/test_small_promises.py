@@ -114,7 +114,7 @@ def test_ctrl_c_in_a_round_of_many_files_ends_with_130_and_the_next_goes_on(
             "the first bytes",
         )
         sending.signal(signal.SIGINT)
-        assert sending.wait(bound=10) == 130
+        assert sending.wait() == 130
         assert "Traceback" not in sending.text()
     assert loaded(shared.root, edge.uuid) == {}, "received is not loaded"
     report = edge.round()
@@ -210,7 +210,7 @@ def test_ctrl_c_of_a_sync_that_only_watches_the_daemon_leaves_the_daemon_alone(
         watching = processes.start([COMMAND, "--config", str(config), "sync"], forked=True)
         watching.until(lambda: has_socket(watching.pid), "that it speaks to the daemon")
         watching.signal(signal.SIGINT)
-        assert watching.wait(bound=10) == 130
+        assert watching.wait() == 130
         assert "Traceback" not in watching.text()
         assert ask(edge.schema, {"do": "status"})["lanes"]["dc1"]["state"] == "in a round"
         assert daemon.terminate() == 0

@@ -98,7 +98,7 @@ def test_a_dead_receiver_does_not_hold_up_the_other(shared, make_edge, processes
     edge.write(1)
     wait_until(lambda: edge.path(1) in edge.listed, "the load")
     assert last(edge, "dead")["state"] == "in a round"
-    assert child.terminate(bound=10) == 0
+    assert child.terminate() == 0
 
 
 def test_start_and_stop_know_the_daemon_by_its_lock(shared, make_edge):
@@ -160,7 +160,7 @@ def test_sigterm_in_the_middle_of_a_round_ends_cleanly_and_the_next_resumes(
     edge.write(1, size=4_000_000)
     child, config = daemon(processes, edge, "transfer.bandwidth_limit=200KiB/s")
     wait_until(lambda: last(edge)["bytes_done"] > 0, "the first block")
-    assert child.terminate(bound=10) == 0
+    assert child.terminate() == 0
     assert "Traceback" not in child.text()
     done = json.loads(call(config, "sync", "--json").stdout)
     assert done["resumed"][0]["offset"] > 0
@@ -202,7 +202,7 @@ def test_the_pid_file_is_there_while_the_daemon_runs(shared, make_edge, processe
     child, _ = daemon(processes, edge, f"daemon.pid_file={pid_file}")
     assert pid_file.read_text() == f"{child.pid}\n"
     child.signal(signal.SIGINT)
-    assert child.wait(bound=10) == 0
+    assert child.wait() == 0
     assert not pid_file.exists()
 
 

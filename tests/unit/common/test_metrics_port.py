@@ -16,7 +16,7 @@ from tests.support.web import until
 def get(port: MetricsPort, path: str = "/metrics") -> bytes:
     host, number = port.address
     host = f"[{host}]" if ":" in host else host
-    with urllib.request.urlopen(f"http://{host}:{number}{path}", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{host}:{number}{path}", timeout=60) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         return answer.read()
 
@@ -32,7 +32,7 @@ def test_it_serves_measures_and_nothing_else(host: str) -> None:
             f"http://{'[::1]' if ':' in host else host}:{port.address[1]}/metrics", data=b"x"
         )
         with pytest.raises(urllib.error.HTTPError, match="501"):
-            urllib.request.urlopen(request, timeout=10)
+            urllib.request.urlopen(request, timeout=60)
     port.close()
 
 

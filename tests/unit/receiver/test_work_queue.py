@@ -398,7 +398,7 @@ def test_an_attempt_that_ends_in_the_same_batch_commits_nothing_more(engine, que
 
 
 def wait_for(engine, count):
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while len(engine._writer()._waiting) < count + 1:
         assert time.monotonic() < until
         time.sleep(0.001)

@@ -29,7 +29,7 @@ def app():
 
 def works(server) -> bool:
     host, port = server.addresses[0]
-    connection = http.client.HTTPConnection(host, port, timeout=10)
+    connection = http.client.HTTPConnection(host, port, timeout=60)
     try:
         connection.request("POST", "/echo", b"0123456789")
         return connection.getresponse().read() == b"0123456789"

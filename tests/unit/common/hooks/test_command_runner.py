@@ -12,7 +12,7 @@ from common.hooks.command_runner import run_command
 from tests.support.hooked import event
 
 
-def run(command, *, timeout=20.0, grace=0.2, **more):
+def run(command, *, timeout=60.0, grace=0.2, **more):
     return run_command(command, event("full"), timeout=timeout, grace=grace, **more)
 
 

@@ -127,7 +127,7 @@ def test_a_node_that_does_not_come_to_an_end_with_a_file_keeps_nobody_from_other
     assert asked.wait(20)
     second = bring(slow)  # waits for the first, and finds it
     third = bring(other)
-    third.join(5)
+    third.join(60)
     assert came == [True]
     assert not (losing.data / slow).exists()
     go_on.set()

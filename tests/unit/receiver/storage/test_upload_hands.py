@@ -86,4 +86,4 @@ def test_who_lets_go_of_them_early_ends_them(pool: ThreadPoolExecutor) -> None:
 
     with closing(hands.batches(pool, 4, bring, most=1, seconds=60)) as batches:
         assert next(batches)
-    pool.submit(int).result(10)
+    pool.submit(int).result(60)

@@ -125,7 +125,7 @@ def test_what_nobody_foresaw_ends_no_thread(centre: CopyCentre, caplog, of_centr
     thread.run_once = run_once  # type: ignore[method-assign, assignment]
     thread.start()
     try:
-        assert went_on.wait(10)
+        assert went_on.wait(60)
     finally:
         thread.close()
     assert "Invalid IPv6 URL" in caplog.text

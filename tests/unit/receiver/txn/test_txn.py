@@ -368,7 +368,7 @@ def test_one_begins_and_ends_while_others_read(engine, txns):
     with engine.reading():
         other = threading.Thread(target=run, daemon=True)
         other.start()
-        other.join(10)
+        other.join(60)
         assert not other.is_alive()
 
 
