@@ -184,6 +184,7 @@ def processes_with(mark: str) -> list[int]:
     return found
 
 
+@pytest.mark.long
 def test_a_driver_that_is_killed_leaves_nothing_visible_and_what_it_sent_is_swept(
     spark: Any, tmp_path: Path
 ) -> None:
