@@ -53,6 +53,7 @@ COMMANDS: dict[str, list[str]] = {
     "scale": ["scale.py", "--write"],
     "rounds-meanwhile": ["rounds_meanwhile.py"],
     "spark-writes": ["spark_writes.py"],
+    "large-commit": ["large_commit.py"],
 }  # fmt: skip
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-from array import array
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from receiver.metadata.model.paths import MANY, Nodes, Pattern
+from receiver.metadata.model.paths import MANY, Nodes, Pattern, parse_stored
 from receiver.metadata.schema.blocks import rows_below
 from receiver.metadata.schema.ended import NODE, OFFSET, POSTING, TTL
 from receiver.metadata.schema.growing_columns import BATCH, view
+from receiver.metadata.schema.many_devices import MANY_DEVICES, make_devices
 from receiver.metadata.schema.matching import select_series
 from receiver.metadata.schema.memory import ALIAS_BYTES, INNER_BYTES, LEAF_BYTES, TAG_BYTES
 from receiver.metadata.schema.node_tree import (
@@ -25,10 +25,12 @@ from receiver.metadata.schema.node_tree import (
     ROOT_ROW,
     STORAGE_GROUP,
 )
+from receiver.metadata.schema.series_codes import series_codes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from receiver.metadata.model.records import LoadedDevice
     from receiver.metadata.schema.schemacolumns import SchemaColumns
 
 __all__ = ["TreeChanges"]
@@ -123,6 +125,22 @@ class TreeChanges:
             for row, offset in zip(rows, offsets, strict=True):
                 if offset >= 0:
                     self._columns.offsets.put(row, offset, ts)
+
+    def load_devices(self, devices: Sequence[LoadedDevice], ts: int) -> None:
+        """What a loaded file has, device by device; see `load_series`."""
+        if len(devices) >= MANY_DEVICES:
+            devices = make_devices(self._columns, devices, ts, partial(self._make_inner, ts=ts))
+        for each in devices:
+            self.load_series(
+                parse_stored(each.device),
+                each.names,
+                each.types,
+                each.encodings,
+                each.compressions,
+                each.lasts,
+                ts,
+                aligned=each.aligned,
+            )
 
     def load_series(
         self,
@@ -273,7 +291,9 @@ class TreeChanges:
         else:
             self._columns.memory += LEAF_BYTES * len(numbers)
             self._columns.memory += int(view(tree.names.lengths)[numbers].sum())
-        return tree.add_leaves(parent, numbers, kind, _codes(types, encodings, compressions), ts)
+        return tree.add_leaves(
+            parent, numbers, kind, series_codes(types, encodings, compressions), ts
+        )
 
     def _put_alias(self, row: int, alias: str, ts: int) -> None:
         tree = self._tree
@@ -353,13 +373,3 @@ class TreeChanges:
 
     def _name_bytes(self, rows: NDArray[Any]) -> int:
         return int(view(self._tree.names.lengths)[view(self._tree.name)[rows]].sum())
-
-
-def _codes(types: bytes, encodings: bytes, compressions: bytes) -> Sequence[int]:
-    """What a leaf keeps of its series: see `Tree`."""
-    codes = bytearray(4 * len(types))
-    codes[0::4], codes[1::4], codes[2::4] = types, encodings, compressions
-    found = array("i", bytes(codes))
-    if sys.byteorder == "big":
-        found.byteswap()
-    return found

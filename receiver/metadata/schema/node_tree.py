@@ -165,7 +165,7 @@ class NodeTree:
         # Nothing may be made again.
         fresh_names = self.has_none(parent, names)
         before = None if fresh_names else self.index.find_many(parent, numbers)
-        rows, there = self._take(len(names))
+        rows, there = self.take_rows(len(names))
         view(self.parent)[there] = parent
         view(self.name)[there] = numbers
         view(self.kind)[there] = kind
@@ -200,8 +200,8 @@ class NodeTree:
         self.live[inner] += len(rows)
         self.leaves[inner] += len(rows)
 
-    def _take(self, count: int) -> tuple[NDArray[np.int32], NDArray[np.int32] | slice]:
-        """Rows, and what says the same to numpy: new ones are a slice, which is quicker."""
+    def take_rows(self, count: int) -> tuple[NDArray[np.int32], NDArray[np.int32] | slice]:
+        """Rows to be filled, also as numpy takes them: new ones are a slice, which is quicker."""
         if len(self.free) >= count:
             rows = view(self.free)[-count:].astype(np.int32)
             del self.free[-count:]
@@ -220,6 +220,16 @@ class NodeTree:
         self.live.append(0)
         self.leaves.append(0)
         return len(self.first) - 1
+
+    def new_inners(self, count: int) -> Ints:
+        """So many places among inner nodes, to be filled."""
+        made = self.free_inner[-count:]
+        del self.free_inner[-count:]
+        begin = len(self.first)
+        for name in _INNER:
+            grow(getattr(self, name), count - len(made))
+        made.extend(range(begin, len(self.first)))
+        return made
 
     def _follow(self, old: int, row: int) -> None:
         self._older[row] = old

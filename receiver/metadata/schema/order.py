@@ -47,6 +47,10 @@ class Order:
         self._one = threading.Lock()
         self._known: dict[int, _Children] = {}
 
+    def keeps(self, parent: int) -> bool:
+        """Whether it has to be told of new children of a parent."""
+        return parent in self._known
+
     def added(self, parent: int, rows: Sequence[int]) -> None:
         """A parent has new children."""
         if (known := self._known.get(parent)) is not None:

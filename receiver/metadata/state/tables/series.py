@@ -85,14 +85,4 @@ class SchemaTable:
         self.schema.changes.set_alias(parse_stored(op.path), op.alias, ts)
 
     def _series_loaded(self, op: records.SeriesLoaded, ts: int) -> None:
-        for each in op.devices:
-            self.schema.changes.load_series(
-                parse_stored(each.device),
-                each.names,
-                each.types,
-                each.encodings,
-                each.compressions,
-                each.lasts,
-                ts,
-                aligned=each.aligned,
-            )
+        self.schema.changes.load_devices(op.devices, ts)
