@@ -46,6 +46,10 @@ class ReceiverMeasures:
     FILES = gauge(f"{_P}files", "Files that readers see.")
     FILES_BYTES = gauge(f"{_P}files_bytes", "Of those.")
     VERIFIED = gauge(f"{_P}verified_files", "Of those, proved point by point by a verification.")
+    OLDEST_PROOF = gauge(
+        f"{_P}oldest_verification_timestamp_seconds",
+        "When the one of those was verified that is the longest ago; absent while none was.",
+    )
     DELETED = gauge(f"{_P}deleted_files", "Deleted, and still on the disk.")
     QUARANTINED = gauge(
         f"{_P}quarantined_files",
@@ -73,7 +77,15 @@ class ReceiverMeasures:
     RETIRED_BYTES = gauge(f"{_P}retired_bytes", "Of those.", "state")
     MERGED = gauge(f"{_P}merged_files", "Merged files that are read in the place of others.")
     MERGED_INPUTS = gauge(f"{_P}merged_input_files", "Files that these stand for.")
-    TASKS = gauge(f"{_P}background_tasks", "Background tasks: waiting, running, failed.", "state")
+    MERGES_WAITING = gauge(f"{_P}merges_waiting", "Merges that wait or run.")
+    FINAL_MERGED = gauge(
+        f"{_P}final_merged_files", "Merged files that took the place of others for good."
+    )
+    TASKS = gauge(
+        f"{_P}background_tasks",
+        "Background tasks: waiting, running, overdue (of those that run, nobody is heard), failed.",
+        "state",
+    )
     OLDEST_TASK = gauge(
         f"{_P}background_oldest_waiting_timestamp_seconds",
         "Since when the oldest background task waits.",
@@ -116,9 +128,41 @@ class ReceiverMeasures:
         f"{_P}follow_behind_seconds", "Of a node that reads: since it had all that its source has."
     )
     CERTIFICATE = gauge(f"{_P}certificate_expiry_timestamp_seconds", "When its certificate ends.")
+    CLIENT_CA = gauge(
+        f"{_P}client_ca_expiry_timestamp_seconds",
+        "When the first authority for client certificates ends.",
+    )
+    CLIENT_CRL = gauge(
+        f"{_P}client_crl_expiry_timestamp_seconds",
+        "When the list of what these revoked ends; from then on no client certificate is taken.",
+    )
     TOKENS = gauge(f"{_P}tokens", "Tokens that have not ended, by role.", "role")
     TOKENS_ENDING = gauge(f"{_P}tokens_ending", "Of those, that end within 30 days.")
-    TOKEN_EXPIRY = gauge(f"{_P}token_expiry_timestamp_seconds", "When the next of all tokens ends.")
+    TOKENS_ENDED = gauge(
+        f"{_P}tokens_ended", "Tokens that have ended, and were neither revoked nor replaced."
+    )
+    TOKEN_EXPIRY = gauge(
+        f"{_P}token_expiry_timestamp_seconds",
+        "When the first of all tokens ends, or has ended; one that has counts until it is revoked "
+        "or replaced.",
+    )
+
+    # -- storage nodes ---------------------------------------------------------------------------
+
+    NODES = gauge(
+        f"{_P}nodes",
+        "Storage nodes: up, down (silent for longer than nodes.timeout), reporting (its report is "
+        "not whole yet), lost (as an operator said).",
+        "state",
+    )
+    NODES_DOUBTING = gauge(
+        f"{_P}nodes_doubting", "Those that have seen commits which are not here, or do not trust."
+    )
+    NODES_SILENCE = gauge(
+        f"{_P}nodes_longest_silence_seconds", "Since the one was heard that is silent the longest."
+    )
+    NODES_TABLETS = gauge(f"{_P}nodes_tablets", "Tablets that storage nodes report.")
+    NODES_UNKNOWN = gauge(f"{_P}nodes_unknown_tablets", "Of those, not of this catalogue.")
 
     # -- hooks -----------------------------------------------------------------------------------
 

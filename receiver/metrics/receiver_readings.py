@@ -12,31 +12,34 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from common.certificates import CertificateFile
+from common.certificates import CertificateFile, crl_end
 from common.config.shared_rules import PER_MILLISECOND
 from common.durable import failed_sync, free_bytes
 from common.measures import Readings
 from receiver.load.upkeep.verdicts import hold_of
 from receiver.metadata.query.lost import lost_files
+from receiver.metrics.oldest_proof import OldestProof
 from receiver.metrics.receiver_measures import EDGE_TROUBLE, RECEIVER_MEASURES
 from receiver.metrics.receiver_measures import ReceiverMeasures as of
 from receiver.operator.background_tasks import background_totals
 from receiver.operator.backup_note import read_backup_note
 from receiver.operator.compact import merge_totals
 from receiver.operator.directories import RunningReceiver, time_of
-from receiver.operator.ending import SOON
+from receiver.operator.ending import SOON, is_replaced
 from receiver.operator.lateness import Presence, presences, shared_labels
+from receiver.operator.remote_nodes import node_totals
 from receiver.operator.retired import retired_totals
 from receiver.transfer import epochs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from common.wire import Heartbeat
     from receiver.metadata.state.state import State
-    from receiver.metadata.state.table_rows import SenderRow
+    from receiver.metadata.state.table_rows import SenderRow, TokenRow
     from receiver.metrics.request_tallies import NodeStanding, RequestTallies
     from receiver.operator.directories import ReceiverDirectories
+    from receiver.operator.remote_node_views import NodeTotals
 
 __all__ = ["ReceiverReadings"]
 
@@ -70,7 +73,7 @@ class _Committed(NamedTuple):
     memory: int
     newest_at: float | None
     history: float | None
-    tokens: tuple[tuple[str, float | None], ...]
+    tokens: tuple[TokenRow, ...]
     shared: int
     edges: dict[str, _Edge]
 
@@ -98,6 +101,9 @@ class ReceiverReadings:
         self._standing = standing
         self._most_edges = most_edges
         self._certificate = CertificateFile(there.config.listen.tls_cert)
+        self._client_ca = CertificateFile(there.config.listen.client_ca)
+        self._client_crl = CertificateFile(there.config.listen.client_crl, crl_end)
+        self._oldest_proof = OldestProof(there.engine)
         self._committed: _Committed | None = None
         self._reading = threading.Lock()
 
@@ -155,7 +161,7 @@ class ReceiverReadings:
             memory=schema.memory.used,
             newest_at=times.seconds(newest) if newest else None,
             history=history or None,
-            tokens=tuple((row.role, row.expires) for row in state.tokens.values()),
+            tokens=tuple(state.tokens.values()),
             shared=len(shared_labels(state)),
             edges={
                 row.uuid: _Edge(
@@ -185,12 +191,9 @@ class ReceiverReadings:
         into.put(of.CHECKPOINT_ENTRIES, engine.entries_since_checkpoint)
         into.put(of.HISTORY, known.history)
         into.put(of.SHARED_LABELS, known.shared)
-        there = [each for each in known.tokens if each[1] is None or each[1] > now]
-        ends = [until for _, until in there if until is not None]
-        for role, count in sorted(Counter(role for role, _ in there).items()):
-            into.put(of.TOKENS, count, role)
-        into.put(of.TOKENS_ENDING, sum(until - now < SOON for until in ends))
-        into.put(of.TOKEN_EXPIRY, min(ends, default=None))
+        oldest = self._oldest_proof.commit()
+        into.put(of.OLDEST_PROOF, engine.times.seconds(oldest) if oldest else None)
+        _put_tokens(into, known.tokens, now)
 
     # -- the process and its disks -----------------------------------------------------------------
 
@@ -205,6 +208,8 @@ class ReceiverReadings:
         into.put_distribution(of.REQUEST_SECONDS, self._requests.seconds.distribution())
         into.put_all(of.BODY_BYTES, self._requests.body_bytes.sums())
         into.put(of.CERTIFICATE, self._certificate.until())
+        into.put(of.CLIENT_CA, self._client_ca.until())
+        into.put(of.CLIENT_CRL, self._client_crl.until())
 
     def _put_directories(self, into: Readings) -> None:
         config, disks = self._there.config, self._there.disks
@@ -230,6 +235,7 @@ class ReceiverReadings:
         into.put_all(of.LOADS, there.load.loader.attempts.sums())
         into.put_distribution(of.LOAD_SECONDS, there.load.loader.durations.distribution())
         self._put_background(into, there)
+        _put_nodes(into, node_totals(there))
         for hook in () if there.hooks is None else there.hooks.standings():
             into.put(of.HOOKS_DELIVERED, hook.delivered, hook.way)
             into.put(of.HOOKS_FAILED, hook.failed, hook.way)
@@ -257,8 +263,11 @@ class ReceiverReadings:
             into.put(of.RETIRED_BYTES, size, state)
         into.put(of.MERGED, merged.outputs)
         into.put(of.MERGED_INPUTS, merged.inputs)
+        into.put(of.MERGES_WAITING, merged.waiting)
+        into.put(of.FINAL_MERGED, merged.final)
         into.put(of.TASKS, tasks.waiting, "waiting")
         into.put(of.TASKS, tasks.running, "running")
+        into.put(of.TASKS, tasks.overdue, "overdue")
         into.put(of.TASKS, tasks.failed, "failed")
         into.put(of.OLDEST_TASK, tasks.oldest_waiting_at)
 
@@ -322,6 +331,34 @@ class ReceiverReadings:
             into.put(of.EDGE_FAILED, bool(beat.problem), *who)
         into.put(of.EDGE_FREE, beat.free_bytes, *who)
         into.put(of.EDGE_CERTIFICATE, beat.client_certificate_until, *who)
+
+
+def _put_tokens(into: Readings, tokens: Sequence[TokenRow], now: float) -> None:
+    live = [row for row in tokens if row.expires is None or row.expires > now]
+    past = [row for row in tokens if row.expires is not None and row.expires <= now]
+    ended = [row for row in past if not is_replaced(row, live)]
+    for role, count in sorted(Counter(row.role for row in live).items()):
+        into.put(of.TOKENS, count, role)
+    ends = [row.expires for row in live if row.expires is not None]
+    into.put(of.TOKENS_ENDING, sum(until - now < SOON for until in ends))
+    into.put(of.TOKENS_ENDED, len(ended))
+    # What has ended is no better than what ends tomorrow: whoever has it is shut out.
+    ends += [row.expires for row in ended if row.expires is not None]
+    into.put(of.TOKEN_EXPIRY, min(ends, default=None))
+
+
+def _put_nodes(into: Readings, found: NodeTotals) -> None:
+    for state, count in (
+        ("up", found.nodes - found.down - found.reporting),
+        ("down", found.down),
+        ("reporting", found.reporting),
+        ("lost", found.lost),
+    ):
+        into.put(of.NODES, count, state)
+    into.put(of.NODES_DOUBTING, found.doubting)
+    into.put(of.NODES_SILENCE, found.oldest)
+    into.put(of.NODES_TABLETS, found.tablets)
+    into.put(of.NODES_UNKNOWN, found.unknown)
 
 
 def _with_measures(rows: Iterable[SenderRow], most: int) -> list[SenderRow]:

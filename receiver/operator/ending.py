@@ -10,8 +10,11 @@ from receiver.operator.views import EdgeCertificateEnding, TokenEnding
 from receiver.transfer import epochs
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from common.wire import Heartbeat
     from receiver.metadata.state.state import State
+    from receiver.metadata.state.table_rows import TokenRow
     from receiver.operator.directories import ReceiverDirectories
     from receiver.operator.views import StatusView
 
@@ -20,6 +23,7 @@ __all__ = [
     "certificate_trouble",
     "edge_certificates_ending",
     "ending_concerns",
+    "is_replaced",
     "tokens_ending",
 ]
 
@@ -37,6 +41,20 @@ def tokens_ending(state: State, now: float) -> list[TokenEnding]:
         if row.expires is not None and row.expires - now < SOON
     ]
     return sorted(found, key=lambda each: (each.expires <= now, each.expires))
+
+
+def is_replaced(ended: TokenRow, live: Iterable[TokenRow]) -> bool:
+    """Whether another token does what one did that has ended.
+
+    A sender's by being of the same sender; another one's, of which nothing says who has it, by the
+    same role and the same note.
+    """
+    if ended.sender is not None:
+        return any(each.role == ended.role and each.sender == ended.sender for each in live)
+    return any(
+        bool(ended.note) and (each.role, each.sender, each.note) == (ended.role, None, ended.note)
+        for each in live
+    )
 
 
 def edge_certificates_ending(

@@ -33,8 +33,12 @@ ABSENT = {
     "tsferry_receiver_hooks_failing_since_timestamp_seconds",
     "tsferry_sender_hooks_failing_since_timestamp_seconds",
     "tsferry_sender_client_certificate_expiry_timestamp_seconds",
+    "tsferry_receiver_client_ca_expiry_timestamp_seconds",
+    "tsferry_receiver_client_crl_expiry_timestamp_seconds",
+    "tsferry_receiver_oldest_verification_timestamp_seconds",
 }
-"""What has no value where all is well, or where there is no certificate or node that only reads."""
+"""What has no value where all is well, where nothing was verified yet, or where there is no
+certificate of a client or node that only reads."""
 
 
 class Watched:

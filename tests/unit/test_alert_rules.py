@@ -79,9 +79,25 @@ CASES: dict[str, list[Case]] = {
     "TsferryCertificateEnds": one(
         "receiver_certificate_expiry_timestamp_seconds", f"{13 * DAY}", f"{15 * DAY}"
     ),
-    "TsferryTokenEnds": one(
-        "receiver_token_expiry_timestamp_seconds", f"{13 * DAY}", f"{15 * DAY}"
+    "TsferryTokenEnds": [
+        *one("receiver_token_expiry_timestamp_seconds", f"{13 * DAY}", f"{15 * DAY}"),
+        Case(  # it has ended: that is no end of the alert
+            {f"tsferry_receiver_token_expiry_timestamp_seconds{{{R}}}": f"-{DAY}x300"}, firing=R
+        ),
+    ],
+    "TsferryClientCaEnds": one(
+        "receiver_client_ca_expiry_timestamp_seconds", f"{13 * DAY}", f"{15 * DAY}"
     ),
+    "TsferryClientCrlEnds": one(
+        "receiver_client_crl_expiry_timestamp_seconds", f"{DAY // 2}", f"{2 * DAY}"
+    ),
+    "TsferryVerificationOld": one(
+        "receiver_oldest_verification_timestamp_seconds", f"-{91 * DAY}", f"-{80 * DAY}", minutes=90
+    ),
+    "TsferryNodesDown": one("receiver_nodes", "1", "0", f'{R},state="down"'),
+    "TsferryNodesSilent": one("receiver_nodes_longest_silence_seconds", "4000", "30"),
+    "TsferryNodesLost": one("receiver_nodes", "1", "0", f'{R},state="lost"', minutes=75),
+    "TsferryNodesDoubt": one("receiver_nodes_doubting", "1", "0"),
     "TsferryClockDoubted": one("receiver_clock_doubted", "1", "0"),
     "TsferryBackupOld": one("receiver_backup_timestamp_seconds", f"-{2 * DAY}", "0"),
     "TsferryCopiesBehind": one(

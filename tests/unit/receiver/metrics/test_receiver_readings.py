@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
+import msgspec
 import pytest
 
 from common import wire
@@ -14,7 +16,8 @@ from receiver.operator.backup_note import BackupNote, write_backup_note
 from receiver.operator.directories import look
 from receiver.operator.files import list_files
 from receiver.operator.senders import remove_sender
-from receiver.operator.tokens import make_token
+from receiver.operator.tokens import make_token, revoke_token
+from tests.support.authority import Authority
 from tests.support.node_world import OPERATOR, A, B, Edge, World, path_of, tsfile
 from tests.support.scraped import Scraped, badly_named
 
@@ -68,6 +71,43 @@ def test_what_status_says_is_measured(world: World) -> None:
         assert found["tsferry_edge_late", *who] == 0
         assert not found.has("tsferry_edge_pending_files"), "it has not said"
         assert not found.has("tsferry_receiver_storage_up"), "there is no store"
+
+
+def test_a_token_that_has_ended_counts_until_it_is_revoked_or_replaced(world: World) -> None:
+    expiry = "tsferry_receiver_token_expiry_timestamp_seconds"
+    with world.node() as node:
+        end = world.clock() + DAY
+        make_token(node.engine, records.SENDER, sender=A, expires=end)
+        reader = make_token(node.engine, records.READER, note="prometheus", expires=end + 1)
+        make_token(node.engine, records.READER, note="another")
+        world.clock.now += 2 * DAY
+        found = scrape(node)
+        assert (found[expiry], found["tsferry_receiver_tokens_ended"]) == (end, 2)
+        assert found["tsferry_receiver_tokens", "reader"] == 1
+        make_token(node.engine, records.SENDER, sender=A)
+        assert scrape(node)[expiry] == end + 1, "the sender's is replaced"
+        revoke_token(node.engine, reader.id)
+        found = scrape(node)
+        assert found["tsferry_receiver_tokens_ended"] == 0
+        assert not found.has(expiry)
+        assert found["tsferry_receiver_nodes", "down"] == 0, "there are none, and it says so"
+
+
+def test_the_ends_of_what_client_certificates_hang_on_are_measured(
+    world: World, tmp_path: Path
+) -> None:
+    with world.node():
+        pass
+    authority = Authority(tmp_path / "ca")
+    listen = msgspec.structs.replace(
+        world.config.listen, client_ca=authority.ca, client_crl=authority.crl()
+    )
+    with look(msgspec.structs.replace(world.config, listen=listen)) as there:
+        standing = NodeStanding(None, 0, "0.2.0")
+        read = ReceiverReadings(there, RequestTallies(), lambda: standing, most_edges=0)
+        found = Scraped(read.text())
+    assert found["tsferry_receiver_client_ca_expiry_timestamp_seconds"] > time.time()
+    assert found["tsferry_receiver_client_crl_expiry_timestamp_seconds"] > time.time()
 
 
 def test_what_edges_say_is_measured_and_summed_up(world: World) -> None:
