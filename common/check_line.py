@@ -1,18 +1,25 @@
 """`status --check`: one line as monitoring plugins have it (Nagios, Icinga, Checkmk, Sensu).
 
 `TSFERRY WARNING - 1 of 3 edges is late | edges=3 late=1;0 ...`, with exit code 0 (OK), 1 (WARNING)
-or 2 (CRITICAL); what cannot be found out is critical. Behind the bar stand figures for graphs:
+or 2 (CRITICAL). Where the check itself does not come through, as with a wrong configuration, it is
+3 (UNKNOWN) and says why: of a plugin the first line of standard output is all that is read. Behind
+the bar stand figures for graphs:
 `name=value[unit][;warn[;critical]]`, where a value above a limit is what is warned of.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+import click
+
+from common.errors import TsferryError
+from common.system_errors import impossible_place, system_error
 from common.terminal import printable
 
-__all__ = ["CheckLevel", "CheckLine"]
+__all__ = ["CheckLevel", "CheckLine", "run_check"]
 
 
 class CheckLevel(IntEnum):
@@ -21,6 +28,7 @@ class CheckLevel(IntEnum):
     OK = 0
     WARNING = 1
     CRITICAL = 2
+    UNKNOWN = 3
 
 
 @dataclass
@@ -71,3 +79,27 @@ class CheckLine:
         said = "; ".join(text for _, text in worst_first) or self.fine
         line = f"TSFERRY {self.level.name} - {printable(said).replace('|', '/')}"
         return f"{line} | {' '.join(self.figures)}" if self.figures else line
+
+
+def run_check(look: Callable[[], CheckLine]) -> int:
+    """Write the line of a check to standard output; its exit code.
+
+    Args:
+        look: finds out how things stand; whatever it raises makes the line UNKNOWN.
+    """
+    try:
+        line = look()
+    except Exception as error:  # a plugin that writes no line says nothing to anybody
+        line = CheckLine("")
+        line.say(CheckLevel.UNKNOWN, "; ".join(_reason(error).splitlines()))
+    click.echo(line.text())
+    return int(line.level)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TsferryError):
+        return error.message
+    known = None
+    if isinstance(error, OSError):
+        known = system_error(error) or impossible_place(error)
+    return f"{type(error).__name__}: {error}" if known is None else known.message

@@ -8,8 +8,9 @@ from common.check_line import CheckLevel, CheckLine
 
 if TYPE_CHECKING:
     from receiver.operator.views import StatusView
+    from receiver.storagenode.node_status import NodeStatus
 
-__all__ = ["check_line_of"]
+__all__ = ["check_line_of", "node_check_line"]
 
 _NAMED = 3
 _BAD, _WORSE = CheckLevel.WARNING, CheckLevel.CRITICAL
@@ -41,6 +42,20 @@ def check_line_of(view: StatusView, *, running: bool) -> CheckLine:
     line.measure("free", view.free_bytes, "B")
     line.measure("staged", view.staged_bytes, "B")
     line.count("loading", view.loading)
+    return line
+
+
+def node_check_line(view: NodeStatus) -> CheckLine:
+    """The line for a storage node: critical is that it is of no use now."""
+    line = CheckLine(f"a storage node, {view.tablets} tablets")
+    if view.problem is not None:
+        line.say(_WORSE, view.problem)
+    for each in (*view.concerns, *((view.doubt,) if view.doubt else ())):
+        line.say(_BAD, each)
+    line.count("tablets", view.tablets)
+    line.count("files", view.files)
+    line.measure("size", view.bytes, "B")
+    line.count("rotten", view.rotten, "files are not what came", _BAD)
     return line
 
 

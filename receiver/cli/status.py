@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from common.check_line import CheckLevel, CheckLine, run_check
 from common.cli import Invocation
 from common.errors import EXIT_LATE, EXIT_NOT_LOADED, EXIT_UNREACHABLE
 from common.json_option import JsonForm, json_option
 from common.terminal import printable, size_text
-from receiver.cli.receiver_check import check_line_of
+from receiver.cli.receiver_check import check_line_of, node_check_line
 from receiver.cli.showing import commit_time, moment, write_json
 from receiver.config import ReceiverConfig
 from receiver.operator.background_views import BackgroundTotals
@@ -36,7 +37,8 @@ _NAMED = 5
     "as_plugin",
     is_flag=True,
     help="One line with figures, as monitoring plugins write it; exit codes 0 OK, 1 WARNING "
-    "(something does not come through), 2 CRITICAL (it takes no files, or files are lost).",
+    "(something does not come through), 2 CRITICAL (it takes no files, or files are lost), 3 "
+    "UNKNOWN (the check itself does not come through, as with a wrong configuration).",
 )
 @json_option(
     StatusView,
@@ -45,20 +47,12 @@ _NAMED = 5
 @click.pass_obj
 def status(invocation: Invocation[ReceiverConfig], as_plugin: bool, as_json: bool) -> int:
     """How the receiver is, in numbers."""
+    if as_plugin:
+        return run_check(lambda: _checked(invocation.load().value))
     config = invocation.load().value
     if config.node.master:
         return _of_node(config, as_json)
-    try:
-        view = OperatorClient(config).ask("GET", "/v1/status", StatusView)
-        running = True
-    except NotRunningError as error:
-        with look(config) as there:
-            view = status_of(there, error.message)
-        running = False
-    if as_plugin:
-        line = check_line_of(view, running=running)
-        click.echo(line.text())
-        return int(line.level)
+    view, running = _seen(config)
     if as_json:
         write_json(view)
     else:
@@ -68,6 +62,29 @@ def status(invocation: Invocation[ReceiverConfig], as_plugin: bool, as_json: boo
     if view.lost:
         return EXIT_NOT_LOADED
     return EXIT_LATE if view.late else 0
+
+
+def _seen(config: ReceiverConfig) -> tuple[StatusView, bool]:
+    """How it is, and whether it runs."""
+    try:
+        return OperatorClient(config).ask("GET", "/v1/status", StatusView), True
+    except NotRunningError as error:
+        with look(config) as there:
+            return status_of(there, error.message), False
+
+
+def _checked(config: ReceiverConfig) -> CheckLine:
+    if not config.node.master:
+        view, running = _seen(config)
+        return check_line_of(view, running=running)
+    from receiver.storagenode.node_status import NODE_STATUS, NodeStatus
+
+    try:
+        return node_check_line(OperatorClient(config).ask("GET", NODE_STATUS, NodeStatus))
+    except NotRunningError as error:
+        line = CheckLine("")
+        line.say(CheckLevel.CRITICAL, error.message)
+        return line
 
 
 def _of_node(config: ReceiverConfig, as_json: bool) -> int:

@@ -20,6 +20,7 @@ from sender.round.round_report import worst
 from sender.schema.standing import schema_lines
 
 if TYPE_CHECKING:
+    from common.check_line import CheckLine
     from sender.cli.command_views import DaemonShown
     from sender.round.look import ReceiverStanding
     from sender.round.shown_rounds import LastRound, TroubleShown, VerifiedShown
@@ -49,7 +50,8 @@ _SOON = 30 * 86400.0
     is_flag=True,
     help="One line with figures, as monitoring plugins write it; exit codes 0 OK, 1 WARNING "
     "(files are in trouble, or the last round failed), 2 CRITICAL (files are lost, or nothing can "
-    "be found out).",
+    "be found out of a receiver), 3 UNKNOWN (the check itself does not come through, as with a "
+    "wrong configuration).",
 )
 @json_option(
     "sender.cli.command_views:StatusShown",
@@ -77,25 +79,32 @@ def status(
     """
     if verified and not safe_to_delete:
         raise UsageError("--verified: expected together with --safe-to-delete")
+    if as_plugin and not safe_to_delete:
+        from common.check_line import run_check
+
+        return run_check(lambda: _checked(invocation, names))
     with opened(invocation, names) as session:
         if safe_to_delete:
             if names:
                 raise UsageError("--safe-to-delete asks every receiver: leave --receiver out")
             return _safe_to_delete(session, as_machine, verified=verified)
-        return _status(session, as_machine, as_plugin=as_plugin)
+        return _status(session, as_machine)
 
 
-def _status(session: Session, as_machine: bool, *, as_plugin: bool) -> int:
+def _checked(invocation: Invocation[SenderConfig], names: tuple[str, ...]) -> CheckLine:
+    from sender.cli.sender_check import check_line_of
+    from sender.round.look import standing
+
+    with opened(invocation, names) as session:
+        found = [standing(remote) for remote in session.remotes]
+        return check_line_of(found, time.time(), wait_alarm=session.config.wait_alarm)
+
+
+def _status(session: Session, as_machine: bool) -> int:
     from sender.round.look import standing
 
     daemon = _daemon(session)
     found = [standing(remote) for remote in session.remotes]
-    if as_plugin:
-        from sender.cli.sender_check import check_line_of
-
-        line = check_line_of(found, time.time(), wait_alarm=session.config.wait_alarm)
-        click.echo(line.text())
-        return int(line.level)
     code = worst([_code(each) for each in found])
     uuid, label = session.remotes[0].uuid, session.remotes[0].label
     if as_machine:

@@ -1,6 +1,11 @@
 from __future__ import annotations
 
-from common.check_line import CheckLevel, CheckLine
+import errno
+
+import pytest
+
+from common.check_line import CheckLevel, CheckLine, run_check
+from common.errors import UsageError
 
 
 def test_where_nothing_is_wrong_the_line_says_what_is_there() -> None:
@@ -30,3 +35,24 @@ def test_nothing_from_outside_begins_the_figures_or_another_line() -> None:
     line.say(CheckLevel.WARNING, "edge a|b=1\nOK")
     assert line.text().count("|") == 0
     assert "\n" not in line.text()
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (UsageError("a.toml:3: no such key\nb.toml: neither"), "no such key; b.toml: neither"),
+        (PermissionError(errno.EACCES, "Permission denied", "/etc/x.toml"), "/etc/x.toml"),
+        (ZeroDivisionError("by zero"), "ZeroDivisionError: by zero"),
+    ],
+)
+def test_a_check_that_does_not_come_through_says_so_in_its_one_line(
+    error: Exception, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def look() -> CheckLine:
+        raise error
+
+    assert run_check(look) == 3
+    out = capsys.readouterr().out
+    assert out.startswith("TSFERRY UNKNOWN - ")
+    assert said in out
+    assert out.count("\n") == 1

@@ -108,3 +108,14 @@ def test_a_directory_that_is_not_there_is_critical(edge, command):
     (edge.data / MARKER).unlink()
     assert command("status")[0] == 3
     assert command("status", "--check")[0] == 2
+
+
+def test_a_wrong_configuration_is_unknown_on_standard_output(edge, command):
+    config = edge.root / "sender.toml"
+    config.write_text(config.read_text() + "nonsense = 1\n")
+    code, said = command("status", "--check")
+    assert (code, said.startswith("TSFERRY UNKNOWN - "), "nonsense" in said) == (3, True, True)
+    assert said.count("\n") == 1
+    config.unlink()
+    code, said = command("status", "--check")
+    assert (code, said.startswith("TSFERRY UNKNOWN - ")) == (3, True)
