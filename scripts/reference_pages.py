@@ -20,6 +20,7 @@ from scripts.reference import (  # noqa: E402
     commands_page,
     configuration_page,
     errors_page,
+    messages_page,
 )
 
 __all__ = ["MARK", "PAGES", "written"]
@@ -44,6 +45,7 @@ PAGES: dict[Path, Callable[[str], str]] = {
     _REFERENCE / "commands.md": _behind(commands_page.text),
     _REFERENCE / "configuration.md": _behind(configuration_page.text),
     _REFERENCE / "errors.md": _behind(errors_page.text),
+    _REFERENCE / "messages.md": _behind(messages_page.text),
     _REFERENCE / "api.md": _behind(api_page.text),
     _REFERENCE / api_page.BODIES: _behind(api_page.bodies_text),
     json_page.PAGE: json_page.written,

@@ -13,7 +13,13 @@ from common.config import keys
 from common.config.keys import LeafNode
 from receiver.web.app import ROUTES
 from scripts import reference_pages
-from scripts.reference import api_page, commands_page, configuration_page, errors_page
+from scripts.reference import (
+    api_page,
+    commands_page,
+    configuration_page,
+    errors_page,
+    messages_page,
+)
 from scripts.reference.markdown_text import anchor, prose, table
 from tests.support.architecture import PACKAGES, ROOT
 
@@ -175,3 +181,21 @@ def test_a_cell_ends_at_no_bar_of_its_text() -> None:
 )
 def test_an_anchor_is_made_as_the_pages_make_it(title, found) -> None:
     assert anchor(title) == found
+
+
+def test_each_code_of_an_error_has_its_way_out_and_what_is_raised_stands_below_it() -> None:
+    codes = {"internal", *(each.slug for each in errors_page.classes())}
+    assert set(messages_page.ways_out()) == codes
+    sections = {each.partition("`")[0]: each for each in page("messages.md").split("\n## `")[1:]}
+    assert set(sections) == codes
+    found = messages_page.messages()
+    for code, said in found.items():
+        assert [each for each in said if each not in sections[code]] == []
+    assert sum(map(len, found.values())) > 800
+    assert "no receiver is running for ..." in sections["unreachable"], "of its constructor"
+
+
+def test_the_way_out_of_an_error_says_what_somebody_does() -> None:
+    for code, way in messages_page.ways_out().items():
+        assert len(way.split()) > 2, code
+        assert way.rstrip().endswith((".", ")")), code

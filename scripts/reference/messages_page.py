@@ -1,0 +1,115 @@
+"""docs/reference/messages.md: what the programs say of errors, by code, with the way out."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from common.errors import TsferryError
+from scripts.reference.errors_page import classes
+from scripts.reference.markdown_text import headed, prose
+
+__all__ = ["HOLE", "messages", "text", "ways_out"]
+
+_ROOT = Path(__file__).resolve().parent.parent.parent
+_ENDS = ("common", "sender", "receiver")
+_WORDS = 2
+"""Words of its own that a message has at least: what has fewer is what another one says."""
+HOLE = "..."
+
+
+def text() -> str:
+    """The page, behind its head."""
+    kinds = {each.slug: each for each in reversed([TsferryError, *classes()])}
+    found = messages()
+    ways = ways_out()
+    parts = (_section(kinds[slug], ways[slug], found.get(slug, {})) for slug in sorted(kinds))
+    return "\n\n".join(parts) + "\n"
+
+
+def ways_out() -> dict[str, str]:
+    """Code of an error -> what somebody does about it."""
+    found = tomllib.loads((Path(__file__).parent / "ways_out.toml").read_text(encoding="utf-8"))
+    return {code: way["out"] for way in found["way"] for code in way["codes"]}
+
+
+def messages() -> dict[str, dict[str, set[str]]]:
+    """Code of an error -> message, with `...` for what differs -> who says it."""
+    slugs = _slugs()
+    found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for end in _ENDS:
+        for path in sorted((_ROOT / end).rglob("*.py")):
+            for name, said in _raised(ast.parse(path.read_text(encoding="utf-8")), slugs):
+                found[slugs[name]][said].add(end)
+    return found
+
+
+def _slugs() -> dict[str, str]:
+    """Class -> its code; a class without one of its own has its parent's."""
+    waiting, found = [TsferryError], dict[str, str]()
+    classes()  # imports them all
+    while waiting:
+        kind = waiting.pop()
+        found[kind.__name__] = kind.slug
+        waiting += kind.__subclasses__()
+    return found
+
+
+def _raised(tree: ast.AST, known: dict[str, str]) -> Iterator[tuple[str, str]]:
+    for name, call in _calls(tree):
+        if name in known and call.args:
+            said = _said(call.args[0])
+            if said is not None and len(said.replace(HOLE, " ").split()) >= _WORDS:
+                yield name, " ".join(said.split())
+
+
+def _calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
+    """Calls of classes by their name, and of a parent's constructor in a class of that name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield node.func.id, node
+        if isinstance(node, ast.ClassDef):
+            for inner in ast.walk(node):
+                if (
+                    isinstance(inner, ast.Call)
+                    and isinstance(inner.func, ast.Attribute)
+                    and inner.func.attr == "__init__"
+                ):
+                    yield node.name, inner
+
+
+def _said(node: ast.expr) -> str | None:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_said(each) or HOLE for each in node.values)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return (_said(node.left) or HOLE) + (_said(node.right) or HOLE)
+    return None
+
+
+def _section(kind: type[TsferryError], way: str, found: dict[str, set[str]]) -> str:
+    # Those of the part that both ends have may be said by either.
+    lines = [f"- {_code(said)} ({_who(found[said])})" for said in sorted(found)]
+    return headed(
+        "##",
+        f"`{kind.slug}`",
+        prose(inspect.cleandoc(kind.__doc__ or "-").partition("\n\n")[0])
+        + f" Exit code {kind.exit_code}, HTTP {kind.http_status}.",
+        f"*Way out*: {way}",
+        "\n".join(lines),
+    )
+
+
+def _who(ends: set[str]) -> str:
+    return "both" if "common" in ends or len(ends) > 1 else next(iter(ends))
+
+
+def _code(said: str) -> str:
+    if "`" not in said:
+        return f"`{said}`"
+    return f"`` {said} ``"
