@@ -15,7 +15,9 @@ import pytest
 
 from tests.support.architecture import ROOT
 from tests.support.manual_machines import Machine, Machines
-from tests.support.manual_text import steps_of
+from tests.support.manual_text import Edit, steps_of
+from tests.support.old_tool import OldReceiverTree, lay
+from tests.support.page_commands import commands_of
 from tests.support.procs import children, wait_until
 from tests.support.prometheus import needs_prometheus, needs_promtool
 from tests.support.tsfile_bytes import build
@@ -253,3 +255,82 @@ def test_the_version_before_comes_back_by_the_page_alone(machines):
     assert seen(centre) == contents(edge)
     close_file(edge, 7)
     wait_until(lambda: seen(centre) == contents(edge), "the edge goes on by itself")
+
+
+RUN_ELSEWHERE = {
+    "tsferry-receiver --config node.toml": "system/receiver/follower/test_following_nodes.py",
+    "tsferry-receiver --config receiver.toml restore": "system/test_manual.py",
+    "tsferry-receiver --config receiver.toml serve": "system/test_manual.py",
+    "tsferry-receiver deletes allow": "system/sender/test_held_records.py",
+    "tsferry-receiver deletes drop": "system/sender/test_held_records.py",
+    "tsferry-receiver lost acknowledge": "unit/receiver/cli/test_commands.py",
+    "tsferry-receiver nodes": "unit/receiver/cli/test_commands.py",
+    "tsferry-receiver sql": "unit/receiver/cli/test_sql.py",
+    "tsferry-receiver tables": "unit/receiver/cli/test_commands.py",
+    "tsferry-sender adopt": "system/test_moving_over.py",
+    "tsferry-verify": "system/receiver/test_verify_on_spark.py",
+}
+"""Commands of other pages that need more than a centre and an edge: how they begin, and who has
+what they need."""
+RUN_HERE = (
+    "tsferry-receiver --config receiver.toml restore --check",
+    "tsferry-receiver nodes list",
+    'tsferry-receiver sql "',
+)
+
+
+def is_run_here(typed: str) -> bool:
+    return typed.startswith(RUN_HERE) or not typed.startswith(tuple(RUN_ELSEWHERE))
+
+
+def lay_out(machines: Machines) -> None:
+    """What the other pages speak of is there: files, an old receiver, a hook, a tag."""
+    centre = machines["centre"]
+    old, disk = (OldReceiverTree(centre.path(each)) for each in ("/opt/iotdb", "/disk2/iotdb"))
+    uuid = machines.names["6d7fd098c718833100b01c7e773c1546"]
+    for number, place in enumerate((old.root / "data", disk.home, machines.root / "mnt/old/data")):
+        name = f"sequence/root.old{number}/0/0/{1581324718762 + number}-{number}-0-0.tsfile"
+        lay(place, {name: build({f"root.old{number}.d1": {"s1": [(1, 1)]}})})
+    old.owners({f"root.old{number}.d1": f"192.168.1.2_{uuid}" for number in range(2)})
+    for number, each in enumerate(("a.tsfile", "b.tsfile")):
+        device = f"root.turbine.d{number}"
+        lay(centre.path("/home/me"), {each: build({device: {"s1": [(1, 1)]}})})
+        machines.names[each] = str(centre.path(f"/home/me/{each}"))
+    offered = f"sequence/root.offered/0/0/{1581324718762}-1-0-0.tsfile"
+    lay(
+        centre.path(f"/srv/offered/{uuid}"),
+        {offered: build({"root.offered.d1": {"s1": [(1, 1)]}})},
+    )
+    machines.names |= {
+        "/opt/iotdb": str(old.home),
+        "/disk2/iotdb": str(disk.home),
+        "<sender>": uuid,
+        "receiver.toml": str(centre.path("/etc/tsferry/receiver.toml")),
+    }
+    hook = Edit(
+        0, "centre", "/etc/tsferry/receiver.toml", "toml", '[hooks]\ncommand = ["/bin/true"]\n'
+    )
+    machines.follow([hook])
+    centre.run("systemctl restart tsferry-receiver")
+    site = "create timeseries root.turbine.d1.s1 with datatype=INT64, encoding=RLE tags(site=north)"
+    code_is_0(*centre.run(f"tsferry-receiver sql '{site}'"))
+
+
+def test_commands_of_pages_outside_of_the_manual_do_what_they_are_for(machines):
+    lay_out(machines)
+    centre, edge = machines["centre"], machines["edge"]
+    pages = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    commands = [each for page in pages for each in commands_of(page)]
+    failed, ran = [], 0
+    for command in filter(lambda each: is_run_here(each.typed), commands):
+        machine = edge if command.typed.startswith("tsferry-sender") else centre
+        code, said = machine.run(machines.here(command.typed, machine))
+        ran += 1
+        if code:
+            failed.append(f"{command}: ends with {code}: {said}")
+    assert failed == []
+    assert ran > 35
+    left = [each.typed for each in commands if not is_run_here(each.typed)]
+    for begin, test in RUN_ELSEWHERE.items():
+        assert any(each.startswith(begin) for each in left), f"no page has {begin} any more"
+        assert (ROOT / "tests" / test).exists()
