@@ -38,6 +38,13 @@ from common.terminal import table  # noqa: E402
 from scripts.quickstart import BIN, SENSORS, WEEK, write_tsfile  # noqa: E402
 
 EDGES = ("fine", "conflict", "late", "full", "cloned")
+ON_THE_PAGE = {
+    "conflict": "Owners and conflicts",
+    "late": "Fleet: `late`",
+    "full": "Fleet: its last round",
+    "cloned": "Fleet, at `fine`: a copy has its uuid, and either may be the one that is refused",
+}
+"""Where the page has each trouble."""
 LATE_AFTER = 15
 NEW_FILE_EVERY = 20.0
 PARTITION = 2956
@@ -243,6 +250,10 @@ def call(command: str, config: Path, *arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
+_SHOWN = 90
+"""Characters of an error in the table."""
+
+
 # -- the story ---------------------------------------------------------------------------------
 
 
@@ -297,7 +308,8 @@ def last_error(log: Path) -> str:
     """The last line of a log that says that a round ended early."""
     text = log.read_text(errors="replace") if log.exists() else ""
     lines = [line for line in text.splitlines() if "the round ended early: " in line]
-    return lines[-1].partition("the round ended early: ")[2][:90] if lines else ""
+    said = lines[-1].partition("the round ended early: ")[2] if lines else ""
+    return said if len(said) <= _SHOWN else f"{said[: _SHOWN - 3]}..."
 
 
 def awaited(demo: Demo) -> set[str]:
@@ -315,6 +327,9 @@ def show(demo: Demo) -> None:
     token = demo.ask("token", "create", "--role", "operator", "--note", "demo")["token"]
     centre = f"--config {demo.root}/centre/receiver.toml"
     print(f"\nthe page       {demo.url}/ui/   log in with {token}")
+    for edge in EDGES:
+        if edge in demo.daemons and edge in ON_THE_PAGE:
+            print(f"{f'- {edge}':<15}{ON_THE_PAGE[edge]}")
     if demo.prometheus:
         print(f"Prometheus     {demo.prometheus}/alerts")
     print(

@@ -28,6 +28,8 @@ def test_the_demo_shows_each_trouble_and_leaves_nothing(tmp_path: Path) -> None:
     assert shown["late"].endswith("late")
     assert "two machines speak under" in shown["cloned"]
     assert "no space" in shown["full"] or "`full` is left out" in done.stdout
+    for edge in ("conflict", "late", "cloned"):
+        assert f"\n- {edge}" in done.stdout, "where the page has it"
     assert "/ui/   log in with tsf_" in done.stdout
     assert list(tmp_path.iterdir()) == []
     assert running_below(tmp_path) == []
