@@ -26,7 +26,8 @@ from common.errors import ConflictError, DamagedError, NotFoundError, ReadOnlyEr
 from receiver.metadata.checkpointing import Snapshots
 from receiver.metadata.clock.judged_clock import JudgedClock, LoggedClock
 from receiver.metadata.clock.machine_clock import MachineClock
-from receiver.metadata.commit.committer import Build, Committer, Publish
+from receiver.metadata.commit.commit_request import Build
+from receiver.metadata.commit.committer import Committer, Publish
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.commit.operations import Operations
 from receiver.metadata.engine_upkeep import Setting, Upkeep
@@ -207,6 +208,7 @@ class Engine(Operations, Closing):
             publish=self._publish,
             settled=self._journal.write,
             tag_bytes=self.options.tag_bytes,
+            reading=self._reading,
         )
         stack.callback(self._committer.close)
         self._snapshots = Snapshots(

@@ -16,33 +16,30 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-import msgspec
-
 from common import crash
 from common.errors import (
     FailedSyncError,
     NoSpaceError,
     ReadOnlyError,
-    TooLargeError,
     TsferryError,
     UnreachableError,
 )
 from receiver.metadata.commit.becoming_final import with_fallbacks, with_finals
 from receiver.metadata.commit.coming_back import with_revivals
+from receiver.metadata.commit.commit_request import Build, CommitRequest
 from receiver.metadata.commit.dissolving import with_dissolutions
 from receiver.metadata.commit.draft import examine
 from receiver.metadata.commit.guards import Guard, check_guards
-from receiver.metadata.commit.recent_commits import JudgedOps, RecentCommits
+from receiver.metadata.commit.judging_beside import JudgeBeside, OvertakenError
+from receiver.metadata.commit.recent_commits import JudgedBeside, JudgedOps, RecentCommits
 from receiver.metadata.commit.rules import check_txn
 from receiver.metadata.commit.tablet_making import with_tablets
 from receiver.metadata.commit.touched import Touched
-from receiver.metadata.log.frames import MAX_PAYLOAD
 from receiver.metadata.model.errors import (
-    RefusedCommitError,
     TimestampRefusedError,
     UnknownOutcomeError,
 )
-from receiver.metadata.model.records import Commit, Op, TxnCommitted, decode_ops, encode_ops
+from receiver.metadata.model.records import Commit, Op, TxnCommitted
 from receiver.metadata.model.tag_layout import layout
 
 if TYPE_CHECKING:
@@ -50,103 +47,21 @@ if TYPE_CHECKING:
 
     from receiver.metadata.log.appending import Appender
     from receiver.metadata.model.timestamps import Allocator
+    from receiver.metadata.state.lock import Reading
     from receiver.metadata.state.state import State
 
-__all__ = ["Build", "Committer", "Publish"]
+__all__ = ["Committer", "Publish"]
 
 MAX_BATCH_COMMITS = 1024
 MAX_BATCH_BYTES = 16 << 20
 """A batch is one frame; a commit larger than this is a batch of its own."""
-_MAX_COMMIT = MAX_PAYLOAD - 64
+_TRIES = 4
+"""Times that a large commit is judged beside the line before it is judged in it."""
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Build = Callable[[int], "Sequence[Op]"]
-"""Gives the operations of a commit, told its timestamp."""
-
-
 Publish = tuple[Commit, "Sequence[Sequence[int] | None] | None", int]
 """A commit that is on the disk; where its tags are (`Layout.offsets`), and their bytes."""
-
-
-class _Request:
-    """A commit that waits, or work to be done between two batches.
-
-    Attributes:
-        settled: `ts` or `error` is known.
-        asked: the operations that the caller gave, where others were added.
-        judged: what the caller knows of all of them but the last, `TxnCommitted`.
-        leads: its thread has been told to lead.
-        abandoned: its thread has gone (an interrupt); nobody may wait for it.
-    """
-
-    __slots__ = (
-        "abandoned",
-        "asked",
-        "build",
-        "encoded",
-        "error",
-        "guards",
-        "judged",
-        "leads",
-        "offsets",
-        "ops",
-        "settled",
-        "tags",
-        "tags_at",
-        "ts",
-        "turn",
-        "work",
-    )
-
-    def __init__(
-        self,
-        ops: Sequence[Op] | None,
-        guards: Sequence[Guard] = (),
-        *,
-        build: Build | None = None,
-        work: Callable[[], None] | None = None,
-        judged: JudgedOps | None = None,
-    ) -> None:
-        self.guards = guards
-        self.judged = judged
-        self.build = build
-        self.work = work
-        self.encoded = b""
-        self.ops: list[Op] = []
-        self.asked: list[Op] | None = None
-        if ops is not None:
-            self.encode(ops)
-        self.ts = 0
-        self.tags = b""
-        self.tags_at = -1
-        self.offsets: list[Sequence[int] | None] | None = None
-        self.error: BaseException | None = None
-        self.settled = False
-        self.leads = False
-        self.abandoned = False
-        # A bare lock, taken twice, is the cheapest way to wait: an Event costs three times that.
-        self.turn = threading.Lock()
-        self.turn.acquire()
-
-    def encode(self, ops: Sequence[Op]) -> None:
-        try:
-            self.encoded = encode_ops(ops)
-            # Read back: what is applied now is what the next start will read, and a value that it
-            # could not read never gets into the log.
-            self.ops = decode_ops(self.encoded)
-        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
-            raise RefusedCommitError(f"operations that cannot be stored: {error}") from error
-        if len(self.encoded) > _MAX_COMMIT:
-            raise TooLargeError(
-                f"a commit of {len(self.encoded)} bytes; at most {_MAX_COMMIT} are allowed"
-            )
-
-    def settle(self, error: BaseException | None = None) -> None:
-        self.error = error
-        self.settled = True
-        if not self.leads:
-            self.turn.release()
 
 
 class Committer:
@@ -166,6 +81,7 @@ class Committer:
         publish: Callable[[Sequence[Publish]], None],
         settled: Callable[[], None],
         tag_bytes: int | None = None,
+        reading: Reading | None = None,
     ) -> None:
         """Make it.
 
@@ -176,6 +92,8 @@ class Committer:
             publish: makes a batch visible; it is on the disk.
             settled: called after the callers of a batch were woken.
             tag_bytes: tags and attributes of one series, at most.
+            reading: lets threads that do not lead read the state; without, all is judged by who
+                leads.
         """
         self.failed: str | None = None
         self._state = state
@@ -186,8 +104,9 @@ class Committer:
         self._tag_bytes = tag_bytes
         self._high = state.newest
         self.recent = RecentCommits(state.newest)
-        self._unknown: list[_Request] = []
-        self._waiting: deque[_Request] = deque()
+        self._beside = None if reading is None else JudgeBeside(reading, self.recent)
+        self._unknown: list[CommitRequest] = []
+        self._waiting: deque[CommitRequest] = deque()
         self._entering = threading.Lock()
         self._led = False
         self._leader = 0
@@ -197,11 +116,27 @@ class Committer:
         self, ops: Sequence[Op], guards: Sequence[Guard], judged: JudgedOps | None = None
     ) -> int:
         """See `Engine.commit` and `Engine.commit_judged`."""
-        return self._submit(_Request(ops, tuple(guards), judged=judged))
+        request = CommitRequest(ops, tuple(guards), judged=judged)
+        if request.is_large and judged is None and self._beside is not None:
+            return self._commit_large(request, self._beside)
+        return self._submit(request)
+
+    def _commit_large(self, request: CommitRequest, beside: JudgeBeside) -> int:
+        """Judge it beside the line first; where it is overtaken again and again, in the line."""
+        for _ in range(_TRIES):
+            if request.settled:
+                request = request.again()
+            request.beside = beside.judge(request, self._bring_back)
+            crash.point("mlog.commit.judged")
+            if request.beside is not None:
+                with suppress(OvertakenError):
+                    return self._submit(request)
+        request = request.again()
+        return self._submit(request)
 
     def commit_with(self, build: Build, guards: Sequence[Guard]) -> int:
         """See `Engine.commit_with`."""
-        return self._submit(_Request(None, tuple(guards), build=build))
+        return self._submit(CommitRequest(None, tuple(guards), build=build))
 
     def between_batches(self, work: Callable[[], T]) -> T:
         """Do something while nothing is being committed; what it raises is raised here.
@@ -209,7 +144,7 @@ class Committer:
         It is done by whichever thread leads.
         """
         results: list[T] = []
-        self._submit(_Request(None, work=lambda: results.append(work())))
+        self._submit(CommitRequest(None, work=lambda: results.append(work())))
         return results[0]
 
     def stop(self, why: str) -> None:
@@ -224,11 +159,11 @@ class Committer:
                 return
             self._closed = True
         with suppress(TsferryError):
-            self._submit(_Request(None, work=_nothing), last=True)
+            self._submit(CommitRequest(None, work=_nothing), last=True)
 
     # -- whose turn it is --------------------------------------------------------------------
 
-    def _submit(self, request: _Request, *, last: bool = False) -> int:
+    def _submit(self, request: CommitRequest, *, last: bool = False) -> int:
         if self._leader == threading.get_ident():
             raise RuntimeError("a commit from inside a commit would wait for itself")
         with self._entering:
@@ -245,7 +180,7 @@ class Committer:
             raise request.error
         return request.ts
 
-    def _wait(self, request: _Request) -> None:
+    def _wait(self, request: CommitRequest) -> None:
         try:
             request.turn.acquire()
         except BaseException:  # a signal: the commit goes its way without us
@@ -256,7 +191,7 @@ class Committer:
                 self._hand_over()
             raise
 
-    def _lead(self, request: _Request) -> None:
+    def _lead(self, request: CommitRequest) -> None:
         self._leader = threading.get_ident()
         try:
             while not request.settled:
@@ -277,8 +212,8 @@ class Committer:
     # -- a batch -----------------------------------------------------------------------------
 
     def _round(self) -> None:
-        batch: list[_Request] = []
-        deferred: list[_Request] = []
+        batch: list[CommitRequest] = []
+        deferred: list[CommitRequest] = []
         try:
             self._settle_unknown()
             together = self._admit(batch, deferred)
@@ -293,7 +228,7 @@ class Committer:
         if batch:
             self._after()
 
-    def _admit(self, batch: list[_Request], deferred: list[_Request]) -> Touched:
+    def _admit(self, batch: list[CommitRequest], deferred: list[CommitRequest]) -> Touched:
         """Take what can go into one frame from the queue; what is deferred goes back to its head.
 
         Returns what they touch.
@@ -325,7 +260,7 @@ class Committer:
                 break
         return together
 
-    def _examine(self, request: _Request, pending: int) -> Touched | None:
+    def _examine(self, request: CommitRequest, pending: int) -> Touched | None:
         """What a commit touches, None if it is settled: refused, or work that is done."""
         if request.settled:
             return None
@@ -341,12 +276,17 @@ class Committer:
                 if touched is not None:
                     return touched
             check_guards(self._state, request.guards)
+            if request.beside is not None:
+                return self._standing_beside(request, request.beside, pending)
             if request.build is not None:
                 request.asked = None
                 request.ts = self._next_timestamp()
                 request.encode(request.build(request.ts))
             self._bring_back(request)
             touched = examine(self._state, request.ops, pending=pending)
+        except OvertakenError as error:  # its caller judges it anew
+            request.settle(error)
+            return None
         except Exception as error:
             _refuse(request, error)
             return None
@@ -355,7 +295,7 @@ class Committer:
                 touched.read.update(guard.keys(self._state))
         return touched
 
-    def _standing(self, request: _Request, judged: JudgedOps) -> Touched | None:
+    def _standing(self, request: CommitRequest, judged: JudgedOps) -> Touched | None:
         """What a commit touches that was judged already; None where that may not hold any more."""
         own, last = judged.touched, request.ops[-1]
         stands = isinstance(last, TxnCommitted) and not request.guards
@@ -370,17 +310,38 @@ class Committer:
         check_txn(self._state, last)
         return Touched(own.read, {*own.written, ("txn", last.id)}, own.shared)
 
-    def _bring_back(self, request: _Request) -> None:
-        """Add what comes back, is dissolved or made by it; anew each time it is put off."""
+    def _standing_beside(
+        self, request: CommitRequest, beside: JudgedBeside, pending: int
+    ) -> Touched:
+        """What a commit touches that was judged beside the line, if that still holds.
+
+        Raises:
+            OvertakenError: it may not.
+        """
+        state, limit, cost = self._state, self._state.max_memory, beside.touched.cost
+        fits = limit is None or state.schema.memory.used + pending + cost <= limit
+        if not fits or not self.recent.leave_alone(beside.ts, beside.touched):
+            raise OvertakenError
         asked = request.ops if request.asked is None else request.asked
+        if list(map(type, self._brought_back(asked))) != list(map(type, request.ops)):
+            raise OvertakenError
+        return beside.touched
+
+    def _brought_back(self, asked: Sequence[Op]) -> Sequence[Op]:
+        """Operations with what comes back, is dissolved or made by them."""
         ops = with_revivals(self._state, with_fallbacks(self._state, asked))
         ops = with_finals(self._state, with_dissolutions(self._state, ops))
-        ops = with_tablets(self._state, ops)
+        return with_tablets(self._state, ops)
+
+    def _bring_back(self, request: CommitRequest) -> None:
+        """Add what comes back, is dissolved or made by it; anew each time it is put off."""
+        asked = request.ops if request.asked is None else request.asked
+        ops = self._brought_back(asked)
         if ops is not asked or request.asked is not None:
             request.encode(ops)
             request.asked = asked
 
-    def _place(self, request: _Request, tags_end: int) -> bool:
+    def _place(self, request: CommitRequest, tags_end: int) -> bool:
         """Give a commit its timestamp, and its tags their place; False if it is refused."""
         try:
             laid = layout(request.ops, tags_end, limit=self._tag_bytes)
@@ -403,7 +364,7 @@ class Committer:
         self._high = ts
         return ts
 
-    def _write(self, batch: list[_Request], together: Touched) -> None:
+    def _write(self, batch: list[CommitRequest], together: Touched) -> None:
         crash.point("mlog.commit.before")
         commits = [(request.ts, request.encoded, request.tags_at) for request in batch]
         tags = b"".join([request.tags for request in batch])
@@ -415,7 +376,7 @@ class Committer:
         self.recent.add(batch[-1].ts, together)
         self._make_visible(batch)
 
-    def _make_visible(self, batch: list[_Request]) -> None:
+    def _make_visible(self, batch: list[CommitRequest]) -> None:
         crash.point("mlog.commit.durable")
         self._publish(
             [
@@ -435,7 +396,7 @@ class Committer:
             self.recent.forget(batch[-1].ts)
             self._make_visible(batch)
 
-    def _abort(self, requests: list[_Request], error: BaseException) -> None:
+    def _abort(self, requests: list[CommitRequest], error: BaseException) -> None:
         """Nothing of the batch is visible. What can heal may; after all else it is the end."""
         if not _heals(error):
             self.failed = str(error) or repr(error)
@@ -457,7 +418,7 @@ def _nothing() -> None:
     pass
 
 
-def _refuse(request: _Request, error: Exception) -> None:
+def _refuse(request: CommitRequest, error: Exception) -> None:
     """A commit that goes no further: a fault of its values, or of the rules, is its own alone."""
     if not isinstance(error, TsferryError):
         _log.error("checking a commit failed", exc_info=error)

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from common.errors import TsferryError
+from receiver.metadata.commit.pace import paced
 from receiver.metadata.commit.rules import Rules, check_txn
 from receiver.metadata.commit.schema_rules import SchemaRules
 from receiver.metadata.commit.touched import Touched
@@ -25,6 +26,7 @@ from receiver.metadata.model.paths import format_path, parse_stored
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from receiver.metadata.commit.pace import Pace
     from receiver.metadata.commit.schema_draft import SchemaDraft
     from receiver.metadata.state.state import State
 
@@ -73,18 +75,23 @@ class Draft:
         state: as committed.
     """
 
-    __slots__ = ("_pending", "_rules", "_settled", "state")
+    __slots__ = ("_pace", "_pending", "_rules", "_settled", "state")
 
-    def __init__(self, state: State, *, pending: int = 0, notes: bool = False) -> None:
+    def __init__(
+        self, state: State, *, pending: int = 0, notes: bool = False, pace: Pace | None = None
+    ) -> None:
         """Begin with what is committed.
 
         Args:
             state: committed.
             pending: bytes by which the schema grows before this.
             notes: whether `touched` is wanted.
+            pace: lets others in between two steps; the state may be another one behind that, if
+                who lets it sees that nothing changed which was looked at.
         """
         self.state = state
-        self._rules = Rules(state, notes=notes)
+        self._pace = pace
+        self._rules = Rules(state, notes=notes, pace=pace)
         self._pending = pending
         self._settled = 0
 
@@ -142,7 +149,7 @@ class Draft:
         """
         rules = self._rules
         schema, end = rules.schema, len(ops) - 1
-        for number, op in enumerate(ops):
+        for number, op in enumerate(paced(ops, self._pace)):
             schema.keeps = not last or number != end
             rules.play(op)
         if self.state.max_memory is not None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from receiver.metadata.commit.guards import Guard
     from receiver.metadata.commit.touched import Touched
 
-__all__ = ["JudgedOps", "RecentCommits"]
+__all__ = ["JudgedBeside", "JudgedOps", "RecentCommits"]
 
 _MOST_BATCHES: Final = 128
 _MOST_KEYS: Final = 20_000
@@ -37,6 +37,19 @@ class JudgedOps:
     ts: int
     touched: Touched
     guards: Callable[[], Sequence[Guard]]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedBeside:
+    """A large commit that the rules took before it stood in the line.
+
+    Attributes:
+        ts: the newest commit when they did.
+        touched: what it touches, with the keys of its guards.
+    """
+
+    ts: int
+    touched: Touched
 
 
 class RecentCommits:
@@ -81,7 +94,7 @@ class RecentCommits:
         for ts, each in reversed(batches):
             if ts <= since:
                 break
-            if not each.allows(touched):
+            if not each.leaves_alone(touched):
                 return False
         return True
 

@@ -31,6 +31,7 @@ from receiver.metadata.commit.node_rules import (
     check_registered,
     check_word,
 )
+from receiver.metadata.commit.pace import paced
 from receiver.metadata.commit.placement_rules import check_placed, check_released, check_running
 from receiver.metadata.commit.record_checks import (
     SIGNED_64,
@@ -75,6 +76,7 @@ from receiver.metadata.state.tables.background_work import parts_of
 from receiver.metadata.state.tables.retired import partition_of
 
 if TYPE_CHECKING:
+    from receiver.metadata.commit.pace import Pace
     from receiver.metadata.state.state import State
     from receiver.metadata.state.tables.compactions import CompactedRow
     from receiver.metadata.state.tables.storage_nodes import StorageNodeRow
@@ -110,16 +112,17 @@ class Rules:
         touched: keys that the commit looked at and changes.
     """
 
-    __slots__ = ("_changes", "_compacts", "_final", "_state", "schema", "touched")
+    __slots__ = ("_changes", "_compacts", "_final", "_pace", "_state", "schema", "touched")
 
-    def __init__(self, state: State, *, notes: bool) -> None:
+    def __init__(self, state: State, *, notes: bool, pace: Pace | None = None) -> None:
         self._state = state
+        self._pace = pace
         self._changes: dict[TouchedKey, Any] = {}
         self._compacts = False
         self._final: frozenset[str] = frozenset()
         self.touched = Touched()
         counts = state.max_memory is not None
-        self.schema = SchemaRules(state.schema, self.touched, notes=notes, counts=counts)
+        self.schema = SchemaRules(state.schema, self.touched, notes=notes, counts=counts, pace=pace)
 
     def play(self, op: records.Op) -> None:
         """See that an operation may follow those before it, and remember what it changes.
@@ -342,7 +345,7 @@ class Rules:
         if there is not None:
             raise refusal_of(op, f"{op.path} is loaded already, as {there}")
         self._check_merged(op)
-        for device in op.devices:
+        for device in paced(op.devices, self._pace):
             owner = self._owner(device.name)
             if owner is None:
                 self._put(("owner", device.name), op.owner or op.sender)
@@ -562,7 +565,7 @@ class Rules:
             raise refusal_of(op, f"{op.look} is no look")
         self._put(("sender", op.sender), True)
         self._put(("list_begun", op.sender), True)
-        self.touched.exclusive = True  # each file of the sender changes
+        self.touched.sweep()  # each file of the sender changes
 
     def _need_held_deletes(self, digest: str, op: records.Op) -> None:
         if not self._is_held_list(digest):
@@ -666,7 +669,8 @@ class Rules:
             raise refusal_of(op, "there is nothing to write")
         self.touched.written.update([("key", key) for key in op.saves])
         # Which keys a prefix removes is not known here, and a guard may be on any of them.
-        self.touched.exclusive |= bool(op.removals)
+        if op.removals:
+            self.touched.sweep()
 
     def _txn_committed(self, op: records.TxnCommitted) -> None:
         check_txn(self._state, op)
@@ -736,7 +740,7 @@ class Rules:
         return self._get(("compacted", ident), lambda: self._state.compacted_table.rows.get(ident))
 
     def _files_compacted(self, op: records.FilesCompacted) -> None:
-        self.touched.exclusive = True  # it is about all that may come to its partition
+        self.touched.sweep()  # it is about all that may come to its partition
         if any(key[0] not in _BESIDE_KEYS for key in self._changes):
             raise refusal_of(op, "it stands in a commit with other changes")
         self._compacts = True
@@ -755,7 +759,7 @@ class Rules:
         self._put(("compacted", op.id), replace_row(row, dissolved=SIGNED_64.stop))
 
     def _compaction_final(self, op: records.CompactionFinal) -> None:
-        self.touched.exclusive = True  # it is about all that may come to its partition
+        self.touched.sweep()  # it is about all that may come to its partition
         if self._changes:
             raise refusal_of(op, "it stands in a commit with other changes")
         check_final(self._state, op)
@@ -796,7 +800,7 @@ class Rules:
     def _table_dropped(self, op: records.TableDropped) -> None:
         name = self._table_name(op.id)
         check_table_dropped(op, name)
-        self.touched.exclusive = True
+        self.touched.sweep()
         self._put(("table", name), None)
         self._put(("table_id", op.id), None)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from receiver.metadata.commit.pace import paced
 from receiver.metadata.commit.schema_checks import (
     alias_taken,
     check_alias,
@@ -43,6 +44,7 @@ from receiver.metadata.model.paths import (
 from receiver.metadata.model.types import TYPE_TEXTS
 
 if TYPE_CHECKING:
+    from receiver.metadata.commit.pace import Pace
     from receiver.metadata.commit.touched import Touched
     from receiver.metadata.schema import NodeKind, Schema
 
@@ -61,7 +63,7 @@ class SchemaRules:
             limit.
     """
 
-    __slots__ = ("cost", "counts", "draft", "keeps", "notes", "touched")
+    __slots__ = ("_pace", "cost", "counts", "draft", "keeps", "notes", "touched")
 
     def __init__(
         self,
@@ -71,12 +73,14 @@ class SchemaRules:
         notes: bool = True,
         keeps: bool = True,
         counts: bool = False,
+        pace: Pace | None = None,
     ) -> None:
         self.draft = SchemaDraft(schema)
         self.touched = touched
         self.notes = notes
         self.keeps = keeps
         self.counts = counts
+        self._pace = pace
         self.cost = 0
 
     # -- storage groups ----------------------------------------------------------------------
@@ -115,7 +119,7 @@ class SchemaRules:
         nodes = self._need_group(op.path)
         if self.keeps:
             self.draft.remove_group(nodes)
-        self.touched.exclusive = True
+        self.touched.sweep()
 
     def ttl_set(self, op: records.TtlSet) -> None:
         """Files of a storage group are kept so long."""
@@ -249,7 +253,7 @@ class SchemaRules:
             raise self._nothing_to_delete(pattern)
         if self.keeps:
             self.draft.delete(pattern)
-        self.touched.exclusive = True
+        self.touched.sweep()
 
     def _nothing_to_delete(self, pattern: Pattern) -> SeriesMissingError:
         extra: dict[str, object] = {"path": pattern.text}
@@ -301,7 +305,7 @@ class SchemaRules:
         """
         extra: dict[str, object] = {"path": file, "sender": sender}
         keeps = self.keeps
-        for number, device in enumerate(op.devices, 1):
+        for number, device in enumerate(paced(op.devices, self._pace), 1):
             self.keeps = keeps or number < len(op.devices)
             try:
                 self._device_loaded(device)

@@ -26,6 +26,8 @@ class Touched:
         shared: what it makes and others may make as well: inner nodes of the tree, of which none
             may make a series, and devices with or without a common time column.
         exclusive: it may change anything, so it is a batch of its own.
+        sweeping: and what it does hangs on more than its keys tell. A new storage group only needs
+            that there is none, and these are made and deleted alone.
         cost: bytes by which it lets the schema grow, counted only where there is a limit.
         any: of a batch, whether there is a commit in it.
     """
@@ -36,11 +38,23 @@ class Touched:
     exclusive: bool = False
     cost: int = 0
     any: bool = False
+    sweeping: bool = False
+
+    def sweep(self) -> None:
+        """Something is changed that keys do not tell."""
+        self.exclusive = self.sweeping = True
+
+    def leaves_alone(self, judged: Touched) -> bool:
+        """Whether what was judged before these holds behind them as well."""
+        return not self.exclusive and not judged.sweeping and self._is_apart(judged)
 
     def allows(self, later: Touched) -> bool:
         """Whether a later commit may be in a batch with these; the first always may."""
         if self.exclusive or (later.exclusive and self.any):
             return False
+        return self._is_apart(later)
+
+    def _is_apart(self, later: Touched) -> bool:
         written, shared = self.written, self.shared
         return (
             written.isdisjoint(later.written)

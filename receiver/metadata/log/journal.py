@@ -23,6 +23,8 @@ from common.terminal import printable
 from receiver.metadata.state.tables.owners import OwnerChange
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from common.durable import Tree, WriteFile
     from receiver.metadata.model.true_times import TrueTimes
     from receiver.metadata.state.state import State
@@ -84,10 +86,16 @@ def _timed(data: bytes, times: TrueTimes) -> bytes:
     return b"\n".join([*found, b""])
 
 
-def _format(change: OwnerChange, times: TrueTimes) -> str:
-    device = json.dumps(change.device, ensure_ascii=not change.device.isprintable())
-    time = _time(change.ts, times)
-    return f"{time} {change.ts} {device} {change.sender or '-'} {printable(change.reason)}\n"
+def _format(changes: Iterable[OwnerChange], times: TrueTimes) -> str:
+    lines = []
+    begins: dict[int, str] = {}  # those of a load are many, of one commit
+    for each in changes:
+        begin = begins.get(each.ts)
+        if begin is None:
+            begin = begins[each.ts] = f"{_time(each.ts, times)} {each.ts}"
+        device = json.dumps(each.device, ensure_ascii=not each.device.isprintable())
+        lines.append(f"{begin} {device} {each.sender or '-'} {printable(each.reason)}\n")
+    return "".join(lines)
 
 
 class OwnerJournal:
@@ -132,7 +140,7 @@ class OwnerJournal:
         try:
             self._correct()
             times = self._clock.times
-            lines = "".join(_format(each, times) for each in self._pending).encode()
+            lines = _format(self._pending, times).encode()
             self._size += self._file.write(lines, at=self._size)
         except NoSpaceError as error:  # they stay pending
             _log.warning("the journal of owners is behind", extra={"reason": str(error)})

@@ -22,8 +22,11 @@ from receiver.metadata.model.records.commits_encoded import (
     Commit,
     Op,
     decode_commits,
+    decode_op,
     decode_ops,
+    encode_op,
     encode_ops,
+    join_ops,
 )
 from receiver.metadata.model.records.compaction_records import (
     CompactionDissolved,
@@ -243,6 +246,9 @@ __all__ = [
     "WorkPlace",
     "WorkTaken",
     "decode_commits",
+    "decode_op",
     "decode_ops",
+    "encode_op",
     "encode_ops",
+    "join_ops",
 ]

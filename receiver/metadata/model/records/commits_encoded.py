@@ -185,6 +185,7 @@ class Commit(Record, frozen=True):
 # For the life of the process: building a decoder inspects every type above.
 _decoder = msgspec.msgpack.Decoder(list[Commit])
 _ops_decoder = msgspec.msgpack.Decoder(list[Op])
+_op_decoder: msgspec.msgpack.Decoder[Op] = msgspec.msgpack.Decoder(Op)
 
 
 def encode_ops(ops: Sequence[Op]) -> bytes:
@@ -199,6 +200,32 @@ def decode_ops(encoded: bytes) -> list[Op]:
         msgspec.MsgspecError: these are none.
     """
     return _ops_decoder.decode(encoded)
+
+
+def encode_op(op: Op) -> bytes:
+    """One operation, as `join_ops` takes it."""
+    return msgspec.msgpack.encode(op)
+
+
+def decode_op(encoded: bytes) -> Op:
+    """The operation that `encode_op` was given.
+
+    Raises:
+        msgspec.MsgspecError: this is none.
+    """
+    return _op_decoder.decode(encoded)
+
+
+def join_ops(pieces: Sequence[bytes]) -> bytes:
+    """What `encode_ops` gives for the operations whose bytes these are."""
+    count = len(pieces)
+    if count < 1 << 4:
+        head = bytes([0x90 | count])
+    elif count < 1 << 16:
+        head = b"\xdc" + count.to_bytes(2, "big")
+    else:
+        head = b"\xdd" + count.to_bytes(4, "big")
+    return b"".join([head, *pieces])
 
 
 def decode_commits(payload: bytes | memoryview) -> list[Commit]:
