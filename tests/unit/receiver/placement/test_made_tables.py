@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from common import crash, wire
+from receiver.load.upkeep.table_upkeep import TableUpkeep
 from receiver.metadata.commit.table_creation import TableAlteration, alter_table, create_table
+from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.placement.node_orders import NodeOrders
 from receiver.placement.replica_condition import ReplicaCondition
@@ -199,6 +201,24 @@ def test_a_table_that_is_deleted_at_any_step_of_its_creation_leaves_nothing_at_a
     assert centre.assignment.last.strange == frozenset()
     with centre.engine.reading() as state:
         assert not list(state.loaded_tables.there())
+
+
+def test_a_deleted_table_of_empty_tablets_is_forgotten_with_all_of_these(centre: CopyCentre):
+    """Those by hand and those that were made for a plan, at the nodes and here."""
+    centre.add(), centre.add()
+    ident, _ = create_table(centre.engine, "root.wind", [0, 2, 4], replicas=2)
+    centre.engine.commit([records.TabletMade("e" * 32, ident, 9, 10)])
+    centre.settle()
+    assert [len(each.store.tablets()) for each in centre.nodes] == [3, 3]
+    centre.engine.delete_storage_group("root.wind")
+    centre.settle()
+    assert [each.on_disk() for each in centre.nodes] == [[], []]
+    with centre.engine.reading() as state:
+        assert len(state.tablet_table.rows) == 3
+        centre.engine.window.move(centre.engine.newest_commit)
+    assert TableUpkeep(centre.engine).forget() == 1
+    with centre.engine.reading() as state:
+        assert state.tablet_table.rows == state.placement_table.rows == {}
 
 
 def test_a_table_that_goes_before_its_placement_is_committed_costs_others_one_pass(
