@@ -124,6 +124,28 @@ class ReceiverMeasures:
         "When the oldest commit was made that is not in the object store; absent if all are.",
     )
     STORAGE_UP = gauge(f"{_P}storage_up", "1 if the object store takes copies, else 0.")
+    TABLES = gauge(
+        f"{_P}tables",
+        "Tables by how they stand at storage nodes: creating, altering (a node has not confirmed "
+        "what was said of it), running, deleting (deleted, and not forgotten yet).",
+        "state",
+    )
+    TABLETS_SHORT = gauge(
+        f"{_P}tablets_short", "Tablets at fewer storage nodes than are to have them."
+    )
+    COPIES_DOUBTED = gauge(
+        f"{_P}copies_doubted", "Copies of files that do not count: the node gave other bytes."
+    )
+    NOWHERE = gauge(
+        f"{_P}released_files_nowhere",
+        "Files that have left the disks, and that no storage node is known to have now.",
+    )
+    CACHE_SLOTS = gauge(
+        f"{_P}cache_slots", "Of the 1,024 slots, those that a cache node has.", "node"
+    )
+    CACHE_SLOTS_VERSION = gauge(
+        f"{_P}cache_slots_version", "Of the slots; it grows each time that some go to another node."
+    )
     FOLLOW_BEHIND = gauge(
         f"{_P}follow_behind_seconds", "Of a node that reads: since it had all that its source has."
     )

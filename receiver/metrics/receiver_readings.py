@@ -235,7 +235,9 @@ class ReceiverReadings:
         into.put_all(of.LOADS, there.load.loader.attempts.sums())
         into.put_distribution(of.LOAD_SECONDS, there.load.loader.durations.distribution())
         self._put_background(into, there)
+        self._put_tables(into)
         _put_nodes(into, node_totals(there))
+        _put_copies(into, there)
         for hook in () if there.hooks is None else there.hooks.standings():
             into.put(of.HOOKS_DELIVERED, hook.delivered, hook.way)
             into.put(of.HOOKS_FAILED, hook.failed, hook.way)
@@ -251,6 +253,21 @@ class ReceiverReadings:
         oldest, behind = found.files.oldest, found.behind
         into.put(of.STORAGE_OLDEST, times.seconds(oldest) if oldest else None)
         into.put(of.STORAGE_BEHIND, times.seconds(behind) if behind else None)
+
+    def _put_tables(self, into: Readings) -> None:
+        with self._there.engine.reading() as state:
+            tables, slots = state.loaded_tables, state.cache_slots.row
+            there = sum(1 for _ in tables.there())
+            stand = Counter((tables.standings or {}).values())
+            deleting = len(tables.rows) - there
+        for word in ("creating", "altering"):
+            into.put(of.TABLES, stand[word], word)
+        into.put(of.TABLES, there - stand["creating"] - stand["altering"], "running")
+        into.put(of.TABLES, deleting, "deleting")
+        if slots is not None:
+            into.put(of.CACHE_SLOTS_VERSION, slots.version)
+            for node, count in zip(slots.nodes, slots.shares(), strict=True):
+                into.put(of.CACHE_SLOTS, count, node)
 
     def _put_background(self, into: Readings, there: RunningReceiver) -> None:
         gone, merged, tasks = retired_totals(there), merge_totals(there), background_totals(there)
@@ -359,6 +376,13 @@ def _put_nodes(into: Readings, found: NodeTotals) -> None:
     into.put(of.NODES_SILENCE, found.oldest)
     into.put(of.NODES_TABLETS, found.tablets)
     into.put(of.NODES_UNKNOWN, found.unknown)
+
+
+def _put_copies(into: Readings, there: RunningReceiver) -> None:
+    copies = there.copies
+    into.put(of.TABLETS_SHORT, copies.assignment.last.short)
+    into.put(of.COPIES_DOUBTED, sum(len(copies.book.doubted(each)) for each in copies.nodes()))
+    into.put(of.NOWHERE, copies.released.nowhere().files)
 
 
 def _with_measures(rows: Iterable[SenderRow], most: int) -> list[SenderRow]:

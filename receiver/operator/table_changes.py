@@ -14,15 +14,16 @@ from receiver.metadata.commit.table_creation import (
 )
 from receiver.metadata.model.errors import TableRefusedError
 from receiver.operator.table_views import TableStanding
+from receiver.placement.table_standing import standing_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from receiver.metadata.state.state import State
     from receiver.metadata.state.tables.placements import PlacementRow
-    from receiver.metadata.state.tables.tablets import LoadedTableRow
+    from receiver.metadata.state.tables.tablets import LoadedTableRow, TableState
     from receiver.operator.directories import RunningReceiver
-    from receiver.operator.table_views import TableChange, TableRequest, TableState
+    from receiver.operator.table_views import TableChange, TableRequest
 
 __all__ = [
     "change_table",
@@ -114,9 +115,7 @@ def table_state(
     """Whether what was asked for is done."""
     if not there.config.nodes.replicas:
         return "running"
-    if any(each is None or not each.running for each in placements):
-        return "creating"
-    return "running" if there.copies.assignment.behind(table) == frozenset() else "altering"
+    return standing_of(placements, there.copies.assignment.behind(table))
 
 
 def splits_between(name: str, begin: int, end: int, every: int, interval: int) -> Sequence[int]:

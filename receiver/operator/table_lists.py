@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.query.seen_tables import SeenTable, SeenTablet
     from receiver.metadata.state.tables.placements import PlacementRow
-    from receiver.metadata.state.tables.tablets import LoadedTableRow
+    from receiver.metadata.state.tables.tablets import LoadedTableRow, TableState
     from receiver.operator.directories import ReceiverDirectories
-    from receiver.operator.table_views import TableState
 
 __all__ = ["list_tables", "list_tablets", "table_named"]
 

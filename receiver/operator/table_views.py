@@ -6,21 +6,18 @@ from typing import Literal
 
 from common.wire import Struct
 from common.wire.base import CommitTs, Time
+from receiver.metadata.state.tables.tablets import TableState
 
 __all__ = [
     "PartitionGap",
     "TableChange",
     "TableRequest",
     "TableStanding",
-    "TableState",
     "TableView",
     "TablesPage",
     "TabletView",
     "TabletsPage",
 ]
-
-
-TableState = Literal["creating", "altering", "running"]
 
 
 class TableView(Struct, frozen=True, kw_only=True):

@@ -32,6 +32,7 @@ from common.errors import TsferryError
 from receiver.metadata.model import records
 from receiver.placement.choosing_nodes import ChosenLoad, PlacementWish, wished_nodes
 from receiver.placement.copy_lists import attributes_of
+from receiver.placement.table_standing import note_standings
 from receiver.tablet_copies.copies_wire import CopyOrder, CopyOrders, DropOrder, DropOrders
 
 if TYPE_CHECKING:
@@ -243,6 +244,7 @@ class Assignment(Closing):
         running = self._let_run()
         newer = self._ask(nodes, now)
         dropped, strange = self._clear(nodes)
+        note_standings(self._engine, self.behind)
         self.last = AssignmentPass(placed, running, dropped, short, strange, newer)
         return self.last
 

@@ -152,6 +152,9 @@ class CopyService(Closing):
         """Begin to place tablets, where copies are wanted, or have what the disks here have not."""
         if self._config.replicas or self.has_released():
             self.assignment.start()
+            return
+        with self._engine.reading() as state:
+            state.loaded_tables.standings = {}  # nothing is asked of nodes
 
     def has_released(self) -> bool:
         """Whether files may have left the disks of the master for nodes."""

@@ -16,7 +16,7 @@ from receiver.metadata.state.tables.partition_totals import PartitionTotal
 from receiver.metadata.state.tables.retired import partition_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from receiver.metadata.state.tables.tablets import LoadedTableRow, TabletRow
 
@@ -176,6 +176,8 @@ def _is_meant(asked: ask.ShowTables | ask.ShowTablets) -> Callable[[str], bool]:
 
 
 def _tables(look: Look, asked: ask.ShowTables) -> list[Row]:
+    with look as (state, at):
+        standings = state.loaded_tables.standings if at is None else None
     return [
         (
             each.row.name,
@@ -184,9 +186,22 @@ def _tables(look: Look, asked: ask.ShowTables) -> list[Row]:
             *each.total[:4],
             each.row.created,
             each.row.dropped or None,
+            *_asked_of(each.row, look.ts),
+            _state_of(each.row, standings),
         )
         for each in seen_tables(look, _is_meant(asked))
     ]
+
+
+def _asked_of(row: LoadedTableRow, ts: int) -> tuple[int | None, int | None]:
+    """Replicas and TTL, as far as they are known of that time: only the newest is kept."""
+    return (row.replicas, row.ttl) if row.version <= ts else (None, None)
+
+
+def _state_of(row: LoadedTableRow, standings: Mapping[str, str] | None) -> str | None:
+    if row.dropped:
+        return "deleting"
+    return None if standings is None else standings.get(row.id, "running")
 
 
 def _tablets(look: Look, asked: ask.ShowTablets) -> list[Row]:
@@ -205,5 +220,5 @@ def _tablets(look: Look, asked: ask.ShowTablets) -> list[Row]:
 
 
 _SUMS: Final = ("files", "size", "first time", "last time", "created", "deleted")
-SHOW_TABLES: Final = short(("table", "id", "tablets", *_SUMS), _tables)
+SHOW_TABLES: Final = short(("table", "id", "tablets", *_SUMS, "replicas", "ttl", "state"), _tables)
 SHOW_TABLETS: Final = short(("table", "tablet", "begin", "end", *_SUMS), _tablets)

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from receiver.metadata.model import records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from receiver.metadata.state.tables import Appliers
 
-__all__ = ["LoadedTableRow", "LoadedTables", "TabletRow", "TabletTable"]
+__all__ = ["LoadedTableRow", "LoadedTables", "TableState", "TabletRow", "TabletTable"]
+
+TableState = Literal["creating", "altering", "running"]
 
 _BEGIN = attrgetter("begin")
 
@@ -67,10 +69,13 @@ class LoadedTables:
 
     Attributes:
         rows: by id, those too that were dropped and are not yet forgotten.
+        standings: how those that are there stand at storage nodes, by id, as who sees to that found
+            it last; it is no commit, and gone with the process. None while nobody sees to it.
     """
 
     def __init__(self) -> None:
         self.rows: dict[str, LoadedTableRow] = {}
+        self.standings: Mapping[str, TableState] | None = None
         self._names: dict[str, str] = {}
 
     def named(self, name: str) -> LoadedTableRow | None:

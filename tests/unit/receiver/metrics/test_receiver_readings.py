@@ -18,6 +18,8 @@ from receiver.operator.files import list_files
 from receiver.operator.senders import remove_sender
 from receiver.operator.tokens import make_token, revoke_token
 from tests.support.authority import Authority
+from tests.support.copy_nodes import place_tablets
+from tests.support.heard_nodes import SpeakingNode, tablet
 from tests.support.node_world import OPERATOR, A, B, Edge, World, path_of, tsfile
 from tests.support.scraped import Scraped, badly_named
 
@@ -219,3 +221,53 @@ def test_a_scrape_of_many_edges_takes_a_bounded_time(world: World) -> None:
         assert time.thread_time() - begin < 5
         assert len(text) < 4_000_000
         assert Scraped(text)["tsferry_receiver_edges_left_out"] == 19_000
+
+
+def test_tables_are_counted_by_how_they_stand_and_slots_by_the_nodes_that_have_them(
+    world: World,
+) -> None:
+    with world.node() as node:
+        edge = Edge(node)
+        edge.round({path_of(1): tsfile("root.sg.d1"), path_of(1, sg="root.b"): tsfile("root.b.d1")})
+        place_tablets(node.engine, "a" * 32)
+        node.engine.commit([records.CacheSlotsSet(1, ["a" * 32], [5], bytes(2 * 1024))])
+        with node.engine.reading() as state:
+            (one, other) = state.loaded_tables.there()
+            state.loaded_tables.standings = {one.id: "altering"}
+        found = scrape(node)
+        assert found["tsferry_receiver_tables", "altering"] == 1
+        assert found["tsferry_receiver_tables", "running"] == 1
+        assert found["tsferry_receiver_tables", "deleting"] == 0
+        assert found["tsferry_receiver_cache_slots", "a" * 32] == 1024
+        assert found["tsferry_receiver_cache_slots_version"] == 1
+        node.engine.commit([records.TableDropped(other.id)])
+        found = scrape(node)
+        assert found["tsferry_receiver_tables", "running"] == 0
+        assert found["tsferry_receiver_tables", "deleting"] == 1
+
+
+def test_storage_nodes_are_counted_and_what_of_their_copies_is_not_as_it_should_be(
+    world: World, tmp_path: Path
+) -> None:
+    with world.node() as node:
+        Edge(node).round({path_of(1): tsfile("root.sg.d1")})
+        place_tablets(node.engine)  # at one that was never heard
+        speaking = SpeakingNode(tmp_path / "speaking")
+        speaking.store.put(tablet(5))
+        speaking.settle(node.nodes)
+        with node.engine.reading() as state:
+            (row,), (name,) = state.placement_table.rows.values(), state.files
+        node.engine.commit([records.FileReleased(name, row.tablet, 1, row.nodes)])
+        (world.data / name).unlink()
+        node.copies.book.doubt(speaking.uuid, row.tablet, name)
+        node.engine.commit([records.NodeLost("5" * 32)])
+        node.copies._looked = None
+        found = scrape(node)
+        assert found["tsferry_receiver_nodes", "up"] == 1
+        assert found["tsferry_receiver_nodes", "down"] == 0
+        assert found["tsferry_receiver_nodes", "lost"] == 1
+        assert 0 <= found["tsferry_receiver_nodes_longest_silence_seconds"] < 60
+        assert found["tsferry_receiver_nodes_unknown_tablets"] == 1
+        assert found["tsferry_receiver_copies_doubted"] == 1
+        assert found["tsferry_receiver_released_files_nowhere"] == 1
+        speaking.close()

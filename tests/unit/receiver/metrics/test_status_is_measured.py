@@ -74,7 +74,8 @@ STATUS: Mapping[str, Told] = {
     "follows.behind": of.FOLLOW_BEHIND, "follows.problem": TEXT, "follows.writer": CONFIGURED,
     "late": of.EDGES_LATE, "late_senders": of.EDGE_LATE, "shared_labels": of.SHARED_LABELS,
     "certificate_until": of.CERTIFICATE, "client_ca_until": of.CLIENT_CA,
-    "client_crl_until": of.CLIENT_CRL, "tokens_ending": of.TOKENS_ENDING, "backup_at": of.BACKUP,
+    "client_crl_until": of.CLIENT_CRL, "edge_certificates_ending": of.EDGE_CERTIFICATE,
+    "tokens_ending": of.TOKENS_ENDING, "backup_at": of.BACKUP,
 }  # fmt: skip
 STANDING: Mapping[str, Told] = {
     "receiver": "is a label of every measure", "url": CONFIGURED, "standby_urls": CONFIGURED,

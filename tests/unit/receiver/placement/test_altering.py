@@ -56,6 +56,24 @@ def test_a_new_ttl_comes_to_all_nodes_and_is_confirmed_by_their_reports(centre: 
     assert len(centre.orders) == asked  # once is enough
 
 
+def test_who_looks_at_tables_sees_how_they_stand(centre: CopyCentre):
+    def word() -> list[str]:
+        with centre.engine.reading() as state:
+            return list((state.loaded_tables.standings or {}).values())
+
+    assert word() == ["running"]
+    centre.nodes[1].stop()
+    centre.engine.set_ttl("root.wind", 5000)
+    centre.settle()
+    assert word() == ["altering"]
+    centre.nodes[1].start()
+    centre.settle()
+    assert word() == ["running"]
+    create_table(centre.engine, "root.sun", [0, 2])
+    centre.assignment.run_once()
+    assert sorted(word()) == ["creating", "running"]
+
+
 def test_a_node_that_was_down_is_told_when_it_comes_back_and_the_table_is_altering_until_then(
     centre: CopyCentre,
 ):

@@ -103,6 +103,31 @@ def test_they_are_told_of_as_they_were(world: World):
     assert tables(engine)[1] == ("root.wind", 2, 2, 1, 3), "what has gone may have had these times"
 
 
+def standing(engine: Engine, when: str = "") -> list[tuple[object, ...]]:
+    """(table, replicas, ttl, state) of each."""
+    return [(row[0], *row[9:]) for row in execute(engine, f"show tables{when}")]
+
+
+def test_what_was_asked_of_a_table_and_how_it_stands_are_told(world: World):
+    engine = world.engine
+    engine.commit([records.StorageGroupSet("root.wind")])
+    load(world, 1)
+    table, before = named(engine, "root.wind"), engine.newest_commit
+    assert standing(engine) == [("root.wind", None, None, None)], "nobody sees to it here"
+    engine.commit([records.TableReplicasSet(table.id, 3), records.TableTtlSet(table.id, 5000)])
+    with engine.reading() as state:
+        state.loaded_tables.standings = {}
+    assert standing(engine) == [("root.wind", 3, 5000, "running")]
+    assert standing(engine, f" at {before}") == [("root.wind", None, None, None)]
+    with engine.reading() as state:
+        state.loaded_tables.standings = {table.id: "altering"}
+    assert standing(engine) == [("root.wind", 3, 5000, "altering")]
+    there = engine.newest_commit
+    list(execute(engine, "delete storage group root.wind with data"))
+    assert standing(engine) == []
+    assert standing(engine, f" at {there}") == [("root.wind", 3, 5000, "deleting")]
+
+
 def test_a_name_that_is_used_again_is_another_table(world: World):
     engine = world.engine
     engine.commit([records.StorageGroupSet("root.wind")])
