@@ -45,6 +45,8 @@ __all__ = ["ReceiverReadings"]
 
 _VERSIONS = 20
 """Versions that edges are counted by; what is rarer is `other`."""
+_NO_LOADS = {("loaded",): 0.0, ("delayed",): 0.0}
+"""A counter begins with 0: a rate over the first load is seen, and a new centre shows that."""
 
 
 class _Edge(NamedTuple):
@@ -206,7 +208,7 @@ class ReceiverReadings:
         into.put(of.FOLLOW_BEHIND, here.behind)
         into.put_all(of.REQUESTS, self._requests.answered.sums())
         into.put_distribution(of.REQUEST_SECONDS, self._requests.seconds.distribution())
-        into.put_all(of.BODY_BYTES, self._requests.body_bytes.sums())
+        into.put_all(of.BODY_BYTES, {(): 0.0} | self._requests.body_bytes.sums())
         into.put(of.CERTIFICATE, self._certificate.until())
         into.put(of.CLIENT_CA, self._client_ca.until())
         into.put(of.CLIENT_CRL, self._client_crl.until())
@@ -232,7 +234,7 @@ class ReceiverReadings:
         staged = sum(folder.staged.bytes for folder in there.load.folders.all())
         into.put(of.STAGED_BYTES, staged + partial)
         into.put(of.LOADING, there.load.loader.waiting)
-        into.put_all(of.LOADS, there.load.loader.attempts.sums())
+        into.put_all(of.LOADS, _NO_LOADS | there.load.loader.attempts.sums())
         into.put_distribution(of.LOAD_SECONDS, there.load.loader.durations.distribution())
         self._put_background(into, there)
         self._put_tables(into)
