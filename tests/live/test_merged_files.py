@@ -121,6 +121,7 @@ def test_a_server_answers_as_before_when_its_own_files_were_merged(
             other.say(f"create database {each.group}" if each.table else created, table=each.table)
             if each.table:
                 other.say(f"use {each.group}", table=True)
+                other.say(each.first[0], table=True)  # attributes are in no file
             for path in cases[each.name].outputs():
                 other.say(f"load '{path}'", table=each.table)
             assert answer(other, each) == before[each.name], each.name
