@@ -195,7 +195,7 @@ class CopyCentre:
         self.assignment = Assignment(
             self.engine,
             self.rules,
-            lambda: {each.uuid: each.view() for each in self.nodes},
+            self.views,
             lambda node, tablet: self.reports.get(node, {}).get(tablet),
             self.every,
             self.lists,
@@ -203,6 +203,10 @@ class CopyCentre:
             self,
             monotonic=lambda: self.now,
         )
+
+    def views(self) -> dict[str, PlaceableNode]:
+        """The nodes as they are."""
+        return {each.uuid: each.view() for each in self.nodes}
 
     def mark(self) -> MasterMark:
         return MasterMark(engine=self.engine.uuid, commit=self.engine.newest_commit)

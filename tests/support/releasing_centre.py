@@ -100,9 +100,6 @@ class ReleasingCentre(CopyCentre):
             self.is_here,
         )
 
-    def views(self) -> dict[str, PlaceableNode]:
-        return {each.uuid: each.view() for each in self.nodes}
-
     def sources(self, row: object, node: str) -> Sequence[CopySource]:
         return self.places.sources_for(row, node)  # type: ignore[arg-type]
 
