@@ -455,6 +455,7 @@ def _storage(
         return None
     from receiver.placement.node_place import NodeSource
     from receiver.storage.copying import StorageService
+    from receiver.storage.pulled_files import PulledFiles
 
     return StorageService(
         config.storage,
@@ -467,4 +468,7 @@ def _storage(
             [Verdict(physical, digest, f"found while it was copied: {why}")]
         ),
         nodes=[NodeSource(engine, copies.back, every=False)],
+        pulled=PulledFiles(
+            load.disks.standing, copies.back.beside, keep_free=2 * config.limits.min_free_bytes
+        ),
     )

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from receiver.storage.incarnation import Incarnation
     from receiver.storage.log_shipping import LogShipper
     from receiver.storage.object_store import ObjectStore
+    from receiver.storage.pulled_files import PulledFiles
     from receiver.storage.tree.tree_removal import TreeRemover
     from receiver.storage.tree.tree_shipping import TreeShipper
 
@@ -133,6 +134,7 @@ class StorageService(Closing):
         shipped: Callable[[], None] = lambda: None,
         found_bad: Callable[[str, str, str], object] = lambda physical, digest, why: None,
         nodes: Sequence[FetchSource] = (),
+        pulled: PulledFiles | None = None,
     ) -> None:
         """Prepare; the store is not spoken to before `start`.
 
@@ -145,6 +147,7 @@ class StorageService(Closing):
             shipped: called when more of the log is in the store.
             found_bad: see `Uploader`.
             nodes: storage nodes, which are asked for files before the store is.
+            pulled: gives files that lie at them alone, to be uploaded.
         """
         self._config = config
         self._engine = engine
@@ -153,6 +156,7 @@ class StorageService(Closing):
         self._takes = takes
         self._heard = shipped
         self._found_bad = found_bad
+        self._pulled = pulled
         self._jobs = CopyJobs((_FILES, _LOG, _REMOVAL, _ROOM, _TREE))
         self._store: ObjectStore | None = None
         self._uploader: Uploader | None = None
@@ -393,6 +397,7 @@ class StorageService(Closing):
             parallel=self._config.parallel,
             paced=self._bandwidth.take,
             found_bad=self._found_bad,
+            pulled=self._pulled,
         )
         grace, go_on = self._config.grace, self._jobs.go_on
         self._removers = (

@@ -21,7 +21,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -36,12 +36,13 @@ from receiver.storage.digest_uploads import ReadContent, put_block_digests
 from receiver.storage.incarnation import check_owner
 from receiver.storage.object_content import ContentChangedError, FileContent
 from receiver.storage.object_store import StoreForbiddenError, StoreRefusedError
+from receiver.storage.pulled_files import PulledFiles
 from receiver.storage.upload_attempts import UploadAttempts
 from receiver.storage.upload_hands import UploadHands
 from receiver.storage.upload_queue import UploadQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from common.config import UploadRules
     from common.durable import Tree
@@ -134,6 +135,7 @@ class Uploader:
         paced: Callable[[int], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
         found_bad: Callable[[str, str, str], object] = lambda physical, digest, why: None,
+        pulled: PulledFiles | None = None,
     ) -> None:
         """Prepare; nothing is done before `run_once`.
 
@@ -150,6 +152,7 @@ class Uploader:
             clock: seconds since the epoch.
             found_bad: called with the physical name and MD5 of a file whose bytes here are proved
                 to be others, and with what they are.
+            pulled: gives files that lie at storage nodes alone.
         """
         self._engine = engine
         self._store = store
@@ -159,6 +162,7 @@ class Uploader:
         self._parallel = parallel
         self._paced = paced
         self._found_bad = found_bad
+        self._pulled = pulled or PulledFiles(trees)
         self._queue = UploadQueue(engine, rules, clock)
         self._unreadable: set[str] = set()
         self._refused = 0
@@ -357,7 +361,8 @@ class Uploader:
         """Have a file in the store, with the digests of its blocks; what is known of both."""
         about = {"sender": row.sender, "path": row.path, "md5": row.md5}
         try:
-            return self._put(row.physical, key, row.size, row.md5, about, sent)
+            with self._content(row) as fd:
+                return self._put(fd, key, row.size, row.md5, about, sent)
         except ContentChangedError:
             why = changed_for_good(self._trees(), row.physical, row.size, row.md5)
             if why is not None:
@@ -373,11 +378,31 @@ class Uploader:
         sent: list[SentObject],
     ) -> None:
         place = resource_key(key, known.md5)
-        self._put(physical.resource.text, place, known.size, known.md5, None, sent)
+        rel = physical.resource.text
+        fd = self._open(rel)
+        if fd is None:
+            raise ContentChangedError(f"{rel} is in no data directory")
+        try:
+            self._put(fd, place, known.size, known.md5, None, sent)
+        finally:
+            os.close(fd)
+
+    @contextmanager
+    def _content(self, row: FileRow) -> Iterator[int]:
+        """A descriptor of a file, here or as a node gives it, as long as it is needed."""
+        fd = self._open(row.physical)
+        if fd is None:
+            with self._pulled.opened(row) as of_node:
+                yield of_node
+            return
+        try:
+            yield fd
+        finally:
+            os.close(fd)
 
     def _put(
         self,
-        rel: str,
+        fd: int,
         key: str,
         size: int,
         digest: str,
@@ -391,7 +416,6 @@ class Uploader:
         if self._stop.is_set():
             raise StoppedError("told to stop")
         attempt = self._attempts.of(key)
-        fd = self._open(rel)
         try:
             content = ReadContent(FileContent(fd, size, digest))
             found = put_sent(
@@ -412,10 +436,10 @@ class Uploader:
             blocks = {} if about is None else put_block_digests(self._store, key, content)
         finally:
             self._may_be_there -= 1
-            os.close(fd)
         return {**found.printed.digests, **blocks}
 
-    def _open(self, rel: str) -> int:
+    def _open(self, rel: str) -> int | None:
+        """A descriptor of a file; None where it is in no data directory."""
         for tree in self._trees():
             try:
                 return tree.open_read(rel)
@@ -423,7 +447,7 @@ class Uploader:
                 continue
             except (OSError, TsferryError) as error:
                 raise ContentChangedError(f"{rel} cannot be read: {error}") from error
-        raise ContentChangedError(f"{rel} is in no data directory")
+        return None
 
     def _pace(self, size: int) -> None:
         if self._stop.is_set():

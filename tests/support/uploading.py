@@ -15,6 +15,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.engine_options import EngineOptions
 from receiver.storage.incarnation import own_incarnation
 from receiver.storage.object_store import ObjectStore
+from receiver.storage.pulled_files import PulledFiles
 from receiver.storage.uploader import Uploader, data_key
 
 SENDER = "5e" * 16
@@ -50,6 +51,7 @@ class Centre:
         parallel: int = 4,
         paced: Callable[[int], None] = lambda _: None,
         rules: UploadRules | None = None,
+        pulled: PulledFiles | None = None,
     ) -> None:
         """Another one in the place of the one that there is."""
         self.uploader = Uploader(
@@ -62,6 +64,7 @@ class Centre:
             parallel=parallel,
             paced=paced,
             clock=lambda: self.now,
+            pulled=pulled,
             found_bad=lambda physical, digest, why: self.bad.append((physical, digest, why)),
         )
 
