@@ -83,7 +83,7 @@ class ReceiverMeasures:
     )
     TASKS = gauge(
         f"{_P}background_tasks",
-        "Background tasks: waiting, running, overdue (of those that run, nobody is heard), failed.",
+        "Background tasks: waiting, running, overdue (nobody was heard of for a lease), failed.",
         "state",
     )
     OLDEST_TASK = gauge(

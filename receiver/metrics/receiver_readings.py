@@ -285,7 +285,7 @@ class ReceiverReadings:
         into.put(of.MERGES_WAITING, merged.waiting)
         into.put(of.FINAL_MERGED, merged.final)
         into.put(of.TASKS, tasks.waiting, "waiting")
-        into.put(of.TASKS, tasks.running, "running")
+        into.put(of.TASKS, tasks.running - tasks.overdue, "running")
         into.put(of.TASKS, tasks.overdue, "overdue")
         into.put(of.TASKS, tasks.failed, "failed")
         into.put(of.OLDEST_TASK, tasks.oldest_waiting_at)

@@ -45,6 +45,25 @@ def test_names_keep_to_the_customs() -> None:
     assert len(set(names)) == len(names)
 
 
+def test_background_tasks_of_which_nobody_was_heard_are_not_among_those_that_run(
+    world: World,
+) -> None:
+    now = [0.0]
+    with world.still_node() as node:
+        node.work._clock = lambda: now[0]
+        for at in range(4):
+            node.work.add("prove", b"", [records.WorkPlace("root.sg", str(at))])
+        node.work.take("silent", ["prove"])
+        now[0] += node.work.lease / 2
+        node.work.take("at work", ["prove"])
+        now[0] += node.work.lease / 2
+        found = {
+            key[0]: value
+            for key, value in scrape(node).of("tsferry_receiver_background_tasks").items()
+        }
+        assert found == {"waiting": 2, "running": 1, "overdue": 1, "failed": 0}
+
+
 def test_what_status_says_is_measured(world: World) -> None:
     with world.node() as node:
         edge = Edge(node)
