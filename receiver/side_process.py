@@ -17,6 +17,7 @@ import struct
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import msgspec
@@ -33,6 +34,8 @@ _HEAD: Final = struct.Struct(">I")
 _PIECE: Final = 1 << 20
 _NEEDED = ("numpy", "numba", "pyarrow", "lz4")
 _NICE: Final = 19
+_SESSION_NICE: Final = Path("/proc/self/autogroup")
+"""Of this process's session; see sched(7), *The autogroup feature*."""
 _DYING: Final = 5.0
 """Seconds for which a process that is gone from its line may take to end."""
 _PR_SET_PDEATHSIG: Final = 1
@@ -141,6 +144,7 @@ class SideProcess(Generic[_Asked, _Answer]):
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 env=os.environ | {"PYTHONPATH": path},
+                start_new_session=True,  # whose niceness is its own: see `_yield_as_session`
             )
         return child, ours
 
@@ -158,15 +162,36 @@ def serve(answer: Callable[[_Asked], _Answer], asked: type[_Asked]) -> None:
         asked: what it is asked.
     """
     os.nice(_NICE)
+    yields = False
     memory = int(sys.argv[2])
     resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
     decoder = msgspec.msgpack.Decoder(asked)
     with socket.socket(fileno=int(sys.argv[1])) as line:
         while True:
             try:
-                _send(line, msgspec.msgpack.encode(answer(decoder.decode(_receive(line)))))
+                request = decoder.decode(_receive(line))
+                yields = yields or _yield_as_session()
+                _send(line, msgspec.msgpack.encode(answer(request)))
             except (EOFError, BrokenPipeError, ConnectionError):
                 return
+
+
+def _yield_as_session() -> bool:
+    """Have all other sessions go first, and not only those of the same one; False: try it again.
+
+    Where the kernel shares a processor among sessions, niceness counts within one alone: a sender
+    of another session would get half of a processor beside this process. In a group of a service
+    manager that has a share of its own it is that share which counts, and this changes nothing.
+    """
+    if os.getsid(0) != os.getpid():  # the session is another's, who would stand back with this
+        return True
+    try:
+        _SESSION_NICE.write_bytes(b"%d" % _NICE)
+    except BlockingIOError:  # the kernel takes ten changes a second, of all sessions
+        return False
+    except OSError:  # a kernel without, or one whose /proc is not to be written
+        return True
+    return True
 
 
 def die_with_parent() -> None:

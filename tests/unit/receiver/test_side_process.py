@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from receiver import side_process
 from receiver.side_process import ProcessDied, SideProcess
 from tests.support.side_worker import Said, Wish
 
@@ -38,6 +41,39 @@ def test_it_answers_behind_everything_else_and_in_so_much_memory(process: Proces
     assert process.ask(Wish("say"), never).pid == said.pid, "it is the same one all the time"
     process.close()
     assert not Path(f"/proc/{said.pid}").exists()
+
+
+def test_it_stands_back_behind_other_sessions_too(process: Process) -> None:
+    """Where the kernel shares a processor among sessions, niceness says nothing outside of one."""
+    said = process.ask(Wish("say"), never)
+    assert said.session == said.pid, "or the server would stand back with it"
+    has_groups = Path("/proc/self/autogroup").exists()
+    assert said.session_nice == ("nice 19" if has_groups else None)
+
+
+def test_a_session_of_its_own_is_niced_and_a_kernel_that_is_busy_asked_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    place = tmp_path / "autogroup"
+    monkeypatch.setattr(side_process, "_SESSION_NICE", place)
+    place.touch()
+    assert side_process._yield_as_session(), "in a session of somebody else's"
+    assert place.read_text() == ""
+    monkeypatch.setattr(os, "getsid", lambda _: os.getpid())
+    assert side_process._yield_as_session()
+    assert place.read_text() == "19"
+    monkeypatch.setattr(side_process, "_SESSION_NICE", tmp_path / "none" / "autogroup")
+    assert side_process._yield_as_session(), "a kernel without it is not asked again"
+    busy = BlockingIOError(errno.EAGAIN, "too often")
+    monkeypatch.setattr(Path, "write_bytes", raising(busy))
+    assert not side_process._yield_as_session()
+
+
+def raising(error: Exception) -> Callable[..., object]:
+    def fail(*given: object, **more: object) -> object:
+        raise error
+
+    return fail
 
 
 def test_one_that_dies_is_told_of_and_the_next_question_has_another(process: Process) -> None:
