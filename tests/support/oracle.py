@@ -229,8 +229,8 @@ def rows_read(
             yield from each.to_pylist()
 
 
-def points_read(host: Host, shape: Shape) -> Points:
-    """What a reader of a receiver gets.
+def points_read(host: Host, shape: Shape, **given: str) -> Points:
+    """What a reader of a receiver gets, with some options.
 
     Raises:
         AssertionError: a time of a series is given twice.
@@ -239,7 +239,7 @@ def points_read(host: Host, shape: Shape) -> Points:
         if not any(row.state in _IN_SIGHT for row in state.files.values()):
             return {}
     found: Points = {}
-    for row in rows_read(host.config.schema_dir):
+    for row in rows_read(host.config.schema_dir, **given):
         if not shape.has(row["device"]):
             continue
         key = shape.series(row["device"], row["measurement"]), in_mind(row["time"])
@@ -328,13 +328,13 @@ class Oracle:
         """What readers should get of what is committed, as the judge works it out."""
         return self.view().answer()
 
-    def read(self) -> Points:
-        """What a reader of the product gets.
+    def read(self, **given: str) -> Points:
+        """What a reader of the product gets, with some options.
 
         Raises:
             AssertionError: a time of a series is given twice.
         """
-        return points_read(self.host, self.database.shape)
+        return points_read(self.host, self.database.shape, **given)
 
     # -- other boxes -----------------------------------------------------------------------
 

@@ -185,12 +185,14 @@ class DeadlyPlay(Play):
         view, top = self.world.view(), self.host.config.data_dirs[0]
         with self.host.reading() as state:
             rows = dict(state.files.items())
+            holding = list(state.compacted_table.holding())
+        merged = {each.physical for row in holding for each in row.outputs}
         here = {
             str(each.relative_to(top))
             for kind in ("sequence", "unsequence")
             for each in top.glob(f"{kind}/**/*.tsfile")
         }
-        for physical in here:
+        for physical in here - merged:
             row = rows.get(physical)
             if row is None or row.state in (FileState.SUPERSEDED, FileState.DELETED):
                 raise WrongAnswer("bytes that nobody needs stay on the disk", physical, row)
@@ -198,7 +200,7 @@ class DeadlyPlay(Play):
             ended = row.state is FileState.RETIRED and mine and self.world.mode != "never"
             if ended and view.is_given_above(row):
                 raise WrongAnswer("a superseded file is on the disk", row)
-        if gone := {row.physical for row in view.visible} - here:
+        if gone := ({row.physical for row in view.visible} | merged) - here:
             raise WrongAnswer("bytes are gone", gone)
 
     # -- rot -------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from receiver.node import Node
 from receiver.operator.owners import adopt_sender, set_owner
 from receiver.principal import Principal
 from receiver.web.app import close, create_app, site_of
+from tests.support.merging_node import MergedHere, compactions, merge_here
 from tests.support.proving import in_this_process
 from tests.support.web import running
 
@@ -50,6 +51,9 @@ class Host(Protocol):
     def prove(self) -> int | None:
         """Go over what is due; how many files are superseded by it, None if it died of it."""
 
+    def merge(self, group: str) -> int | None:
+        """Merge what can be merged of a group; how many merges are read, None if it died of it."""
+
     def adopt(self, old: str, new: str) -> None:
         """All that a sender owns is another's from now on."""
 
@@ -68,6 +72,9 @@ class InProcess:
 
     def prove(self) -> int:
         return self.node.prover.run_once()
+
+    def merge(self, group: str) -> int:
+        return _merge(self.node, group)
 
     def adopt(self, old: str, new: str) -> None:
         adopt_sender(self.node.engine, _OPERATOR, old, new)
@@ -192,6 +199,9 @@ class Killable:
     def prove(self) -> int | None:
         return self._ask("prove")
 
+    def merge(self, group: str) -> int | None:
+        return self._ask("merge", group)
+
     def reap(self) -> int | None:
         """What may leave the disk leaves it."""
         return self._ask("reap")
@@ -277,6 +287,8 @@ def _answered(node: Node, countdown: Countdown, name: str, *given: Any) -> Any:
             (countdown.left,) = given
         case "prove":
             return node.prover.run_once()
+        case "merge":
+            return _merge(node, *given)
         case "reap":
             return node.load.reaper.run_once()
         case "condemn":
@@ -287,6 +299,15 @@ def _answered(node: Node, countdown: Countdown, name: str, *given: Any) -> Any:
         case "rest":
             _rest(node)
     return True
+
+
+def _merge(node: Node, group: str) -> int:
+    _rest(node)
+    if not isinstance(node.compactor._process, MergedHere):
+        merge_here(node)
+    node.compactor.compact(group)
+    node.compactor.run_once()
+    return len(compactions(node))
 
 
 def _rest(node: Node) -> None:

@@ -1,0 +1,82 @@
+"""Random histories at a centre that merges files meanwhile: readers get the database's answer.
+
+A history that was wrong is told with its seed; the same play of the same seed is it again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import tiers
+from tests.support.edge_shapes import ALIGNED, BINARY, PLAIN, TABLE
+from tests.support.oracle import Oracle, killable, oracle
+from tests.support.oracle_clocks import ClockedPlay, clocked
+from tests.support.oracle_damage import DamagedPlay
+from tests.support.oracle_deaths import DeadlyPlay
+from tests.support.oracle_fading import FadingPlay
+from tests.support.oracle_few_values import EXCHANGED, FewValuesPlay
+from tests.support.oracle_merges import merging
+from tests.support.oracle_play import RESTORES, TOLD_OTHERWISE, Play
+from tests.system.test_oracle_plays import MODES, told
+
+STEPS = 150
+SHAPES = (PLAIN, ALIGNED, BINARY, TABLE)
+KINDS = ("restores", "told otherwise", "clocks", "deaths", "damage", "few values", "fading")
+CASES = tiers.sample(((seed, mode) for seed in range(60) for mode in MODES), 1)
+OTHERS = [(seed, MODES[seed % 3], kind) for seed in range(20) for kind in KINDS]
+
+
+@contextlib.contextmanager
+def play_of(kind: str, mode: str, seed: int, root: Path) -> Iterator[Any]:
+    shape = SHAPES[seed // 3 % 4]
+    if kind == "deaths":
+        with killable(root) as host:
+            yield merging(DeadlyPlay)(Oracle(root, mode, host, shape), host, seed)
+        return
+    if kind == "clocks":
+        with clocked(root, mode) as (world, centre):
+            yield merging(ClockedPlay)(world, centre, seed)
+        return
+    with oracle(root, mode, shape if kind != "damage" else (PLAIN, TABLE)[seed // 3 % 2]) as world:
+        if kind == "damage":
+            yield merging(DamagedPlay)(world, seed)
+        elif kind == "fading":
+            yield merging(FadingPlay)(world, seed)
+        elif kind == "few values":
+            yield merging(FewValuesPlay)(world, seed, weights=EXCHANGED)
+        else:
+            weights = {"restores": RESTORES, "told otherwise": TOLD_OTHERWISE}.get(kind)
+            yield merging(Play)(world, seed, weights=weights)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "mode"), CASES)
+def test_merged_files_are_answered_as_the_database_answers(seed, mode, tmp_path):
+    with play_of("plain", mode, seed, tmp_path) as play, told(play):
+        play.run(STEPS)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize(("seed", "mode", "kind"), OTHERS)
+def test_so_they_are_whatever_else_goes_wrong(seed, mode, kind, tmp_path):
+    with play_of(kind, mode, seed, tmp_path) as play, told(play):
+        play.run(STEPS)
+        if kind == "deaths":
+            play.settle()
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_in_such_histories_merged_files_are_read(tmp_path):
+    read = 0
+    for seed in range(3):
+        with play_of("plain", MODES[seed], seed, tmp_path / f"{seed}") as play:
+            play.run(STEPS)
+            read += play.merged
+    assert read > 20
