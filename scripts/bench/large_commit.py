@@ -7,7 +7,9 @@ One engine, in this process. A thread commits what a write of many devices from 
 storage group, some files, their devices with their owners and series, a task. Meanwhile three
 threads do small things over and over: a commit, a look at a file and a sender as a plan or a
 heartbeat takes it, and a question to the schema. Told are the longest that each of them waited, how
-long the large commit took, and the same of the commit of all the same devices once more.
+long the large commit took, and the same of the commit of all the same devices once more; and, as a
+loaded machine does not change these as much, the seconds of a processor of the longest turn in the
+line of commits, in which no other is made, and of the longest application, in which nobody reads.
 """
 
 from __future__ import annotations
@@ -122,6 +124,22 @@ class Others:
             state.schema.series.find(("root", "other", "d1", "s1"))
 
 
+class Longest:
+    """Seconds of a processor of the longest call of something."""
+
+    def __init__(self, owner: object, name: str) -> None:
+        self._call = getattr(owner, name)
+        self.seconds = 0.0
+        setattr(owner, name, self)
+
+    def __call__(self, *given: object) -> object:
+        begin = time.thread_time()
+        try:
+            return self._call(*given)
+        finally:
+            self.seconds = max(self.seconds, time.thread_time() - begin)
+
+
 def measure(directory: Path, args: argparse.Namespace) -> dict[str, float]:
     """One engine: the longest waits, in seconds, at the first commit of devices and the second."""
     found: dict[str, float] = {}
@@ -131,6 +149,8 @@ def measure(directory: Path, args: argparse.Namespace) -> dict[str, float]:
         small = records.SeriesCreated("root.other.d1", ("s1",), b"\1", b"\0", b"\1")
         engine.commit([small])
         others = Others(engine)
+        turn = Longest(engine._committer, "_round")
+        application = Longest(engine._committer, "_publish")
         for look, which in ((1, "new"), (2, "again")):
             ops = load("root.many", args.devices, args.columns, args.files, look)
             guards = [
@@ -139,6 +159,7 @@ def measure(directory: Path, args: argparse.Namespace) -> dict[str, float]:
                 if isinstance(op, records.FileLoaded)
                 for each in op.devices
             ]
+            turn.seconds = application.seconds = 0.0
             with others.all_along() as longest:
                 time.sleep(0.2)
                 cpu, begin = time.thread_time(), time.perf_counter()
@@ -146,6 +167,8 @@ def measure(directory: Path, args: argparse.Namespace) -> dict[str, float]:
                 found[f"{which}, itself"] = time.perf_counter() - begin
                 found[f"{which}, CPU of it"] = time.thread_time() - cpu
                 time.sleep(0.2)
+            found[f"{which}, CPU of its turn in the line"] = turn.seconds
+            found[f"{which}, CPU while nobody reads"] = application.seconds
             found |= {f"{which}, longest {name}": each for name, each in longest.items()}
     return found
 
