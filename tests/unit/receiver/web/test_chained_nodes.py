@@ -88,7 +88,8 @@ def test_one_that_has_all_of_a_node_that_stands_still_is_as_far_behind_as_that(
         ):
             wait_for(lambda: node.follows().level_at and far.follows().level_at)
             node.follower._source.close()
-            node.follower._source.url = node.follower._source.url.replace("127", "126")
+            calls = node.follower._source._calls
+            calls._url = calls._url.replace("127", "126")
             wait_for(lambda: node.follows().problem)
             begin = node.follows().behind
             wait_for(lambda: node.follows().behind > begin + 0.3)
@@ -117,7 +118,7 @@ def test_a_circle_of_nodes_is_told_of_and_stands_still(world: Any, tmp_path: Pat
         served(following(world.config, one, "http://127.0.0.1:1")) as (first, here),
         served(following(world.config, two, here)) as (second, there),
     ):
-        first.follower._source.url = there
+        first.follower._source._calls._url = there
         said = wait_for(
             lambda: [
                 each.follows().problem
@@ -128,7 +129,7 @@ def test_a_circle_of_nodes_is_told_of_and_stands_still(world: Any, tmp_path: Pat
         assert "by 1 others" in said[0]
         assert first.follows().level_at is second.follows().level_at is None
     with served(following(world.config, one, "http://127.0.0.1:1")) as (first, here):
-        first.follower._source.url = here
+        first.follower._source._calls._url = here
         with pytest.raises(CircleError):
             wait_for(lambda: first.follower.step())
 
