@@ -636,6 +636,8 @@ def test_init_writes_the_unit_of_what_is_there_and_changes_nothing_else(command,
         "config": str(tmp_path / "receiver.toml"),
         "directories": [],
         "unit": str(unit),
+        "alerts": None,
+        "marked": [],
     }
     assert f"\nReadWritePaths={tmp_path / 'schema'} {tmp_path / 'data'}\n" in unit.read_text()
     assert (tmp_path / "receiver.toml").read_bytes() == before
