@@ -159,8 +159,8 @@ def test_a_test_goes_by_every_way_now_and_by_no_queue(tmp_path, command, secret)
         server.answers.append(status(403))
         config = HooksConfig(command=given, webhook=f"{server.url}/x", secret_file=secret)
         found = ask_hooks(config, WHO)
-    assert (found["command"]["ok"], found["webhook"]["ok"]) == (True, False)
-    assert found["webhook"]["text"] == f"{server.url}/...: HTTP 403"
+    assert (found["command"].ok, found["webhook"].ok) == (True, False)
+    assert found["webhook"].text == f"{server.url}/...: HTTP 403"
     assert told(out) == [("test", "happened")]
     assert hook_standings(config, tmp_path / "home") == []
 
