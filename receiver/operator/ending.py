@@ -69,8 +69,8 @@ def edge_certificates_ending(
         beat = None if known.last is None else known.last.beat
         until = None if beat is None else beat.client_certificate_until
         if until is not None and until - now < SOON and not epochs.is_removed(row):
-            found.append(EdgeCertificateEnding(sender=row.uuid, label=row.label, until=until))
-    return sorted(found, key=lambda each: each.until)
+            found.append(EdgeCertificateEnding(sender=row.uuid, label=row.label, expires=until))
+    return sorted(found, key=lambda each: each.expires)
 
 
 def certificate_trouble(beat: Heartbeat, now: float) -> str | None:
@@ -92,7 +92,7 @@ def ending_concerns(view: StatusView, now: float) -> list[str]:
         found.append(f"the list of listen.client_crl {_ends(crl, now)} on {_day(crl)}")
     if view.edge_certificates_ending:
         edge = view.edge_certificates_ending[0]
-        which = f"edge {edge.label or edge.sender} {_ends(edge.until, now)} on {_day(edge.until)}"
+        which = f"edge {edge.label or edge.sender} {_ends(edge.expires, now)} on {_day(edge.expires)}"
         more = len(view.edge_certificates_ending) - 1
         others = f"; {more} more within 30 days" if more else ""
         found.append(f"the client certificate of {which}{others}")

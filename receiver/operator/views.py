@@ -289,12 +289,12 @@ class EdgeCertificateEnding(Struct, frozen=True, kw_only=True):
     Attributes:
         sender: uuid of the edge.
         label: of it.
-        until: when it ends, as the edge said last; seconds since the epoch.
+        expires: when it ends, as the edge said last; seconds since the epoch.
     """
 
     sender: str
     label: str = ""
-    until: float
+    expires: float
 
 
 class TokenMade(Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from receiver.cli.commands import cli
 from receiver.follower.followed_receiver import FollowedReceiver
 from receiver.spark.catalogue import RemoteCatalogue
+from receiver.storage.reading.stored_place import ReceiverAddress
 from tests.support.centre import COMMAND, Centre
 from tests.support.edge import Edge
 from tests.support.etcd import Etcd, Settings
@@ -100,7 +101,10 @@ def test_a_second_master_takes_the_place_of_a_paused_one_and_nodes_find_it(
 
     operator = first.call("token", "create", "--role", "operator")["token"]
     both = f"{first.url},{second.url}"
-    reads, followed = RemoteCatalogue(both, token=operator), FollowedReceiver(both, operator, None)
+    reads, followed = (
+        RemoteCatalogue(ReceiverAddress(both), token=operator),
+        FollowedReceiver(both, operator, None),
+    )
     seen = reads.newest, followed.look()
 
     assert first.server is not None

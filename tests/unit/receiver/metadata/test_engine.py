@@ -10,7 +10,7 @@ from common.errors import (
     ReadOnlyError,
     TooLargeError,
 )
-from receiver.metadata.commit import committer
+from receiver.metadata.commit import commit_request
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.engine import Engine
 from receiver.metadata.log.frames import VERSION, encode_log_head
@@ -148,7 +148,7 @@ def test_an_empty_commit_is_refused(engine):
 
 
 def test_a_commit_that_fits_no_frame_is_refused_before_it_is_logged(engine, monkeypatch):
-    monkeypatch.setattr(committer, "_MAX_COMMIT", 1000)
+    monkeypatch.setattr(commit_request, "_MAX_COMMIT", 1000)
     engine.commit([seen()])
     with pytest.raises(TooLargeError, match="at most 1000"):
         engine.commit([seen(label="x" * 1000)])

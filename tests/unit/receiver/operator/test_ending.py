@@ -53,7 +53,7 @@ def test_a_client_certificate_of_an_edge_that_ends_soon_is_told_everywhere(world
         world.clock.now += 1.0  # type: ignore[attr-defined]
         status, troubles = said(client_certificate_until=until)
         (ending,) = status.edge_certificates_ending
-        assert (ending.sender, ending.until) == (A, until)
+        assert (ending.sender, ending.expires) == (A, until)
         assert any("the client certificate of edge" in each for each in status.concerns)
         assert [each.startswith("its client certificate ends on") for each in troubles] == [True]
         world.clock.now += SOON  # type: ignore[attr-defined]

@@ -113,7 +113,7 @@ def test_a_node_that_gave_other_bytes_is_told_so_and_one_that_has_none_is_not(
     told: list[tuple[str, str, object]] = []
 
     def ask(calls: ReaderCalls, method: str, path: str, query: dict, headers: dict) -> None:
-        told.append((method, f"{calls._url}{path}", query))
+        told.append((method, f"{calls.url}{path}", query))
         assert headers == {"Tsferry-Ticket": "1"}
         raise NotFoundError("an earlier release")
 

@@ -21,6 +21,7 @@ from receiver.spark.catalogue import RemoteCatalogue
 from receiver.spark.option_values import WrongValueError, receiver_url
 from receiver.storage.reading.reader_calls import CallAnswer, ReaderCalls
 from receiver.storage.reading.several_addresses import Failover, addresses_in
+from receiver.storage.reading.stored_place import ReceiverAddress
 
 A, B, C = "https://a:1", "https://b:1", "https://c:1"
 LOST = NotTheWriterError("not master any more")
@@ -134,7 +135,7 @@ def test_the_catalogue_of_another_engine_is_not_taken_for_the_same(centre) -> No
         return lambda _: wire.encode(answer)
 
     centre |= {A: of("1" * 32), B: of("1" * 32)}
-    found = RemoteCatalogue(f"{A},{B}", token="t", data_dirs=["/d"])
+    found = RemoteCatalogue(ReceiverAddress(f"{A},{B}"), token="t", data_dirs=["/d"])
     centre[A] = LOST
     found.refresh()
     assert (found.uuid, found.newest) == ("1" * 32, 7)

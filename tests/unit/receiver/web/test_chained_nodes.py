@@ -15,6 +15,7 @@ from receiver.config import FollowConfig, ReceiverConfig
 from receiver.follower.log_source import CircleError
 from receiver.follower.read_node import ReadNode
 from receiver.metadata.sql.executing import execute
+from receiver.storage.reading.several_addresses import Failover
 from receiver.web.app import close, create_app, site_of
 from tests.support.followed import FollowedCentre, known, wait_for
 from tests.support.web import running
@@ -44,6 +45,12 @@ def served(config: ReceiverConfig, port: int = 0) -> Iterator[tuple[Any, str]]:
 def following(config: ReceiverConfig, place: Path, url: str, **more: Any) -> ReceiverConfig:
     follow = FollowConfig(url=url, token=Secret("operators-secret"), **more)
     return msgspec.structs.replace(config, schema_dir=place, follow=follow)
+
+
+def move(source: Any, url: str) -> None:
+    """Have a follower look for its source elsewhere."""
+    (calls,) = source._several
+    calls._leads = Failover([url])
 
 
 def made(node: Any) -> set[str]:
@@ -88,8 +95,7 @@ def test_one_that_has_all_of_a_node_that_stands_still_is_as_far_behind_as_that(
         ):
             wait_for(lambda: node.follows().level_at and far.follows().level_at)
             node.follower._source.close()
-            calls = node.follower._source._calls
-            calls._url = calls._url.replace("127", "126")
+            move(node.follower._source, url.replace("127", "126"))
             wait_for(lambda: node.follows().problem)
             begin = node.follows().behind
             wait_for(lambda: node.follows().behind > begin + 0.3)
@@ -118,7 +124,7 @@ def test_a_circle_of_nodes_is_told_of_and_stands_still(world: Any, tmp_path: Pat
         served(following(world.config, one, "http://127.0.0.1:1")) as (first, here),
         served(following(world.config, two, here)) as (second, there),
     ):
-        first.follower._source._calls._url = there
+        move(first.follower._source, there)
         said = wait_for(
             lambda: [
                 each.follows().problem
@@ -129,7 +135,7 @@ def test_a_circle_of_nodes_is_told_of_and_stands_still(world: Any, tmp_path: Pat
         assert "by 1 others" in said[0]
         assert first.follows().level_at is second.follows().level_at is None
     with served(following(world.config, one, "http://127.0.0.1:1")) as (first, here):
-        first.follower._source._calls._url = here
+        move(first.follower._source, here)
         with pytest.raises(CircleError):
             wait_for(lambda: first.follower.step())
 

@@ -156,7 +156,7 @@ def test_a_commit_of_five_megabytes_lives_there_whole(site):
 
 
 def test_commits_go_on_after_etcd_was_away(own_etcd, tmp_path):
-    site = Site(own_etcd.settings(timeout=0.5, lease=30.0), tmp_path)
+    site = Site(own_etcd.settings(timeout=5.0, lease=30.0), tmp_path)
     engine = site.open()
     fill(engine)
     own_etcd.kill()
@@ -177,7 +177,7 @@ def test_commits_go_on_after_etcd_was_away(own_etcd, tmp_path):
 
 
 def test_what_was_acknowledged_while_etcd_stopped_and_went_on_is_kept(own_etcd, tmp_path):
-    site = Site(own_etcd.settings(timeout=0.4, lease=30.0), tmp_path)
+    site = Site(own_etcd.settings(timeout=1.5, lease=30.0), tmp_path)
     engine = site.open()
     fill(engine, 0, 1)
     acknowledged, unknown = [], []
@@ -196,9 +196,9 @@ def test_what_was_acknowledged_while_etcd_stopped_and_went_on_is_kept(own_etcd, 
     threads = [threading.Thread(target=write, args=(number,)) for number in range(3)]
     for thread in threads:
         thread.start()
-    for _ in range(3):
+    for _ in range(2):
         own_etcd.pause()
-        threads[0].join(0.7)
+        threads[0].join(1.8)
         own_etcd.resume()
         threads[0].join(0.2)
     for thread in threads:
@@ -327,7 +327,7 @@ def test_a_directory_of_another_engine_is_set_aside(site):
 
 
 def test_a_start_without_etcd_is_an_error_and_changes_nothing(own_etcd, tmp_path):
-    site = Site(own_etcd.settings(timeout=0.5), tmp_path)
+    site = Site(own_etcd.settings(timeout=5.0), tmp_path)
     engine = site.open()
     fill(engine)
     before = content(engine)

@@ -61,7 +61,7 @@ class World:
 
 @pytest.fixture
 def world(shared_etcd):
-    world = World(shared_etcd.settings())
+    world = World(shared_etcd.settings(timeout=60.0))
     yield world
     world.close()
 

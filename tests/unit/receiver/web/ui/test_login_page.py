@@ -23,6 +23,8 @@ PAGES = (
     "/ui/file",
     "/ui/groups",
     "/ui/groups/root.sg",
+    "/ui/groups/root.sg/tree",
+    "/ui/groups/root.sg/partitions",
     "/ui/owners",
     "/ui/quarantine",
     "/ui/deletes",
