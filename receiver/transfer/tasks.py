@@ -315,6 +315,7 @@ class Tasks:
             current = self._open_task(who, folder, task)
             fresh = {each.path for each in page.entries} - current.planned.keys()
             self._check_length(len(current.planned) + len(fresh))
+            newest = self._engine.newest_commit
             decisions = self._decide(who, folder, current, page.entries)
             if page.nodes and self._nodes is not None:
                 decisions = [
@@ -322,7 +323,7 @@ class Tasks:
                     for entry, decision in zip(page.entries, decisions, strict=True)
                 ]
             current.add_plan(
-                _planned(entry, decision)
+                _planned(entry, decision, newest)
                 for entry, decision in zip(page.entries, decisions, strict=True)
                 if is_tsfile_path(entry.path)
             )
@@ -624,7 +625,7 @@ class Tasks:
         )
 
 
-def _planned(entry: PlanEntry, decision: PlanDecision) -> Planned:
+def _planned(entry: PlanEntry, decision: PlanDecision, newest: int) -> Planned:
     return Planned(
         path=entry.path,
         size=entry.size,
@@ -636,4 +637,5 @@ def _planned(entry: PlanEntry, decision: PlanDecision) -> Planned:
         device=decision.device,
         reason=decision.reason,
         origin=entry.origin,
+        commit=newest,
     )

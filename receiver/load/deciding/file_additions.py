@@ -90,6 +90,8 @@ class FileAdditions:
     def _refusal(
         self, path: FilePath, candidate: Candidate, held: FileRow | None
     ) -> FileOutcome | None:
+        if (gone := self._of_dropped_table(path)) is not None:
+            return gone
         taken = held is not None and held.visible and not same_content(held, candidate)
         if taken and not self._task.replaces(path):
             return FileOutcome(path.text, Result.CONFLICT, reason="same path, other content")
@@ -114,6 +116,21 @@ class FileAdditions:
                     owner=owner.sender,
                 )
         return None
+
+    def _of_dropped_table(self, path: FilePath) -> FileOutcome | None:
+        """The outcome of a file that was under way while the table was dropped that it was for.
+
+        It was as good as in it, and comes to be in none that has the name since by itself.
+        """
+        planned = self._planned.get(path.text)
+        since = 0 if planned is None else planned.commit
+        if not since or self._task.last_drop(path.sg) <= since:
+            return None
+        reason = (
+            f"storage group {path.sg} was deleted while it was under way; `quarantine retry` at "
+            "its sender sends it to the one that has the name since"
+        )
+        return FileOutcome(path.text, Result.QUARANTINED, reason=reason, hold=True)
 
     def _takes(self, owner: str) -> bool:
         """Whether devices of an owner may be in files of this task."""

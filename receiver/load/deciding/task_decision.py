@@ -111,6 +111,7 @@ class TaskDecision:
         )
         self.mandate = record.centre
         self._owners_guarded: set[str] = set()
+        self._drops: dict[str, int] = {}
         self.change.guards.append(Guard("task", (record.sender, record.task), 0))
         self.mirrors = self._take_mode() and not self.anew
 
@@ -145,6 +146,13 @@ class TaskDecision:
                 self._owners_guarded.add(name)
                 seen = self.state.changed("owner", name)
                 self.change.guards.append(Guard("owner", name, seen))
+
+    def last_drop(self, table: str) -> int:
+        """The newest commit that dropped a table of a name; that of the change bears no newer."""
+        if table not in self._drops:
+            seen = self._drops[table] = self.state.changed("table_drop", table)
+            self.change.guards.append(Guard("table_drop", table, seen))
+        return self._drops[table]
 
     def held(self, path: FilePath) -> FileRow | None:
         """What the sender has under a path by now; the commit holds only if nothing else came."""

@@ -159,6 +159,8 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         device: that the decision names.
         reason: of it.
         origin: uuid of the edge of a forwarded file.
+        commit: the newest one when this content was first planned in the task; 0 where that was
+            not noted. What was deleted behind it was deleted while the file was under way.
     """
 
     path: str
@@ -171,6 +173,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     device: str | None = None
     reason: str | None = None
     origin: str = ""
+    commit: int = 0
 
 
 class TaskPlace(Protocol):
@@ -295,8 +298,17 @@ class CurrentTask:
             crash.point("task.judged")
 
     def add_plan(self, page: Iterable[Planned]) -> None:
-        """Remember planned files; a later entry for a path takes the place of an earlier one."""
-        fresh = [each for each in page if self.planned.get(each.path) != each]
+        """Remember planned files; a later entry for a path takes the place of an earlier one.
+
+        Content that is planned once more, as after a cut, has been under way since it was first.
+        """
+        fresh = []
+        for each in page:
+            known = self.planned.get(each.path)
+            if known is not None and (known.tail, known.size) == (each.tail, each.size):
+                each = msgspec.structs.replace(each, commit=known.commit)
+            if known != each:
+                fresh.append(each)
         if not fresh:
             return
         json_lines.append(self._folder.tree, self._folder.at(PLAN_LOG), fresh)

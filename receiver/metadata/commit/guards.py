@@ -25,6 +25,7 @@ Table = Literal[
     "task",
     "series",
     "storage_group",
+    "table_drop",
     "schema_position",
     "delete_window",
     "held_deletes",
@@ -46,7 +47,8 @@ class Guard:
         key: device for "owner"; physical path for "file"; (sender, path) for "path", the file
             that takes that path; uuid for "sender"; id for "token"; (sender, path, digest) for
             "quarantine"; (sender, task) for "task"; path in its stored form for "series" and
-            "storage_group"; uuid of the sender for "schema_position";
+            "storage_group"; name for "table_drop", the newest drop of a table that had it; uuid of
+            the sender for "schema_position";
             (sender, storage group) for "delete_window"; digest for "held_deletes"; (sender, path,
             MD5) for "lost"; uuid for "node"; key for "key", prefix for
             "keys", which are all that begin with it; id, as text, for "work", whose row changes

@@ -141,7 +141,8 @@ class _Draft:
     def without_group(self, nodes: Nodes) -> Iterator[records.Op]:
         """What drops the tables of a storage group that have no file behind the commit."""
         for row in list(self._state.loaded_tables.there()):
-            is_meant = self._table(row.name) == row.id and table_nodes(row.name) == nodes
+            there = table_nodes(row.name) or ()
+            is_meant = self._table(row.name) == row.id and there[: len(nodes)] == nodes
             if is_meant and self._is_left_empty(row.name):
                 self._tables[row.name] = None
                 yield records.TableDropped(row.id)

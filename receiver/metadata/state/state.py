@@ -228,6 +228,7 @@ _CHANGED: dict[str, Callable[[State, Any], int]] = {
     "schema_position": lambda state, key: _row(state.schema_positions.get(key)),
     "series": lambda state, key: state.schema.series.changed(parse_stored(key)),
     "storage_group": lambda state, key: state.schema.groups.changed(parse_stored(key)),
+    "table_drop": lambda state, key: state.loaded_tables.last_drop(key),
     "delete_window": lambda state, key: _row(state.delete_windows.rows.get(key)),
     "held_deletes": lambda state, key: _row(state.held_deletes.rows.get(key)),
     "lost": lambda state, key: _row(state.lost_table.rows.get(key)),

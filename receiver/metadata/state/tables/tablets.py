@@ -77,6 +77,7 @@ class LoadedTables:
         self.rows: dict[str, LoadedTableRow] = {}
         self.standings: Mapping[str, TableState] | None = None
         self._names: dict[str, str] = {}
+        self._drops: dict[str, int] = {}
 
     def named(self, name: str) -> LoadedTableRow | None:
         """The table that has a name."""
@@ -96,10 +97,16 @@ class LoadedTables:
         """Those that are no more, and are not forgotten."""
         return [row for row in self.rows.values() if row.dropped]
 
+    def last_drop(self, name: str) -> int:
+        """The newest commit that dropped a table of a name; 0 for none that is not forgotten."""
+        return self._drops.get(name, 0)
+
     def restore(self, row: LoadedTableRow) -> None:
         """Put a row in as it was."""
         self.rows[row.id] = row
-        if not row.dropped:
+        if row.dropped:
+            self._drops[row.name] = max(row.dropped, self.last_drop(row.name))
+        else:
             self._names[row.name] = row.id
 
     def operations(self) -> Appliers:
@@ -118,10 +125,12 @@ class LoadedTables:
     def _dropped(self, op: records.TableDropped, ts: int) -> None:
         row = self.rows[op.id]
         del self._names[row.name]
-        self.rows[op.id] = msgspec.structs.replace(row, dropped=ts, changed=ts)
+        self.restore(msgspec.structs.replace(row, dropped=ts, changed=ts))
 
     def _forgotten(self, op: records.TableForgotten, ts: int) -> None:
-        del self.rows[op.id]
+        row = self.rows.pop(op.id)
+        if self.last_drop(row.name) == row.dropped:
+            del self._drops[row.name]
 
     def _replicas_set(self, op: records.TableReplicasSet, ts: int) -> None:
         row = self.rows[op.id]
