@@ -13,7 +13,7 @@ from flask import Flask, Response, current_app, g, request
 from werkzeug.routing import Map, Rule
 
 from common import wire
-from common.errors import TsferryError
+from common.errors import GoneError, NotFoundError, TsferryError
 from receiver.metadata.model.errors import FencedError
 from receiver.node import Node
 from receiver.web import (
@@ -71,6 +71,7 @@ ROUTES = (
     *metrics_calls.ROUTES,
     *openapi.ROUTES,
 )
+_IS_NOT_THERE = (NotFoundError, GoneError)
 EVERYTHING = (*ROUTES, *PAGES)
 """What is routed; `/openapi.json` has what programs call."""
 
@@ -177,6 +178,9 @@ def _view(route: Route) -> Callable[..., Response]:
         except TsferryError as error:  # "there is none" is an answer, too
             if isinstance(error, FencedError) or not is_change:
                 _must_be_master(site, route)
+            if isinstance(error, _IS_NOT_THERE) and route.role is not Role.PAGE:
+                # It may be there by now where another one leads.
+                _must_be_master(site, route, always=True)
             raise
         # Last: what was read while this still was the master was so when it was asked. A change
         # that was made is etcd's word: nobody is told that it was not.
@@ -187,8 +191,8 @@ def _view(route: Route) -> Callable[..., Response]:
     return view
 
 
-def _must_be_master(site: Site, route: Route) -> None:
-    if route.displaced or route.role is Role.PUBLIC:
+def _must_be_master(site: Site, route: Route, *, always: bool = False) -> None:
+    if route.role is Role.PUBLIC or (route.displaced and not always):
         return
     displaced = site.node.displaced()
     if displaced is not None:

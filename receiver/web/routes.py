@@ -143,7 +143,8 @@ class Route:
         task: whether `Tsferry-Epoch` belongs to the call.
         reads: whether a node that only reads makes it, too; all others are refused there.
         displaced: whether a master answers, too, in whose place another may be at work by now: what
-            it tells is of the process itself, or bytes that never change.
+            it tells is of the process itself, or bytes that never change. That there is none of
+            something it does not tell.
     """
 
     method: str

@@ -7,6 +7,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from common import wire
+from common.digests import xxh3_64
 from common.errors import UnreachableError
 from receiver.metadata.engine import Engine
 from receiver.metadata.model.errors import FencedError
@@ -183,7 +184,26 @@ def test_bytes_that_never_change_and_how_the_process_is_are_told_by_a_fenced_mas
     assert FENCED.message in client.get("/readyz").get_json()["detail"]
     assert client.get("/metrics").status_code == 200
     assert client.get("/v1/status", headers=operator).get_json()["problem"] == FENCED.message
-    assert client.get("/sync/v1/catalogue/content?path=x").status_code == 404
+
+
+@pytest.mark.parametrize(("error", "status"), [(FENCED, 421), (UNSURE, 503)])
+def test_who_asks_for_what_another_master_may_have_is_not_told_that_there_is_none(
+    client, operator, monkeypatch, error, status
+):
+    """A reader that names both would give up, and the file or the write is at the other one."""
+    content = "/sync/v1/catalogue/content?path=x"
+    digests = "/sync/v1/catalogue/digests?path=x"
+    block = f"/v1/writes/{'1' * 32}/parts/{'2' * 32}/0?offset=0&xxh3={xxh3_64(b'x')}"
+
+    def statuses() -> list[int]:
+        put = client.put(block, data=b"x", headers=operator, mimetype="application/octet-stream")
+        gets = [client.get(each, headers=operator) for each in (content, digests)]
+        upload = client.head(f"/sync/v1/files/{'3' * 32}", headers={**SENDER, **TUS})
+        return [each.status_code for each in (put, *gets, upload)]
+
+    assert set(statuses()) <= {404, 410}
+    displace(monkeypatch, error)
+    assert set(statuses()) == {status}
 
 
 def test_a_change_is_not_begun_and_one_that_was_made_is_told(client, operator, monkeypatch):
