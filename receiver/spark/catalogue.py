@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 from common import wire
 from common.config import load
 from common.durable import Closing
-from common.errors import ConflictError, NotFoundError, UsageError
+from common.errors import ConflictError, NotFoundError, UnreachableError, UsageError
 from common.names import FilePath
 from receiver.config import ENV_PREFIX, ReceiverConfig
 from receiver.metadata.clock.clock_record import RECORD
@@ -80,6 +80,7 @@ _UNTIL_ONE_LEADS: Final = 60.0
 """Seconds for which several addresses are asked, of which none leads."""
 
 T = TypeVar("T")
+A = TypeVar("A", wire.CatalogueAnswer, wire.CompactedAnswer, wire.NotedAnswer)
 
 
 class Loads(NamedTuple):
@@ -559,7 +560,7 @@ class RemoteCatalogue(Catalogue):
             what="option catalog",
             patience=_UNTIL_ONE_LEADS,
         )
-        self.uuid = ""
+        self.uuid, self._newest = "", 0
         self._devices = DeviceTable()
         self.refresh()
 
@@ -620,7 +621,7 @@ class RemoteCatalogue(Catalogue):
         try:
             while True:
                 query = {"at": at, "after": after, "limit": _PAGE}
-                answer = self._get("/compacted", wire.CompactedAnswer, **query)
+                answer = self._same("/compacted", wire.CompactedAnswer, at, **query)
                 found += filter(None, map(self._stand_in, answer.entries))
                 after = answer.next
                 if after is None:
@@ -686,7 +687,7 @@ class RemoteCatalogue(Catalogue):
         after = None
         try:
             while True:
-                answer = self._get("/deletions", wire.NotedAnswer, after=after, limit=_PAGE)
+                answer = self._same("/deletions", wire.NotedAnswer, at, after=after, limit=_PAGE)
                 rows += map(_deletions_row, answer.entries)
                 older |= {_file_of(each): frozenset(each.older) for each in answer.entries}
                 after = answer.next
@@ -698,12 +699,33 @@ class RemoteCatalogue(Catalogue):
         return NotedDeletions(rows, at, lambda row: older.get(_file_of(row), frozenset()))
 
     def _ask(self, **query: str | int | None) -> wire.CatalogueAnswer:
-        answer = self._get("", wire.CatalogueAnswer, **query)
+        return self._same("", wire.CatalogueAnswer, 0, **query)
+
+    def _same(self, what: str, kind: type[A], seen: int, **query: str | int | None) -> A:
+        """A page that may stand beside those before it, whichever address gives it.
+
+        Args:
+            what: of the catalogue.
+            kind: of the answer.
+            seen: time that is asked about; what was seen to be committed by then it has to know.
+            query: of the call.
+
+        Raises:
+            ConflictError: it is of another engine.
+            UnreachableError: it does not know of all up to that commit.
+        """
+        answer = self._get(what, kind, **query)
         if self.uuid not in ("", answer.engine):
             raise ConflictError(
                 f"option catalog: {self._calls.url} is engine {answer.engine}, and {self.uuid} was "
                 "asked before: the addresses are to be receivers over the same keys of etcd, or "
                 "nodes that follow the same one"
+            )
+        if answer.commit < min(seen, self._newest):
+            raise UnreachableError(
+                f"option catalog: {self._calls.url} has come to commit {answer.commit}, and commit "
+                f"{min(seen, self._newest)} was seen before",
+                retry_after=1.0,
             )
         return answer
 

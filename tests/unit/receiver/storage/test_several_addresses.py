@@ -144,6 +144,37 @@ def test_the_catalogue_of_another_engine_is_not_taken_for_the_same(centre) -> No
         found.refresh()
 
 
+def test_one_answer_is_not_made_of_what_two_know(centre) -> None:
+    """Deletions of one that is behind, or of another engine, would leave points in it."""
+    uuid = "1" * 32
+
+    def given(engine: str, commit: int) -> Said:
+        answers: dict[str, wire.Struct] = {
+            "": wire.CatalogueAnswer(engine=engine, commit=commit, entries=[]),
+            "/deletions": wire.NotedAnswer(engine=engine, commit=commit, entries=[]),
+            "/compacted": wire.CompactedAnswer(engine=engine, commit=commit, entries=[]),
+        }
+
+        return lambda path: wire.encode(answers[path.removeprefix("/sync/v1/catalogue")])
+
+    def loses_its_place(path: str) -> bytes:
+        if path != "/sync/v1/catalogue":
+            raise LOST
+        return given(uuid, 9)(path)
+
+    centre |= {A: loses_its_place, B: given(uuid, 9)}
+    found = RemoteCatalogue(ReceiverAddress(f"{A},{B}"), token="t", data_dirs=["/d"])
+    for at in (7, 9, 11):  # whatever moment is asked about
+        assert (found.loads(at), found.stand_ins(at)) == (([], []), [])
+    for other, error in ((given(uuid, 8), UnreachableError), (given("2" * 32, 9), ConflictError)):
+        for asks in (found.loads, found.stand_ins):
+            centre |= {A: loses_its_place, B: AWAY}
+            found.refresh()
+            centre[B] = other
+            with pytest.raises(error):
+                asks(9)
+
+
 def test_a_follower_reads_the_log_where_it_was_said_to_be(centre) -> None:
     """Another master may have cut the same commits into other files."""
     view = LogFilesView(
