@@ -49,6 +49,7 @@ __all__ = [
     "Disks",
     "device_of",
     "disk_room",
+    "has_resource_in",
     "home_of",
     "place_of",
     "whole_in",
@@ -372,6 +373,13 @@ def disk_room(size: int) -> int:
 def is_whole_in(trees: Sequence[Tree], row: FileRow) -> bool:
     """Whether a file lies in one of these directories, with the size that was committed."""
     return any(_has(tree, row.physical, row.size) for tree in trees)
+
+
+def has_resource_in(trees: Sequence[Tree], row: FileRow) -> bool:
+    """Whether the resource of a file lies in one of these directories; also where it has none."""
+    rel = FilePath.parse(row.physical).resource.text
+    told = row.resource
+    return told is None or any(_has(tree, rel, told.size) for tree in trees)
 
 
 def whole_in(trees: Sequence[Tree], row: FileRow, stored: InStore) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from common.errors import ConflictError
-from receiver.disks import is_whole_in
+from receiver.disks import has_resource_in, is_whole_in
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileState
+from receiver.metadata.state.tables.uploaded import NOT_STORED
 from receiver.operator.directories import RunningReceiver
 from receiver.operator.node_lists import node_of, say_of_node
 from receiver.operator.remote_nodes import must_be_silent
@@ -113,11 +114,16 @@ def _files_of(there: ReceiverDirectories, data_dir: str) -> Iterator[FileRow]:
 
 
 def _is_elsewhere(there: ReceiverDirectories, row: FileRow) -> bool:
-    """Whether a file is in another directory, or where files leave the directories for."""
-    if is_whole_in(there.disks.standing(), row):
+    """Whether a file is in another directory, or where files leave the directories for.
+
+    Its resource does not always leave with it: nodes keep none, and it may have come later.
+    """
+    trees = there.disks.standing()
+    if is_whole_in(trees, row):
         return True
     with there.engine.reading() as state:
-        is_stored = state.uploaded_table.parts(row).file
-    if is_stored and there.config.storage.url is not None:
-        return True
-    return isinstance(there, RunningReceiver) and there.copies.released.has(row.physical)
+        noted = state.uploaded_table.parts(row)
+    stored = NOT_STORED if there.config.storage.url is None else noted
+    at_nodes = isinstance(there, RunningReceiver) and there.copies.released.has(row.physical)
+    has_left = stored.file or at_nodes
+    return has_left and (stored.resource or has_resource_in(trees, row))

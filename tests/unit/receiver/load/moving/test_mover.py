@@ -439,7 +439,12 @@ def test_an_emptied_directory_is_forgotten_when_a_store_has_what_left_it(
     world: World, node: Node, filled: Edge, kind: str
 ):
     rows = list(_rows(node))
-    stored = [records.FileUploaded(each.physical, 1, each.size, "") for each in rows]
+    stored = [
+        records.FileUploaded(
+            each.physical, 1, each.size, "", each.resource.md5 if each.resource else ""
+        )
+        for each in rows
+    ]
     node.engine.commit(stored[1:])
     for each in rows:
         (world.root / "data" / each.physical).unlink()
@@ -456,6 +461,27 @@ def test_an_emptied_directory_is_forgotten_when_a_store_has_what_left_it(
         again.engine.commit(stored[:1])
         forget_node(there, uuid)
         assert uuid not in {each.uuid for each in list_nodes(again.operator).nodes}
+
+
+def test_a_directory_is_not_forgotten_that_has_the_resource_of_a_file_that_left_it(
+    world: World, node: Node, filled: Edge
+):
+    """Nobody else has it: the store had the file before its resource came."""
+    for each in _rows(node):
+        node.engine.commit([records.FileUploaded(each.physical, 1, each.size, "")])
+        (world.root / "data" / each.physical).unlink()
+    with_resource = next(each.physical for each in _rows(node) if each.resource)
+    (resource,) = (world.root / "data").rglob("*.resource")
+    with _without_the_first(world, node) as (again, uuid):
+        storage = msgspec.structs.replace(again.config.storage, url="s3://bucket")
+        config = msgspec.structs.replace(again.config, storage=storage)
+        there = dataclasses.replace(again.operator, config=config)
+        with pytest.raises(ConflictError, match=f"has 1 files in .*, as {with_resource}"):
+            forget_node(there, uuid)
+        to = world.root / "data2" / resource.relative_to(world.root / "data")
+        to.parent.mkdir(parents=True, exist_ok=True)
+        to.write_bytes(resource.read_bytes())
+        forget_node(there, uuid)
 
 
 def test_an_emptied_directory_is_forgotten_when_nodes_are_known_to_have_what_left_it(
