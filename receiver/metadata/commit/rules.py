@@ -46,6 +46,7 @@ from receiver.metadata.commit.record_checks import (
 )
 from receiver.metadata.commit.schema_draft import Savepoint, truncate
 from receiver.metadata.commit.schema_rules import SchemaRules
+from receiver.metadata.commit.tablet_making import table_nodes
 from receiver.metadata.commit.tablet_rules import (
     check_table_dropped,
     check_table_forgotten,
@@ -64,6 +65,7 @@ from receiver.metadata.commit.work_rules import (
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError, TableExistsError
 from receiver.metadata.model.merged_names import is_merged
+from receiver.metadata.model.paths import format_path
 from receiver.metadata.model.snapshot_kv import check_keys, check_prefixes
 from receiver.metadata.state.table_rows import (
     OPEN_WORK,
@@ -796,6 +798,11 @@ class Rules:
             raise TableExistsError(f"there is a table {op.name}", extra={"path": op.name})
         self._put(("table", op.name), op.id)
         self._put(("table_id", op.id), op.name)
+        # It is told the TTL of its group, and who sets that tells the tables that are there: both
+        # looked at what is committed.
+        nodes = table_nodes(op.name) or ()
+        groups = (format_path(nodes[:end]) for end in range(2, len(nodes) + 1))
+        self.touched.shared.update([("storage_group", each) for each in groups])
 
     def _table_dropped(self, op: records.TableDropped) -> None:
         name = self._table_name(op.id)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from common import crash
@@ -20,6 +22,7 @@ from receiver.metadata.model.errors import (
     StorageGroupNestedError,
 )
 from tests.support.metadata import B, load, path, physical, seen
+from tests.support.procs import wait_until
 
 DEVICES = 40
 AT_ONCE = 8
@@ -139,6 +142,59 @@ def test_a_storage_group_that_came_meanwhile_counts(engine):
     with armed, pytest.raises(StorageGroupNestedError, match=r"root\.t\.site0"):
         engine.commit(write())
     assert passed
+
+
+def ttl_of_table(engine):
+    with engine.reading() as state:
+        (row,) = state.loaded_tables.there()
+        return row.name, row.ttl
+
+
+@pytest.mark.parametrize("before", [None, 1000])
+@pytest.mark.parametrize("step", ["mlog.commit.judging", "mlog.commit.judged"])
+def test_a_ttl_that_was_set_meanwhile_is_that_of_the_new_table(engine, step, before):
+    engine.commit([records.StorageGroupSet("root.t"), records.TtlSet("root.t", before)])
+
+    def others(number):
+        if number == 1:
+            engine.commit([records.TtlSet("root.t", 2000)])
+
+    armed, passed = at(step, others)
+    with armed:
+        engine.commit(write(group=False))
+    assert passed
+    assert ttl_of_table(engine) == ("root.t", 2000)
+
+
+@pytest.mark.parametrize("ttl_first", [False, True])
+def test_a_new_table_and_the_ttl_of_its_group_are_not_in_one_batch(engine, monkeypatch, ttl_first):
+    monkeypatch.setattr(commit_request, "_MANY", 1 << 20)
+    engine.commit([records.StorageGroupSet("root.t"), records.TtlSet("root.t", 1000)])
+    commits = [write(group=False), [records.TtlSet("root.t", 2000)]]
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hold():
+        begun.set()
+        assert go_on.wait(60)
+
+    threads = [threading.Thread(target=engine._committer.between_batches, args=(hold,))]
+    threads += [
+        threading.Thread(target=engine.commit, args=(each,))
+        for each in (reversed(commits) if ttl_first else commits)
+    ]
+    for number, each in enumerate(threads):
+        each.start()
+        if number == 0:
+            assert begun.wait(60)
+        else:
+            wait_until(
+                lambda number=number: len(engine._committer._waiting) > number,
+                "a commit that waits",
+            )
+    go_on.set()
+    for each in threads:
+        each.join()
+    assert ttl_of_table(engine) == ("root.t", 2000)
 
 
 def test_a_guard_holds_in_the_line(engine):
