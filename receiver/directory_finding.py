@@ -46,6 +46,7 @@ __all__ = [
     "FoundDirectory",
     "adopt",
     "adopt_one",
+    "check_begun",
     "check_first_start",
     "check_restored",
     "find_directories",
@@ -274,6 +275,28 @@ def check_first_start(config: ReceiverConfig) -> None:
                 "of the schema directory mounted? Restore it from a copy; if there is none, "
                 "`tsferry-receiver init --adopt` begins a new engine, and senders bring their "
                 "files again"
+            )
+
+
+def check_begun(config: ReceiverConfig, uuid: str) -> None:
+    """See that an engine without a commit is no one that `init --adopt` made, and was cut off.
+
+    Such a one would let everybody in: whether the engine that is lost had tokens is known no more.
+
+    Raises:
+        ConfigError: a data directory is another engine's.
+    """
+    for path in config.data_dirs:
+        try:
+            with Tree(path) as tree:
+                found = engine_of(tree)
+        except (OSError, TsferryError):
+            continue
+        if found not in (None, uuid):
+            raise ConfigError(
+                f"schema_dir: {config.schema_dir} has an engine that holds nothing, but {path} "
+                f"belongs to the engine {found}: is the disk of the schema directory mounted? If "
+                "`tsferry-receiver init --adopt` was cut off, say it again"
             )
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from common.errors import UsageError
-from receiver.directory_finding import check_first_start, warned_of_root
+from common.errors import ConfigError, UsageError
+from receiver.directory_finding import check_begun, check_first_start, warned_of_root
 from receiver.metadata.engine import Engine
 from receiver.metadata.model.engine_options import EngineOptions
 
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
     from receiver.config import ReceiverConfig
 
-__all__ = ["check_etcd", "open_engine", "options_of", "stand_by"]
+__all__ = ["MADE", "check_etcd", "open_engine", "options_of", "stand_by"]
+
+MADE: Final = 1
+"""LSN of the commit that an engine is made with: it holds nothing yet."""
 
 
 def open_engine(
@@ -29,7 +32,7 @@ def open_engine(
         anew: make one even beside directories of an engine that is lost.
 
     Raises:
-        ConfigError: there is none, and the directories are another engine's.
+        ConfigError: there is none, or one that holds nothing, and the directories are another's.
         LockedError: another process has it open, here or, with etcd, on another machine.
         DamagedError: the log is damaged.
         UnreachableError: etcd does not answer.
@@ -41,13 +44,20 @@ def open_engine(
         remote = open_remote(config.metadata.etcd)
     options = options_of(config)
     with warned_of_root(config):
-        return Engine.open(
+        engine = Engine.open(
             config.schema_dir,
             clock=clock,
             options=options,
             remote=remote,
             may_make=(lambda: None) if anew else lambda: check_first_start(config),
         )
+    if not anew and engine.published().lsn <= MADE:
+        try:
+            check_begun(config, engine.uuid)
+        except ConfigError:
+            engine.close()
+            raise
+    return engine
 
 
 def stand_by(config: ReceiverConfig) -> None:

@@ -27,7 +27,7 @@ from receiver.cli.command_answers import InitDone
 from receiver.config import ReceiverConfig
 from receiver.directory_finding import adopt as adopt_directories
 from receiver.metadata.engine import Engine
-from receiver.open_engine import open_engine
+from receiver.open_engine import MADE, open_engine
 from receiver.operator.tokens import require_tokens
 
 __all__ = ["init"]
@@ -199,18 +199,24 @@ def _begin(target: Path, schema: Path, data: list[Path], keys: dict[str, str]) -
 
 
 def _adopt(target: Path, invocation: Invocation[ReceiverConfig]) -> list[Path]:
-    """Mark the data directories; without an engine one is made, which lets nobody in by itself."""
+    """Mark the data directories; without an engine one is made, which lets nobody in by itself.
+
+    So does one that was made and that nothing was committed to: a call before this one made it, and
+    was cut off.
+    """
     config = replace(invocation, file=target).load(secrets=False).value
     try:
         with Engine.read_only(config.schema_dir) as engine:
-            with engine.reading() as state:
-                nodes = dict(state.node_table.rows)
-            return adopt_directories(config, engine.uuid, nodes)
+            if engine.published().lsn > MADE:
+                with engine.reading() as state:
+                    nodes = dict(state.node_table.rows)
+                return adopt_directories(config, engine.uuid, nodes)
     except NotFoundError:
-        with open_engine(config, anew=True) as engine:
-            # Whether the one that is lost had tokens is not known any more.
-            require_tokens(engine)
-            return adopt_directories(config, engine.uuid)
+        pass
+    with open_engine(config, anew=True) as engine:
+        # Whether the one that is lost had tokens is not known any more.
+        require_tokens(engine)
+        return adopt_directories(config, engine.uuid)
 
 
 def _unit(units: Path, target: Path, invocation: Invocation[ReceiverConfig]) -> Path:

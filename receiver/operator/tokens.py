@@ -140,7 +140,11 @@ def _loads_for(engine: Engine, role: str, names: list[str]) -> list[str]:
 
 
 def require_tokens(engine: Engine) -> None:
-    """Have every role need a token from now on, as if there had been one and it was revoked."""
+    """Have every role need a token from now on, as if there had been one and it was revoked.
+
+    In one commit: cut off, none of them is open and another closed.
+    """
+    ops: list[records.Op] = []
     for role in records.TOKEN_ROLES:
         lost = secrets.token_hex(4)
         made = records.TokenPut(
@@ -153,7 +157,8 @@ def require_tokens(engine: Engine) -> None:
             expires=None,
             owners=[records.ANYONE] if role == records.WRITER else [],
         )
-        engine.commit([made, records.TokenRevoke(lost)])
+        ops += [made, records.TokenRevoke(lost)]
+    engine.commit(ops)
 
 
 def list_tokens(engine: Engine) -> list[TokenView]:

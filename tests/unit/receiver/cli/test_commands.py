@@ -10,9 +10,11 @@ import click
 import msgspec
 import pytest
 
+import receiver.cli.init
 from common import wire
 from common.cli import run
 from common.config import load
+from common.errors import ConfigError, NoSpaceError
 from common.terminal import display_width
 from receiver.cli.commands import cli
 from receiver.config import ENV_PREFIX, ReceiverConfig
@@ -613,6 +615,25 @@ def test_init_begins_anew_where_the_engine_is_lost_and_lets_nobody_in(
     with Node.open(config) as node, node.engine.reading() as state:
         assert state.token_table.roles == set(records.TOKEN_ROLES)
         assert not state.tokens
+        assert node.problem() is None
+
+
+def test_an_engine_whose_making_was_cut_off_lets_nobody_in(
+    command, filled, config, tmp_path, monkeypatch
+):
+    shutil.rmtree(tmp_path / "schema")
+
+    def full(engine):
+        raise NoSpaceError("no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(receiver.cli.init, "require_tokens", full)
+        command("init", "--adopt", code=3)
+    with pytest.raises(ConfigError, match="say it again"):
+        Node.open(config)
+    assert "marked" in command("init", "--adopt")
+    with Node.open(config) as node, node.engine.reading() as state:
+        assert state.token_table.roles == set(records.TOKEN_ROLES)
         assert node.problem() is None
 
 
