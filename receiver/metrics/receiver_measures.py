@@ -165,8 +165,7 @@ class ReceiverMeasures:
     )
     TOKEN_EXPIRY = gauge(
         f"{_P}token_expiry_timestamp_seconds",
-        "When the first of all tokens ends, or has ended; one that has counts until it is revoked "
-        "or replaced.",
+        "When the first of those ends that have not; absent while none will.",
     )
 
     # -- storage nodes ---------------------------------------------------------------------------

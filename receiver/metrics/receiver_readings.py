@@ -25,7 +25,7 @@ from receiver.operator.background_tasks import background_totals
 from receiver.operator.backup_note import read_backup_note
 from receiver.operator.compact import merge_totals
 from receiver.operator.directories import RunningReceiver, time_of
-from receiver.operator.ending import SOON, is_replaced
+from receiver.operator.ending import SOON, ended_tokens
 from receiver.operator.lateness import Presence, presences, shared_labels
 from receiver.operator.remote_nodes import node_totals
 from receiver.operator.retired import retired_totals
@@ -354,15 +354,12 @@ class ReceiverReadings:
 
 def _put_tokens(into: Readings, tokens: Sequence[TokenRow], now: float) -> None:
     live = [row for row in tokens if row.expires is None or row.expires > now]
-    past = [row for row in tokens if row.expires is not None and row.expires <= now]
-    ended = [row for row in past if not is_replaced(row, live)]
     for role, count in sorted(Counter(row.role for row in live).items()):
         into.put(of.TOKENS, count, role)
     ends = [row.expires for row in live if row.expires is not None]
     into.put(of.TOKENS_ENDING, sum(until - now < SOON for until in ends))
-    into.put(of.TOKENS_ENDED, len(ended))
-    # What has ended is no better than what ends tomorrow: whoever has it is shut out.
-    ends += [row.expires for row in ended if row.expires is not None]
+    # Apart: one that has ended, and is not seen to, would be all that is told of the next ones.
+    into.put(of.TOKENS_ENDED, len(ended_tokens(tokens, now)))
     into.put(of.TOKEN_EXPIRY, min(ends, default=None))
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
-from typing import TYPE_CHECKING, Final
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from receiver.metadata.model.records import ANYONE
 from receiver.operator.lateness import presences
 from receiver.operator.views import EdgeCertificateEnding, TokenEnding
 from receiver.transfer import epochs
@@ -22,8 +24,8 @@ __all__ = [
     "SOON",
     "certificate_trouble",
     "edge_certificates_ending",
+    "ended_tokens",
     "ending_concerns",
-    "is_replaced",
     "tokens_ending",
 ]
 
@@ -43,18 +45,45 @@ def tokens_ending(state: State, now: float) -> list[TokenEnding]:
     return sorted(found, key=lambda each: (each.expires <= now, each.expires))
 
 
-def is_replaced(ended: TokenRow, live: Iterable[TokenRow]) -> bool:
-    """Whether another token does what one did that has ended.
+def ended_tokens(tokens: Iterable[TokenRow], now: float) -> list[TokenRow]:
+    """Those that have ended, and in whose place is no other.
 
-    A sender's by being of the same sender; another one's, of which nothing says who has it, by the
-    same role and the same note.
+    A sender's is replaced by one of the same sender; another one's, of which nothing says who has
+    it, by one of the same role and the same note; and by such a one alone as may do all that the
+    one could that has ended. One look at each, however many there are.
     """
-    if ended.sender is not None:
-        return any(each.role == ended.role and each.sender == ended.sender for each in live)
-    return any(
-        bool(ended.note) and (each.role, each.sender, each.note) == (ended.role, None, ended.note)
-        for each in live
-    )
+    past: list[TokenRow] = []
+    live: dict[tuple[str, str], set[_Rights]] = defaultdict(set)
+    for row in tokens:
+        if row.expires is not None and row.expires <= now:
+            past.append(row)
+        elif (name := row.sender or row.note) != "":
+            live[row.role, name].add(_Rights.of(row))
+    return [
+        row
+        for row in past
+        if not any(
+            each.has_all_of(_Rights.of(row))
+            for each in live.get((row.role, row.sender or row.note), ())
+        )
+    ]
+
+
+class _Rights(NamedTuple):
+    """What a token may do, beside its role."""
+
+    scope: frozenset[str]
+    owners: frozenset[str]
+    allow_deletes: bool
+
+    @classmethod
+    def of(cls, row: TokenRow) -> _Rights:
+        return cls(frozenset(row.scope), frozenset(row.owners), row.allow_deletes)
+
+    def has_all_of(self, other: _Rights) -> bool:
+        covers = not self.scope or (bool(other.scope) and other.scope <= self.scope)
+        loads = ANYONE in self.owners or other.owners <= self.owners
+        return covers and loads and (self.allow_deletes or not other.allow_deletes)
 
 
 def edge_certificates_ending(

@@ -79,12 +79,10 @@ CASES: dict[str, list[Case]] = {
     "TsferryCertificateEnds": one(
         "receiver_certificate_expiry_timestamp_seconds", f"{13 * DAY}", f"{15 * DAY}"
     ),
-    "TsferryTokenEnds": [
-        *one("receiver_token_expiry_timestamp_seconds", f"{13 * DAY}", f"{15 * DAY}"),
-        Case(  # it has ended: that is no end of the alert
-            {f"tsferry_receiver_token_expiry_timestamp_seconds{{{R}}}": f"-{DAY}x300"}, firing=R
-        ),
-    ],
+    "TsferryTokenEnds": one(
+        "receiver_token_expiry_timestamp_seconds", f"{13 * DAY}", f"{15 * DAY}"
+    ),
+    "TsferryTokenEnded": one("receiver_tokens_ended", "1", "0"),
     "TsferryClientCaEnds": one(
         "receiver_client_ca_expiry_timestamp_seconds", f"{13 * DAY}", f"{15 * DAY}"
     ),

@@ -95,22 +95,27 @@ def test_what_status_says_is_measured(world: World) -> None:
 
 
 def test_a_token_that_has_ended_counts_until_it_is_revoked_or_replaced(world: World) -> None:
-    expiry = "tsferry_receiver_token_expiry_timestamp_seconds"
+    expiry, ended = (
+        "tsferry_receiver_token_expiry_timestamp_seconds", "tsferry_receiver_tokens_ended",
+    )  # fmt: skip
     with world.node() as node:
         end = world.clock() + DAY
         make_token(node.engine, records.SENDER, sender=A, expires=end)
         reader = make_token(node.engine, records.READER, note="prometheus", expires=end + 1)
-        make_token(node.engine, records.READER, note="another")
+        make_token(node.engine, records.READER, note="another", expires=end + 2 * DAY)
         world.clock.now += 2 * DAY
         found = scrape(node)
-        assert (found[expiry], found["tsferry_receiver_tokens_ended"]) == (end, 2)
+        assert found[ended] == 2
+        assert found[expiry] == end + 2 * DAY, "what has ended does not hide what ends next"
         assert found["tsferry_receiver_tokens", "reader"] == 1
+        make_token(node.engine, records.SENDER, sender=A, scope=["root.other.**"])
+        make_token(node.engine, records.SENDER, sender=A, allow_deletes=False)
+        assert scrape(node)[ended] == 2, "neither may do what the one could that has ended"
         make_token(node.engine, records.SENDER, sender=A)
-        assert scrape(node)[expiry] == end + 1, "the sender's is replaced"
+        assert scrape(node)[ended] == 1, "the sender's is replaced"
         revoke_token(node.engine, reader.id)
         found = scrape(node)
-        assert found["tsferry_receiver_tokens_ended"] == 0
-        assert not found.has(expiry)
+        assert found[ended] == 0
         assert found["tsferry_receiver_nodes", "down"] == 0, "there are none, and it says so"
 
 
