@@ -78,6 +78,8 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             0 while there are none.
         incarnations: the highest that ever answered, of each engine that had one.
         last_round: what `status` shows of the last round; any JSON.
+        failing_since: when the first of the rounds ended that have all ended early since; None if
+            the last one came to its end.
         token_until: when the token for it ends, seconds since the epoch, as it told last; None for
             never.
         certificate_until: when its certificate ends, likewise.
@@ -101,6 +103,7 @@ class Receiver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     settled: int = 0
     incarnations: tuple[SeenIncarnation, ...] = ()
     last_round: dict[str, Any] | None = None
+    failing_since: float | None = None
     token_until: float | None = None
     certificate_until: float | None = None
 

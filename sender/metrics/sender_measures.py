@@ -58,6 +58,12 @@ class SenderMeasures:
         "When a round last came to its end, whatever files it could not load.",
         _R,
     )
+    FAILING_SINCE = gauge(
+        f"{_P}failing_since_timestamp_seconds",
+        "When the first of the rounds ended that have all ended early since, in whatever process; "
+        "absent if the last one came to its end.",
+        _R,
+    )
     ADDRESS = gauge(
         f"{_P}receiver_address_info",
         "Always 1; `address` is the one that answered the last check, of those of the receiver.",

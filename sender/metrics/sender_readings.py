@@ -70,6 +70,7 @@ def _put_rounds(into: Readings, rounds: RoundsSeen, config: SenderConfig) -> Non
         return
     into.put(of.ROUND_AT, rounds.at, name)
     into.put(of.ROUND_CODE, last.exit_code, name)
+    into.put(of.FAILING_SINCE, last.failing_since, name)
     if last.address is not None:
         into.put(of.ADDRESS, 1, name, last.address)
     into.put(of.ROUND_SECONDS, last.seconds, name)

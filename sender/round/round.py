@@ -148,13 +148,19 @@ class Round:
 
     def _remember(self, memory: ReceiverFile) -> None:
         done = {"accept_source": False} if self._report.error is None else {}
+        ended = time.time()
+        if self._report.error is not None:
+            before = memory.now.failing_since
+            self._report.failing_since = ended if before is None else before
         summary = self._report.as_json() | {
-            "ended": time.time(),
+            "ended": ended,
             "held_ends": _reasons_of(self._report.held),
             "held_count": len(self._report.held),
         }
         try:
-            memory.update(last_round=_short(summary), **done)
+            memory.update(
+                last_round=_short(summary), failing_since=self._report.failing_since, **done
+            )
         except (TsferryError, OSError) as error:
             _log.error("%s: the round cannot be noted for status: %s", self.remote.name, error)
 

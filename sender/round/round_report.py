@@ -130,6 +130,8 @@ class RoundReport:
         certificate_until: when its certificate ends; None if it has none.
         client_certificate_until: when the certificate ends that is shown to it; None without one.
         address: that answered the check; None if none did.
+        failing_since: when the first of the rounds ended that have all ended early since, this one
+            too; None if this one came to its end.
     """
 
     receiver: str
@@ -169,6 +171,7 @@ class RoundReport:
     certificate_until: float | None = None
     client_certificate_until: float | None = None
     address: str | None = None
+    failing_since: float | None = None
 
     def behind(self, begun: RoundReport) -> RoundReport:
         """Of a round that began anew: with what had been done before that."""

@@ -149,7 +149,8 @@ CASES: dict[str, list[Case]] = {
     "TsferryEdgesShareLabel": one("receiver_edges_sharing_labels", "1", "0"),
     "TsferrySenderStale": one(
         "sender_last_success_timestamp_seconds", f"-{DAY}", "0", f'{R},receiver="dc1"'
-    ),
+    )
+    + one("sender_failing_since_timestamp_seconds", f"-{DAY}", "0", f'{R},receiver="dc1"'),
     "TsferrySenderTokenEnds": one(
         "sender_token_expiry_timestamp_seconds",
         f"{13 * DAY}",

@@ -15,6 +15,7 @@ from sender.metrics.round_tallies import RoundTallies
 from sender.metrics.rounds_seen import RoundsSeen
 from sender.metrics.sender_measures import IN_THE_WAY, SENDER_MEASURES
 from sender.metrics.sender_readings import sender_text
+from sender.round.round import Round
 from sender.round.round_report import FileDevice, FileOffset, FileReason, RoundReport
 from tests.support.edge import Edge
 from tests.support.scraped import Scraped, badly_named
@@ -125,6 +126,33 @@ def test_a_round_of_cron_leaves_the_file_for_node_exporter(edge, receiver, tmp_p
     textfile.unlink()
     assert run(cli, "tsferry-sender", ["--config", str(config), "sync", "--dry-run"]) == 0
     assert not textfile.exists()
+
+
+def test_rounds_that_fail_are_told_from_the_first_on_whatever_process_did_them(
+    edge, receiver, tmp_path, capsys, monkeypatch
+):
+    textfile = tmp_path / "tsferry.prom"
+    config = edge.write_config()
+    with config.open("a") as file:
+        file.write(f'[metrics]\ntextfile = "{textfile}"\n')
+
+    def since(code: int) -> float | None:
+        with monkeypatch.context() as patch:
+            if code:
+                patch.setattr(Round, "_check", unreachable)
+            assert run(cli, "tsferry-sender", ["--config", str(config), "sync", "--json"]) == code
+        found = Scraped(textfile.read_bytes())
+        name = "tsferry_sender_failing_since_timestamp_seconds"
+        return found[name, "dc1"] if found.has(name) else None
+
+    def unreachable(*_: object) -> None:
+        raise UnreachableError("no answer")
+
+    first = since(4)
+    assert first is not None, "a new edge, of which no round ever came to its end"
+    assert since(4) == first
+    assert since(0) is None
+    assert (since(4) or 0) > first
 
 
 def test_the_daemon_writes_the_file_and_serves_the_port_until_it_ends(tmp_path: Path) -> None:
