@@ -28,6 +28,7 @@ class PartitionWindow:
         later: of the window after; None if nothing is after it.
         count: how many partitions of the group have files.
         whole: of all of these together.
+        regions: virtual storage groups that have files, as directories below that of the group.
     """
 
     begin: int
@@ -37,6 +38,7 @@ class PartitionWindow:
     later: int | None
     count: int
     whole: PartitionTotal
+    regions: tuple[str, ...]
 
 
 def partition_window(
@@ -54,6 +56,7 @@ def partition_window(
         kept = state.file_table.by_partition
         numbers = kept.partitions(group)
         whole = kept.of(group, numbers[0], numbers[-1] + 1) if numbers else kept.of(group, 0, 0)
+        regions = tuple(kept.regions(group))
         last = until if until is not None else numbers[-1] if numbers else 0
         # A group that is young has a window that is not mostly empty.
         oldest = min(numbers[0] if numbers else last, last - _LEAST + 1)
@@ -68,4 +71,5 @@ def partition_window(
         later=min(numbers[high] + width - 1, numbers[-1]) if high < len(numbers) else None,
         count=len(numbers),
         whole=whole,
+        regions=regions,
     )

@@ -8,6 +8,7 @@ files, in a few steps however many partitions there are.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from receiver.metadata.state.tables.retired import partition_of
@@ -66,13 +67,15 @@ class _Group:
     Attributes:
         numbers: of those with files.
         totals: of these.
+        regions: virtual storage groups that have files, and how many.
     """
 
-    __slots__ = ("_firsts", "_lasts", "_stale", "numbers", "totals")
+    __slots__ = ("_firsts", "_lasts", "_stale", "numbers", "regions", "totals")
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
         self.totals: dict[int, PartitionTotal] = {}
+        self.regions: Counter[str] = Counter()
         self._lasts: list[int] = []  # the greatest time up to each, from the beginning
         self._firsts: list[int] = []  # the least time from each on, up to the end
         self._stale = False
@@ -151,6 +154,11 @@ class PartitionTotals:
         found = self._groups.get(group)
         return [] if found is None else list(found.numbers)
 
+    def regions(self, group: str) -> list[str]:
+        """Virtual storage groups of a group that have a visible file, in the order of numbers."""
+        found = self._groups.get(group)
+        return [] if found is None else sorted(found.regions, key=lambda each: (len(each), each))
+
     def of(self, group: str, begin: int, end: int) -> PartitionTotal:
         """Of the partitions `begin` to `end` (that one excluded) together."""
         found, total = self._groups.get(group), PartitionTotal()
@@ -185,6 +193,9 @@ class PartitionTotals:
         if group is None:
             group = self._groups[key.sg] = _Group()
         group.add(int(key.partition), more)
+        group.regions[key.vsg] += more.files
+        if not group.regions[key.vsg]:
+            del group.regions[key.vsg]
         if not group.numbers:
             del self._groups[key.sg]
 

@@ -266,6 +266,35 @@ def test_points_a_day_are_drawn_and_told_by_partition(operator, edges):
     operator.see(f"{table}?until=9;", 400)
 
 
+def test_links_of_a_partition_show_its_files_whatever_their_virtual_groups_are(operator, node):
+    def of_region(region, number):
+        return path_of(number, sg="root.v", partition=2).replace("/0/2/", f"/{region}/2/")
+
+    edge = Edge(node, uuid=A)
+    edge.round({of_region(3, 1): tsfile("root.v.d1")})
+
+    def found(page):
+        read = operator.see(page)
+        ways = [
+            each
+            for each in read.links()
+            if "/ui/files?path=root.v%2F" in each and "%2F2%2F" in each
+        ]
+        return [len(paths(operator.see(each))) for each in ways]
+
+    assert found("/ui/groups/root.v/partitions") == [1]
+    assert found("/ui/groups/root.v") == [1]
+    edge.round({of_region(n, n): tsfile(f"root.v.e{n}") for n in (4, 12)})
+    assert found("/ui/groups/root.v/partitions") == [1, 1, 1]
+    assert found("/ui/groups/root.v") == [1, 1, 1]
+    was = operator.see(link("groups", "root.v", at=node.engine.newest_commit))
+    (way,) = {each for each in was.links() if "/ui/files?path=root.v%2F&" in each}
+    assert len(paths(operator.see(way))) == 3
+    edge.round({of_region(4, 4): tsfile("root.v.e4")}, [of_region(3, 1), of_region(12, 12)])
+    with node.engine.reading() as state:
+        assert state.file_table.by_partition.regions("root.v") == ["3", "4", "12"], "retired, kept"
+
+
 def test_the_tree_of_a_group_is_walked_down_to_its_series(operator, edges):
     top = operator.see("/ui/groups/root.sg")
     (way,) = [each for each in top.links() if "node=root.sg.d1" in each]
