@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from common.errors import ConfigError, UsageError
+from common.errors import ConfigError, ConflictError, TsferryError, UsageError
+from common.terminal import printable
 from receiver.directory_finding import check_begun, check_first_start, warned_of_root
 from receiver.metadata.engine import Engine
 from receiver.metadata.model.engine_options import EngineOptions
@@ -15,10 +17,44 @@ if TYPE_CHECKING:
 
     from receiver.config import ReceiverConfig
 
-__all__ = ["MADE", "check_etcd", "open_engine", "options_of", "stand_by"]
+__all__ = [
+    "MADE",
+    "Doubt",
+    "check_etcd",
+    "is_behind",
+    "open_engine",
+    "options_of",
+    "read_current",
+    "read_engine",
+    "read_told",
+    "stand_by",
+]
 
 MADE: Final = 1
 """LSN of the commit that an engine is made with: it holds nothing yet."""
+_FLUSHED: Final = 2.0
+"""Seconds in which a commit that is in etcd comes to the files of a receiver that runs."""
+_log = logging.getLogger(__name__)
+
+
+class Doubt(NamedTuple):
+    """Why the files of a directory may not have what the receiver has committed.
+
+    Attributes:
+        text: for people.
+        is_behind: it is known that they have not.
+    """
+
+    text: str
+    is_behind: bool
+
+
+class _Stand(NamedTuple):
+    """How far the log in etcd is, of which engine it is, and who writes there."""
+
+    newest: int
+    uuid: str | None
+    holder: str | None
 
 
 def open_engine(
@@ -58,6 +94,109 @@ def open_engine(
             engine.close()
             raise
     return engine
+
+
+def read_engine(
+    config: ReceiverConfig, *, options: EngineOptions | None = None
+) -> tuple[Engine, Doubt | None]:
+    """The engine as its files have it, beside a server that may be running.
+
+    With etcd behind it they are a copy: another receiver may have committed since.
+
+    Args:
+        config: of the receiver.
+        options: see `Engine.read_only`.
+
+    Returns:
+        The engine, and why it may not be what the receiver has committed by now.
+
+    Raises:
+        NotFoundError, DamagedError, NewerLogError: as `Engine.read_only`.
+    """
+    stand, end, looks = _stand_in_etcd(config), time.monotonic() + _FLUSHED, 0
+    while True:
+        engine, looks = Engine.read_only(config.schema_dir, options=options), looks + 1
+        doubt = _doubt(config, engine, stand)
+        is_settled = looks > 1 and time.monotonic() > end
+        if doubt is None or not doubt.is_behind or is_settled:
+            return engine, doubt
+        engine.close()
+        time.sleep(0.1)
+
+
+def is_behind(config: ReceiverConfig, engine: Engine) -> bool:
+    """Whether there are commits in etcd that an engine does not have which was read before."""
+    doubt = _doubt(config, engine, _stand_in_etcd(config))
+    return doubt is not None and doubt.is_behind
+
+
+def read_told(config: ReceiverConfig, *, options: EngineOptions | None = None) -> Engine:
+    """The same for who only shows it, with a warning where it may not be up to date."""
+    engine, doubt = read_engine(config, options=options)
+    if doubt is not None:
+        _log.warning("%s", printable(doubt.text))
+    return engine
+
+
+def read_current(config: ReceiverConfig) -> Engine:
+    """The same for who acts on it.
+
+    Raises:
+        ConflictError: it is not what the receiver has committed.
+    """
+    engine, doubt = read_engine(config)
+    if doubt is not None and doubt.is_behind:
+        engine.close()
+        raise ConflictError(doubt.text)
+    if doubt is not None:
+        _log.warning("%s", printable(doubt.text))
+    return engine
+
+
+def _stand_in_etcd(config: ReceiverConfig) -> _Stand | TsferryError | None:
+    """How far the log in etcd is, or why nobody knows; None where the files are all there is."""
+    if config.metadata.backend != "etcd":
+        return None
+    from receiver.metadata.etcd.commits import open_remote
+
+    try:
+        remote = open_remote(config.metadata.etcd)
+        try:
+            holder = remote.look_on()
+            return _Stand(remote.newest(), remote.uuid, holder)
+        finally:
+            remote.close()
+    except TsferryError as error:
+        return error
+
+
+def _doubt(
+    config: ReceiverConfig, engine: Engine, stand: _Stand | TsferryError | None
+) -> Doubt | None:
+    if isinstance(stand, TsferryError):
+        return Doubt(
+            f"{config.schema_dir} is a copy of what etcd has, as of commit {engine.newest_commit}; "
+            f"whether there are newer commits is not known: {stand.message}",
+            is_behind=False,
+        )
+    if stand is None or not stand.newest:
+        return None
+    if engine.uuid == stand.uuid and engine.published().lsn >= stand.newest:
+        return None
+    return Doubt(_say_behind(config, engine, stand), is_behind=True)
+
+
+def _say_behind(config: ReceiverConfig, engine: Engine, stand: _Stand) -> str:
+    more = f"has {stand.newest - engine.published().lsn} commits more"
+    if engine.uuid != stand.uuid:
+        more = f"has the commits of another engine, {stand.uuid}"
+    way_out = "no receiver is at work there; one that starts begins with them"
+    if stand.holder is not None:
+        way_out = f"ask the receiver that is at work there, {stand.holder}"
+    return (
+        f"{config.schema_dir} is an old copy, as of commit {engine.newest_commit}: "
+        f"{config.metadata.etcd.prefix} in etcd {more}; {way_out}"
+    )
 
 
 def stand_by(config: ReceiverConfig) -> None:

@@ -12,7 +12,7 @@ import click
 from common import wire
 from common.cli import Invocation, emit_json
 from common.durable import Tree
-from common.errors import TsferryError, UnreachableError
+from common.errors import ConflictError, TsferryError, UnreachableError
 from common.json_option import json_option
 from common.terminal import printable, size_text
 from receiver.cli.command_answers import BackupDone, LackingFile
@@ -53,8 +53,9 @@ def backup(ctx: click.Context, directory: Path, as_json: bool) -> None:
 
     invocation: Invocation[ReceiverConfig] = ctx.obj
     config = invocation.load().value
-    with look(config):
-        pass  # nothing is made for a receiver that is none
+    with look(config) as there:  # nothing is made for a receiver that is none
+        if there.doubt is not None and there.doubt.is_behind:
+            raise ConflictError(f"{there.doubt.text}; a backup of this one would lack them")
     Tree(directory, create=True).close()
     with ExitStack() as stack:
         store = DirectoryStore(directory.resolve())

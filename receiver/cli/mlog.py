@@ -85,9 +85,9 @@ def write_tlog(tlog: Path | None, slots: Slots) -> None:
 
 
 def _commits(config: ReceiverConfig) -> Iterator[str]:
-    from receiver.metadata.engine import Engine
+    from receiver.open_engine import read_told
 
-    with Engine.read_only(config.schema_dir) as engine:
+    with read_told(config) as engine:
         for commit in engine.log_since(engine.oldest_answerable):
             ops = [
                 {"op": type(op).__name__} | {key: _plain(each) for key, each in _fields(op)}

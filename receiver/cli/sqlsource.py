@@ -126,17 +126,16 @@ def _forget(server: OperatorClient, cursor: str) -> None:
 def _from_directories(
     config: ReceiverConfig, request: SqlRequest, not_running: NotRunningError
 ) -> SqlReply:
-    from receiver.metadata.engine import Engine
     from receiver.metadata.sql.executing import execute, moment
     from receiver.metadata.sql.parser import parse
     from receiver.metadata.sql.statements import is_query
-    from receiver.open_engine import options_of
+    from receiver.open_engine import options_of, read_told
 
     statement = parse(request.statement)
     if not is_query(statement):
         raise not_running
     options = options_of(config)
-    engine = Engine.read_only(config.schema_dir, options=options)
+    engine = read_told(config, options=options)
     result = execute(engine, statement, at=moment(request.at))
     size = request.fetch_size or engine.options.fetch_size
 

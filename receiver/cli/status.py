@@ -70,7 +70,8 @@ def _seen(config: ReceiverConfig) -> tuple[StatusView, bool]:
         return OperatorClient(config).ask("GET", "/v1/status", StatusView), True
     except NotRunningError as error:
         with look(config) as there:
-            return status_of(there, error.message), False
+            doubt = "" if there.doubt is None else f"; {there.doubt.text}"
+            return status_of(there, error.message + doubt), False
 
 
 def _checked(config: ReceiverConfig) -> CheckLine:

@@ -31,7 +31,7 @@ from receiver.directory_finding import adopt as adopt_directories
 from receiver.directory_finding import check_restored
 from receiver.disks import AwayError, Disks
 from receiver.metadata.engine import Engine
-from receiver.open_engine import check_etcd, open_engine
+from receiver.open_engine import check_etcd, open_engine, read_current, read_told
 from receiver.operator.client import OperatorClient, ask
 from receiver.operator.paging import collect
 from receiver.operator.storage import storage_in_catalogue
@@ -143,7 +143,7 @@ def takeover(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     from receiver.storage.owned_prefix import own_prefix
 
     config = _configured(invocation.load().value)
-    with Engine.read_only(config.schema_dir) as engine:
+    with read_current(config) as engine:
         uuid = engine.uuid
     store = store_of(config.storage)
     try:
@@ -401,7 +401,7 @@ def check_copies(
     store = store_of(_configured(config).storage)
     try:
         changes = repair or adopt
-        engine = open_engine(config) if changes else Engine.read_only(config.schema_dir)
+        engine = open_engine(config) if changes else read_told(config)
         with (
             engine,
             Disks.look(config, engine) as disks,

@@ -6,17 +6,20 @@ what only lives in a server (uploads under way, heartbeats, tasks to load) is no
 
 from __future__ import annotations
 
+import logging
 import time
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from common.durable import Tree
+from common.terminal import printable
 from receiver.disks import Disks
 from receiver.metadata.engine import Engine
 from receiver.metadata.log.follower_mark import copy_name, read_mark
+from receiver.open_engine import Doubt, read_engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ReceiverDirectories", "RunningReceiver", "look", "time_of"]
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class ReceiverDirectories:
@@ -51,11 +56,13 @@ class ReceiverDirectories:
         config: of the receiver.
         engine: of its schema directory.
         disks: its data directories.
+        doubt: why the engine may not be as the receiver has it by now; None where it is.
     """
 
     config: ReceiverConfig
     engine: Engine
     disks: Disks
+    doubt: Doubt | None = field(default=None, kw_only=True)
 
     @property
     def trees(self) -> Sequence[Tree]:
@@ -129,6 +136,8 @@ def _copy_of(schema_dir: Path) -> Path | None:
 def look(config: ReceiverConfig) -> Iterator[ReceiverDirectories]:
     """Open the directories for reading, beside a server that may be running.
 
+    That they are an old copy of what is in etcd is said as a warning.
+
     Raises:
         NotFoundError: there is no engine.
         DamagedError: a log of the engine is damaged in the middle.
@@ -137,6 +146,11 @@ def look(config: ReceiverConfig) -> Iterator[ReceiverDirectories]:
         copy = _copy_of(config.schema_dir)
         if copy is not None:
             config = msgspec.structs.replace(config, schema_dir=copy)
-        engine = stack.enter_context(Engine.read_only(config.schema_dir))
+            engine, doubt = Engine.read_only(copy), None
+        else:
+            engine, doubt = read_engine(config)
+        stack.enter_context(engine)
+        if doubt is not None:
+            _log.warning("%s", printable(doubt.text))
         disks = stack.enter_context((Disks.lent if copy else Disks.look)(config, engine))
-        yield ReceiverDirectories(config, engine, disks)
+        yield ReceiverDirectories(config, engine, disks, doubt=doubt)

@@ -10,7 +10,7 @@ from common.step_progress import StepCounter, ToldProgress, untold
 from common.wire import BASE, SchemaFailure
 from receiver.load.schema.task_schema import import_items as make_missing
 from receiver.metadata.engine import Engine
-from receiver.open_engine import open_engine
+from receiver.open_engine import open_engine, read_told
 from receiver.operator.client import NotRunningError, OperatorClient
 from receiver.operator.wire import ImportAnswer, ImportRequest
 from receiver.transfer.schemachanges import SchemaReader
@@ -40,7 +40,7 @@ def whole_schema(config: ReceiverConfig) -> Iterator[Item]:
 
 
 def _from_directories(config: ReceiverConfig) -> Iterator[Item]:
-    with Engine.read_only(config.schema_dir) as engine:
+    with read_told(config) as engine:
         yield from SchemaReader(engine).every()
 
 

@@ -11,7 +11,9 @@ has no way into the store.
 from __future__ import annotations
 
 import datetime
+import math
 import os
+import time
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -48,6 +50,7 @@ from receiver.metadata.state.table_rows import (
     author_of,
 )
 from receiver.metadata.state.transfer_cuts import TransferCuts
+from receiver.open_engine import is_behind, read_current
 from receiver.spark.finder import DataFile
 from receiver.spark.noted_deletions import FileDeletions, NotedDeletions
 from receiver.spark.standing_in import StandIn, is_whole_here
@@ -76,6 +79,8 @@ __all__ = [
 ]
 
 _PAGE: Final = 1000
+_ASKED_AGAIN: Final = 10.0
+"""Seconds from one question to etcd, whether there are newer commits, to the next."""
 _UNTIL_ONE_LEADS: Final = 60.0
 """Seconds for which several addresses are asked, of which none leads."""
 
@@ -274,6 +279,7 @@ def open_catalogue(
             data_dirs or tuple(map(str, config.data_dirs)),
             store=store or StoreAddress.of(config.storage),
             receiver=giving,
+            config=config,
         )
     raise UsageError(
         f"option catalog = {where!r}: expected a receiver's configuration file, its schema "
@@ -323,6 +329,7 @@ class LocalCatalogue(Catalogue):
         *,
         store: StoreAddress | None = None,
         receiver: ReceiverAddress | None = None,
+        config: ReceiverConfig | None = None,
     ) -> None:
         """Open it.
 
@@ -332,26 +339,40 @@ class LocalCatalogue(Catalogue):
             data_dirs: to look for files in; where each was loaded into, if left out.
             store: that has files which are not there.
             receiver: that gives what a worker finds in neither.
+            config: of the receiver: with that, and with etcd behind it, no old copy is read.
 
         Raises:
             NotFoundError: there is no engine in the directory.
             DamagedError: the receiver's log is damaged.
+            ConflictError: another receiver has committed since, by the same keys of etcd.
         """
         super().__init__(kind, data_dirs, store, receiver)
         self._schema = schema_dir
+        self._config = config
+        self._asked = -math.inf
         self._seen: Any = None
         self._engine: Engine | None = None
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the engine anew, if its files changed."""
+        """Read the engine anew, if its files changed, or should have."""
         seen = self._look()
-        if self._engine is not None and seen == self._seen:
+        if self._engine is not None and seen == self._seen and not self._is_behind():
             return
-        engine = Engine.read_only(self._schema)
+        if self._config is None:
+            engine = Engine.read_only(self._schema)
+        else:
+            engine, self._asked = read_current(self._config), time.monotonic()
         self.close()
         self._engine, self._seen = engine, seen
         self.uuid, self.times = engine.uuid, engine.times
+
+    def _is_behind(self) -> bool:
+        """Whether what was read is old, though its files are the same; asked now and then."""
+        if self._config is None or time.monotonic() < self._asked + _ASKED_AGAIN:
+            return False
+        self._asked = time.monotonic()
+        return is_behind(self._config, self.engine)
 
     def _look(self) -> list[tuple[str, int, int]]:
         # Every commit makes the log longer.

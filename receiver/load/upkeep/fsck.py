@@ -52,7 +52,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.merged_names import is_merged
 from receiver.metadata.state.placed_files import holding_nodes, placed_nodes
 from receiver.metadata.state.table_rows import FileState
-from receiver.open_engine import open_engine
+from receiver.open_engine import open_engine, read_told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -157,7 +157,7 @@ def fsck(
     if cut_log:
         log_repair.cut(config.schema_dir)
     try:
-        engine = open_engine(config) if repair else Engine.read_only(config.schema_dir)
+        engine = open_engine(config) if repair else read_told(config)
     except DamagedError as error:
         return Report(engine="", commit=0, found=[_damaged_engine(config.schema_dir, error)])
     with engine, ExitStack() as stack:

@@ -172,6 +172,19 @@ class EtcdLog(RemoteLog):
         """Wait until nobody writes there; see `Ownership.wait_until_free`."""
         self._ownership.wait_until_free()
 
+    def look_on(self) -> str | None:
+        """See how far the log is, for somebody who does not write; nothing is taken or changed.
+
+        Returns:
+            Who writes there; None for nobody.
+
+        Raises:
+            UnreachableError: etcd does not answer.
+            NewerLogError: as `acquire`.
+        """
+        self._look()
+        return self._ownership.holder()
+
     def _look(self) -> None:
         """Where the log stands."""
         got = [Get(self._head_key), Get(self._engine_key)]

@@ -144,6 +144,15 @@ class Ownership:
                 told = what
             self._patience.sleep(_POLL)
 
+    def holder(self) -> str | None:
+        """Who holds the place, for people to look for; None for nobody. Nothing is taken.
+
+        Raises:
+            UnreachableError: etcd does not answer.
+        """
+        found = self._client.get(Get(self._owner_key)).keys
+        return str(_decode(found[0])) if found else None
+
     def _try_to_take(self) -> _Owner | None:
         """Take the place if it is free; who holds it if it is not."""
         found = self._client.get(Get(self._owner_key)).keys

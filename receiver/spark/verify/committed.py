@@ -172,7 +172,9 @@ class CommittedFiles(Closing):
         if copies and self._store is not None:
             self._catalogue: LocalCatalogue = StoreCatalogue(self._store)
         else:
-            self._catalogue = LocalCatalogue(config.schema_dir, data_dirs=self._roots)
+            self._catalogue = LocalCatalogue(
+                config.schema_dir, data_dirs=self._roots, config=config
+            )
         self.uuid, self.commit = self._catalogue.uuid, self._catalogue.newest
         visible = self._catalogue.rows(self.commit).visible
         now = (clock or self._catalogue.engine.clock.cautious)()
