@@ -165,6 +165,7 @@ class Node(Closing):
         )
         self.tables.may_forget = self.copies.may_forget
         load.reaper.nodes_with = self.copies.condition.count
+        load.reaper.nodes_perhaps = self.copies.condition.perhaps
         self.damaged = DamagedFiles(
             engine, load.disks.standing, self.copies.back, lambda rows: load.disks.pinned(rows)
         )

@@ -103,7 +103,11 @@ class CopyService(Closing):
             engine, self.book, mark=manager.mark, sources=self._places.sources_for
         )
         self.condition = ReplicaCondition(
-            self.book, self.nodes, config.before_ack, safe=config.replicas
+            self.book,
+            self.nodes,
+            config.before_ack,
+            safe=config.replicas,
+            monotonic=monotonic,
         )
         ca_cert = None if config.ca_cert is None else str(config.ca_cert)
         self._orders = NodeOrders(ca_cert, self.tickets.ticket)

@@ -6,7 +6,10 @@ they have said in this life of the master.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Final
+
+from receiver.metadata.state.placed_files import placed_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,6 +24,8 @@ __all__ = ["ReplicaCondition"]
 
 _LEAST: Final = 2
 """Of what one node has alone, one disk loses all."""
+_UNHEARD: Final = 900.0
+"""Seconds from the start for which a node may have what nobody has heard of yet."""
 
 
 class ReplicaCondition:
@@ -33,6 +38,7 @@ class ReplicaCondition:
         copies: int,
         *,
         safe: int = 0,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Prepare.
 
@@ -41,11 +47,14 @@ class ReplicaCondition:
             nodes: as they are now, by uuid.
             copies: that a file needs before its task is told to be loaded; 0 for none.
             safe: that it needs to be as safe as is wanted, if its table says nothing; 0 for none.
+            monotonic: seconds that nobody sets.
         """
         self._book = book
         self._nodes = nodes
         self.copies = copies
         self.safe = safe
+        self._monotonic = monotonic
+        self._began = monotonic()
 
     def count(self, state: State, row: FileRow) -> int:
         """Nodes that are heard from now, miss no directory, and have a file."""
@@ -53,6 +62,13 @@ class ReplicaCondition:
         return sum(
             each in nodes and nodes[each].counts for each in self._book.nodes_with(state, row)
         )
+
+    def perhaps(self, state: State, row: FileRow) -> int:
+        """Nodes that have a file, or may: behind a start nobody has said anything yet."""
+        known = self.count(state, row)
+        if self._monotonic() - self._began >= _UNHEARD:
+            return known
+        return max(known, len(placed_nodes(state, row.physical)))
 
     def lacks(self, state: State, row: FileRow | None) -> bool:
         """Whether a file that readers see is at fewer nodes than its task needs."""

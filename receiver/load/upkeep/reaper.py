@@ -58,6 +58,7 @@ class Reaper:
     Attributes:
         chores: called with the time at each pass, for what others have to let go.
         nodes_with: how many storage nodes are known to have a file now.
+        nodes_perhaps: how many have one, or may have it and have not spoken since the start.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Reaper:
         """Whether tables may be there that no row needs: after a crash, and when rows went."""
         self.chores: list[Callable[[float], object]] = []
         self.nodes_with: Callable[[State, FileRow], int] = lambda state, row: 0
+        self.nodes_perhaps: Callable[[State, FileRow], int] = lambda state, row: 0
 
     def start(self) -> None:
         """Start the thread."""
@@ -224,11 +226,11 @@ class Reaper:
         return stored and tree_of(self._disks.trees, row) is None
 
     def _waits_for_nodes(self, state: State, row: FileRow) -> bool:
-        """Whether more nodes have a superseded file than a merged one that it is in for good."""
+        """Whether more nodes may have a superseded file than have a merged one with its points."""
         merged = [found for each in row.rests if (found := _merged(state, each)) is not None]
         if not merged:
             return False
-        wanted = self.nodes_with(state, row)
+        wanted = self.nodes_perhaps(state, row)
         released = state.released_table.rows.get(row.physical)
         if released is not None:  # who has proved it has it, heard from or not
             placed = placed_nodes(state, row.physical)

@@ -333,10 +333,26 @@ def test_what_nodes_have_stays_until_as_many_have_the_merged_file(
     row = made_final(node, clock)
     count = {each.physical: 2 for each in site_rows(node)} | {row.physical: 1}
     node.load.reaper.nodes_with = lambda state, file: count[file.physical]
+    node.load.reaper.nodes_perhaps = node.load.reaper.nodes_with
     pass_time(node, clock, HISTORY + KEPT)
     node.load.reaper.run_once()
     assert len(site_rows(node)) == 4
     count[row.physical] = 2
+    node.load.reaper.run_once()
+    assert site_rows(node) == []
+
+
+def test_behind_a_start_what_nodes_may_have_stays_until_they_have_spoken(
+    node: Node, clock: Clock, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The merged file is on one disk, as far as anybody knows; nobody has asked the nodes yet."""
+    place_tablets(node.engine)
+    made_final(node, clock)
+    pass_time(node, clock, HISTORY + KEPT)
+    node.load.reaper.run_once()
+    assert len(site_rows(node)) == 4
+    now = node.copies.condition._monotonic() + 901
+    monkeypatch.setattr(node.copies.condition, "_monotonic", lambda: now)
     node.load.reaper.run_once()
     assert site_rows(node) == []
 
