@@ -191,13 +191,16 @@ def merged(sources: Sequence[Iterator[Piece]], *, ahead: int = 8192) -> Iterator
 
 
 def joined_on_time(
-    sources: Sequence[Iterator[Piece]], kinds: Sequence[pa.DataType], *, ahead: int = 8192
+    sources: Sequence[Iterator[Piece]],
+    kinds: Sequence[pa.DataType | None],
+    *,
+    ahead: int = 8192,
 ) -> Iterator[Piece]:
     """One row for each time that any of the streams has, null where one has none.
 
     Args:
         sources: of one column each, or of none (times alone).
-        kinds: type of each stream's column; of a stream without a column anything.
+        kinds: type of each stream's column; None of a stream without a column.
         ahead: rows to hold of each.
 
     Raises:
@@ -210,10 +213,9 @@ def joined_on_time(
             times = np.unique(np.concatenate([piece.times for piece in pieces]))
         columns = []
         for piece, kind in zip(step, kinds, strict=True):
-            if piece is None:
-                columns.append(pa.nulls(len(times), kind))
-            elif piece.columns:
-                columns.append(_spread(piece, times))
+            if kind is None:
+                continue
+            columns.append(pa.nulls(len(times), kind) if piece is None else _spread(piece, times))
         yield Piece(times, tuple(columns))
 
 

@@ -123,7 +123,7 @@ class _Points:
             sources = [self._of_cluster(times, cluster)]
             for series, each in zip(wanted, refs, strict=True):
                 sources.append(self._of_cluster(series, [each[t] for t in cluster if t in each]))
-            kinds = [pa.null(), *(arrow_type(each.data_type, self._file.text) for each in wanted)]
+            kinds = [None, *(arrow_type(each.data_type, self._file.text) for each in wanted)]
             for piece in joined_on_time(sources, kinds, ahead=self.rows // 2):
                 yield self._with_a_value(piece)
 
@@ -140,13 +140,16 @@ class _Points:
 
     def _of_chunk(self, series: Series, ref: ChunkRef, window: int) -> Iterator[Piece]:
         start, end = self._span.start, self._span.end
-        dead = self._ranges(series, ref)
+        dead = [each for each in self._ranges_with_times(series, ref) if each]
         blocks = self._file.blocks(
             self._device, series, ref, start=start, end=end, rows=self.rows, window=window
         )
         for block in blocks:
             arrays: tuple[pa.Array, ...] = ()
-            keep = ~deleted(block.times, dead) if dead else None
+            keep = None
+            for each in dead:
+                there = ~deleted(block.times, each)
+                keep = there if keep is None else keep & there
             if block.column is not None:
                 arrays = (self._arrow(series, ref, block.times, block.column),)
                 if block.column.valid is not None:
@@ -213,6 +216,12 @@ class _Points:
         for column in piece.columns:
             keep |= column.is_valid().to_numpy(zero_copy_only=False)
         return piece.filter(keep)
+
+    def _ranges_with_times(self, series: Series, ref: ChunkRef) -> Iterator[Ranges]:
+        """Those of a chunk, and those of its times: a deletion may end between the two."""
+        yield self._ranges(series, ref)
+        if ref.time_chunk is not None:
+            yield self._ranges(self._file.time_column(self._device), ref.time_chunk)
 
     def _ranges(self, series: Series, ref: ChunkRef) -> Ranges:
         deletions = self._file.deletions

@@ -10,7 +10,9 @@ import pytest
 
 from common.tsfile import DataType
 from receiver.points import ChunkSummary, DamagedData, TsFileReader, UnsupportedData
-from tests.support.tsfile_bytes import SAMPLE, build
+from receiver.points.deletion_files import parse_text
+from receiver.points.deletions import Deletions
+from tests.support.tsfile_bytes import SAMPLE, build, flushed
 
 D1 = "root.sg.d1"
 ALIGNED = {
@@ -228,3 +230,22 @@ def test_a_chunk_says_what_its_pages_are(written):
         assert chunk.end <= second.offset
         with pytest.raises(KeyError):
             file.series(device, "none")
+
+
+def test_of_chunks_that_overlap_a_deletion_may_end_between_times_and_values(written):
+    """A row without its time has no values, as where no chunk overlaps."""
+    device = "root.sg.d1"
+    flushes = [
+        {device: {"a": [(1, 1), (2, 2)], "b": [(1, True), (2, False)]}},
+        {device: {"a": [(2, 3), (3, 4)]}},
+    ]
+    content, offsets = flushed(flushes, closed=True, aligned=[device])
+    just_behind = offsets[0][device] + 1  # the header of the times, and of no value
+    deletions = Deletions(
+        parse_text(f"DELETION,{device}.*,{just_behind},0,9\n".encode(), "m").entries
+    )
+    with TsFileReader(written(content), deletions=deletions) as reader:
+        found = [row for batch in reader.read_device(device) for row in batch.to_pylist()]
+        assert found == [{"time": 2, "a": 3, "b": None}, {"time": 3, "a": 4, "b": None}]
+        points = [row for batch in reader.read_series(device, "a") for row in batch.to_pylist()]
+        assert [row["time"] for row in points] == [2, 3]
