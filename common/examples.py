@@ -8,7 +8,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -119,23 +119,32 @@ def _write(into: Path, file: str, text: str) -> Path:
 
 
 @contextmanager
-def taken_back_on_failure(*made: Path) -> Iterator[None]:
+def taken_back_on_failure(*made: Path) -> Iterator[Callable[[Path], None]]:
     """Remove what this `init` makes if it fails; the next one does not stumble over it.
 
+    Its value is told of each file just before that is written: one that is there by then is
+    somebody else's, and stays.
+
     Args:
-        made: files and directories that it may make. What is there before stays, and so does a
-            directory in which somebody else has put something meanwhile.
+        made: files and directories that it may make. What is there before stays, and so do a
+            directory in which somebody else has put something meanwhile, and a file of theirs.
     """
     missing = dict.fromkeys(new for each in made for new in _not_there(each.absolute()))
+    written: set[Path] = set()
+
+    def is_written(path: Path) -> None:
+        if not os.path.lexists(path):
+            written.add(path.absolute())
+
     try:
-        yield
+        yield is_written
     except (Exception, KeyboardInterrupt):
         for each in sorted(missing, key=lambda path: len(path.parts), reverse=True):
             with suppress(OSError, TsferryError), Tree(each.parent) as tree:
                 found = tree.stat(each.name)
                 if found is not None and stat.S_ISDIR(found.st_mode):
                     tree.remove_empty(each.name)
-                elif found is not None:
+                elif found is not None and each in written:
                     tree.unlink(each.name)
         raise
 

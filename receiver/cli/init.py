@@ -6,6 +6,7 @@ what is lost or exchanged later is taken in by `init --adopt` alone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -110,7 +111,7 @@ def init(
     units_file = None if units is None else units / "tsferry-receiver.service"
     rules_file = None if alerts is None else alerts / "tsferry-alerts.yml"
     beside = [each for each in (units_file, rules_file) if each is not None]
-    with taken_back_on_failure(target, schema, *data, *beside):
+    with taken_back_on_failure(target, schema, *data, *beside) as writes:
         if adopt:
             if given or not target.exists():
                 raise UsageError(
@@ -118,7 +119,10 @@ def init(
                 )
             marked = _adopt(target, invocation)
         elif not only_beside:
-            directories = _begin(target, schema, data, _keys(schema_dir, data_dirs) | listen)
+            keys = _keys(schema_dir, data_dirs) | listen
+            directories = _begin(target, schema, data, keys, writes)
+        for each in beside:
+            writes(each)
         unit = None if units is None else _unit(units, target, invocation)
         rules = None if alerts is None else write_alerts(alerts)
     if as_json:
@@ -185,7 +189,13 @@ def _places(
     return schema, [each.absolute() for each in data_dirs] or [target.parent / _DATA]
 
 
-def _begin(target: Path, schema: Path, data: list[Path], keys: dict[str, str]) -> list[Path]:
+def _begin(
+    target: Path,
+    schema: Path,
+    data: list[Path],
+    keys: dict[str, str],
+    writes: Callable[[Path], None],
+) -> list[Path]:
     """Make the directories, then write the configuration."""
     content = configuration("receiver", keys)
     directories = [schema, *data]
@@ -194,6 +204,7 @@ def _begin(target: Path, schema: Path, data: list[Path], keys: dict[str, str]) -
             raise UsageError(f"{target} is there already; nothing was changed")
         for each in directories:
             Tree(each, create=True).close()
+        writes(target)
         tree.write_atomic(target.name, content.encode())
     return directories
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from sender.cli.program import PROGRAM, json_option, warn_of_root
 from sender.config import SenderConfig
 
 __all__ = ["init"]
+
+_UNIT = "tsferry-sender.service"
 
 
 @click.command(
@@ -83,8 +86,9 @@ def init(
         "marked": [],
         "unit": None,
     }
-    with taken_back_on_failure(file):
+    with taken_back_on_failure(file) as writes:
         if written:
+            writes(file)
             _write_example(file, given)
         elif given and not _is_as_given(file, given):
             raise UsageError(f"{file} is there already: change it there")
@@ -93,9 +97,10 @@ def init(
             config = replace(invocation, file=file).load(secrets=False).value
             invocation.start(config.log)
             warn_of_root(config)
-            with taken_back_on_failure(*_made(config, units)):
-                found["uuid"], found["marked"] = _identify(config, adopt, new_identity)
+            with taken_back_on_failure(*_made(config, units)) as writes:
+                found["uuid"], found["marked"] = _identify(config, adopt, new_identity, writes)
                 if units is not None:
+                    writes(units / _UNIT)
                     found["unit"] = str(_unit(units, file.absolute(), config))
     _tell(as_machine, found)
     if is_example and not as_machine:
@@ -108,7 +113,7 @@ def _made(config: SenderConfig, units: Path | None) -> list[Path]:
     from sender.kept.identity import UUID_FILE
     from sender.select.data_dirs import MARKER
 
-    unit = [] if units is None else [units / "tsferry-sender.service"]
+    unit = [] if units is None else [units / _UNIT]
     markers = [each / MARKER for each in config.data_dirs if each.is_dir()]
     return [config.schema_dir / "sync" / UUID_FILE, *markers, *unit]
 
@@ -172,16 +177,23 @@ def _unit(units: Path, file: Path, config: SenderConfig) -> Path:
     return write_unit(units, "tsferry-sender", "run", file, places)
 
 
-def _identify(config: SenderConfig, adopt: bool, new_identity: bool) -> tuple[str, list[str]]:
+def _identify(
+    config: SenderConfig, adopt: bool, new_identity: bool, writes: Callable[[Path], None]
+) -> tuple[str, list[str]]:
     """Make what is missing; the uuid, and the directories that were marked now."""
     from contextlib import ExitStack
 
     from sender.kept import identity
     from sender.kept.receiver_file import ReceiverFile
-    from sender.select.data_dirs import mark
+    from sender.select.data_dirs import MARKER, mark
+
+    def marks(path: Path) -> bool:
+        writes(path / MARKER)
+        return mark(path, uuid, adopt=adopt or new_identity)
 
     with ExitStack() as stack:
         sync = stack.enter_context(identity.open_sync_dir(config.schema_dir))
+        writes(config.schema_dir / "sync" / identity.UUID_FILE)
         if new_identity:
             # No round may run under the old name while the new one is made.
             for entry in config.receivers:
@@ -193,9 +205,7 @@ def _identify(config: SenderConfig, adopt: bool, new_identity: bool) -> tuple[st
                 memory.update(engine=None, epoch=None, last_task=None, newest_commit=0)
         else:
             uuid = identity.create(config.schema_dir)
-        marked = [
-            str(path) for path in config.data_dirs if mark(path, uuid, adopt=adopt or new_identity)
-        ]
+        marked = [str(path) for path in config.data_dirs if marks(path)]
     return uuid, marked
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 import receiver.cli.commands
+import receiver.cli.init
 import sender.cli.commands
+import sender.cli.init
 from common.cli import run
 
 OTHER = "tsferry data directory 1\nsender a45b6e63eb434aad891264b5c08d448e\n"
@@ -76,3 +78,32 @@ def test_what_is_there_before_stays(root: Path) -> None:
     assert of_sender("--data-dir", "good", "--data-dir", "taken") == 2
     assert {path: (root / path).read_bytes() for path in before} == before
     assert tree_of(root) >= before.keys()
+
+
+def test_what_somebody_else_makes_meanwhile_stays(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def beside(where, name: str, init) -> None:
+        real = getattr(where, name)
+
+        def first(*arguments):
+            monkeypatch.setattr(where, name, real)
+            assert init() == 0
+            return real(*arguments)
+
+        monkeypatch.setattr(where, name, first)
+
+    beside(receiver.cli.init, "configuration", lambda: of_receiver("--data-dir", "c/data"))
+    assert of_receiver("--data-dir", "c/data") == 2, "it is there already"
+    assert (root / "etc/new/receiver.toml").is_file()
+
+    def other() -> int:
+        arguments = ["--config", "other.toml", "init", "--schema-dir", "system/schema"]
+        arguments += ["--url", "http://127.0.0.1:1", "--token-file", "token", "--data-dir", "good"]
+        return run(sender.cli.commands.cli, "tsferry-sender", arguments)
+
+    beside(sender.cli.init, "_identify", other)
+    assert of_sender("--data-dir", "good", "--data-dir", "taken") == 2
+    assert (root / "system/schema/sync/uuid.txt").is_file(), "the identity of the other call"
+    assert (root / "good/.tsferry").is_file()
+    assert not (root / "etc/new/sender.toml").exists()
