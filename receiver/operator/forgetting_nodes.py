@@ -116,14 +116,18 @@ def _files_of(there: ReceiverDirectories, data_dir: str) -> Iterator[FileRow]:
 def _is_elsewhere(there: ReceiverDirectories, row: FileRow) -> bool:
     """Whether a file is in another directory, or where files leave the directories for.
 
-    Its resource does not always leave with it: nodes keep none, and it may have come later.
+    Its resource does not always leave with it: nodes keep none, and it may have come later. What
+    was noted of a store says nothing while that does not answer: it may be another one by now.
     """
     trees = there.disks.standing()
     if is_whole_in(trees, row):
         return True
     with there.engine.reading() as state:
         noted = state.uploaded_table.parts(row)
-    stored = NOT_STORED if there.config.storage.url is None else noted
-    at_nodes = isinstance(there, RunningReceiver) and there.copies.released.has(row.physical)
+    if not isinstance(there, RunningReceiver):
+        return False
+    is_reached = there.storage is not None and there.storage.is_reached
+    stored = noted if is_reached else NOT_STORED
+    at_nodes = there.copies.released.has(row.physical)
     has_left = stored.file or at_nodes
     return has_left and (stored.resource or has_resource_in(trees, row))

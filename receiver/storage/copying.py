@@ -247,6 +247,11 @@ class StorageService(Closing):
         except (StopIteration, HistoryGoneError):
             return shipped
 
+    @property
+    def is_reached(self) -> bool:
+        """Whether the store answered in this life, is the one that files were put in, and does."""
+        return self._incarnation > 0 and self.trouble() is None
+
     def trouble(self) -> StoreTrouble | None:
         """What is in the way of the copies, None if nothing is."""
         return self._jobs.trouble()

@@ -8,6 +8,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import msgspec
 import pytest
@@ -21,9 +23,11 @@ from receiver.load.moving import mover as mover_module
 from receiver.load.placing import tree_of
 from receiver.metadata.model import records
 from receiver.node import Node
+from receiver.operator.directories import RunningReceiver
 from receiver.operator.forgetting_nodes import forget_node
 from receiver.operator.node_lists import drain_node, list_nodes, undrain_node
 from receiver.operator.node_views import DrainView, NodeView
+from receiver.storage.copying import StorageService
 from tests.support.copy_nodes import place_tablets
 from tests.support.node_world import A, B, Edge, World, fsck_of, path_of, results, tsfile
 
@@ -453,12 +457,12 @@ def test_an_emptied_directory_is_forgotten_when_a_store_has_what_left_it(
     with _without_the_first(world, node) as (again, uuid):
         with pytest.raises(ConflictError, match="has 3 files in"):  # no store can be asked for them
             forget_node(again.operator, uuid)
-        storage = msgspec.structs.replace(again.config.storage, url="s3://bucket")
-        config = msgspec.structs.replace(again.config, storage=storage)
-        there = dataclasses.replace(again.operator, config=config)
+        there = _with_store(again)
         with pytest.raises(ConflictError, match=f"has 1 files in .*, as {rows[0].physical}"):
             forget_node(there, uuid)
         again.engine.commit(stored[:1])
+        with pytest.raises(ConflictError, match="has 3 files in"):  # it does not answer
+            forget_node(_with_store(again, is_reached=False), uuid)
         forget_node(there, uuid)
         assert uuid not in {each.uuid for each in list_nodes(again.operator).nodes}
 
@@ -473,9 +477,7 @@ def test_a_directory_is_not_forgotten_that_has_the_resource_of_a_file_that_left_
     with_resource = next(each.physical for each in _rows(node) if each.resource)
     (resource,) = (world.root / "data").rglob("*.resource")
     with _without_the_first(world, node) as (again, uuid):
-        storage = msgspec.structs.replace(again.config.storage, url="s3://bucket")
-        config = msgspec.structs.replace(again.config, storage=storage)
-        there = dataclasses.replace(again.operator, config=config)
+        there = _with_store(again)
         with pytest.raises(ConflictError, match=f"has 1 files in .*, as {with_resource}"):
             forget_node(there, uuid)
         to = world.root / "data2" / resource.relative_to(world.root / "data")
@@ -502,6 +504,11 @@ def test_an_emptied_directory_is_forgotten_when_nodes_are_known_to_have_what_lef
         monkeypatch.setattr(again.copies.released, "_holders", lambda tablet: set(placed.nodes))
         forget_node(again.operator, uuid)
         assert uuid not in {each.uuid for each in list_nodes(again.operator).nodes}
+
+
+def _with_store(node: Node, *, is_reached: bool = True) -> RunningReceiver:
+    store = cast("StorageService", SimpleNamespace(is_reached=is_reached))
+    return dataclasses.replace(node.operator, storage=store)
 
 
 @contextmanager
