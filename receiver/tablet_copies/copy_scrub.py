@@ -16,6 +16,7 @@ import os
 import threading
 import time
 from bisect import bisect_right
+from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -110,7 +111,7 @@ class CopyScrub(Closing):
         self._woken = threading.Event()
         self._wait = wait or self._stop.wait
         self._monotonic = monotonic
-        self._asked: dict[tuple[str, str], None] = {}
+        self._asked: deque[tuple[str, str]] = deque()
         self._looked: dict[tuple[str, str], float] = {}
         self._thread: threading.Thread | None = None
         self._owed = 0.0
@@ -172,7 +173,7 @@ class CopyScrub(Closing):
         if len(self._looked) >= _ASKED:
             self._looked.clear()
         self._looked[key] = now
-        self._asked[key] = None
+        self._asked.append(key)
         self._woken.set()
 
     def look_at_doubted(self) -> int:
@@ -183,8 +184,7 @@ class CopyScrub(Closing):
         """
         found = 0
         while self._asked:
-            tablet, name = key = next(iter(self._asked))
-            del self._asked[key]
+            tablet, name = self._asked.popleft()  # calls put more in meanwhile
             with suppress(NotFoundError):  # it was dropped meanwhile
                 replica = self._store.replica(tablet)
                 file = replica.files().get(name)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -359,3 +361,26 @@ def test_a_rotten_line_is_of_a_file_that_is_known(centre: CopyCentre):
     assert not replica.rot(physical, msgspec.structs.replace(file, md5="0" * 32))
     assert not replica.rot("sequence/x", file)
     assert replica.files() == {physical: file}
+
+
+def test_doubts_that_come_while_others_are_looked_at_end_nothing(centre: CopyCentre):
+    """A call puts one in between any two steps of who takes them out."""
+    node = centre.add()
+    scrub = scrub_of(node)
+    interval = sys.getswitchinterval()
+    done = threading.Event()
+
+    def doubting() -> None:
+        for number in range(100_000):
+            scrub.doubt("1" * 32, str(number))
+        done.set()
+
+    calls = threading.Thread(target=doubting)
+    sys.setswitchinterval(1e-6)
+    try:
+        calls.start()
+        while not done.is_set():
+            assert scrub.look_at_doubted() == 0
+    finally:
+        calls.join()
+        sys.setswitchinterval(interval)
