@@ -83,8 +83,12 @@ class Form(ABC):
     @abstractmethod
     def rows_at_once(
         self, device: MergedDevice, small: SmallFiles, picker: Picker
-    ) -> list[pa.RecordBatch] | None:
-        """All rows of a device of small files; None where it is to be read piece by piece."""
+    ) -> Iterator[pa.RecordBatch] | None:
+        """All rows of a device of small files; None where it is to be read piece by piece.
+
+        All of it has been decoded then. Batches are made one by one: of a result of many columns
+        they take many times as much.
+        """
 
     def together(self, device: MergedDevice, small: SmallFiles) -> DeviceTogether | None:
         """A device of small files, if nothing but the rows of the highest ones is asked for."""

@@ -91,27 +91,35 @@ class LongForm(Form):
 
     def rows_at_once(
         self, device: MergedDevice, small: SmallFiles, picker: Picker
-    ) -> list[pa.RecordBatch] | None:
+    ) -> Iterator[pa.RecordBatch] | None:
         """The same points, decoded together; without the names of files."""
         together = self.together(device, small)
         if together is None:
             return None
         wanted = [name for name, code in together.types.items() if picker.takes_series(name, code)]
         groups = [wanted] if device.copies[0].device.aligned else [[each] for each in wanted]
-        found = []
+        found: list[tuple[list[str], list[pa.RecordBatch]]] = []
         for names in groups if wanted else ():
             most = self.rows_with(device.name, *names)
             batches = together.read(names, time_bounds(device.span), self.plan.options.text, most)
             if batches is None:
                 return None
+            found.append((names, batches))
+        return self._points_of(device.name, together.types, found)
+
+    def _points_of(
+        self,
+        device: str,
+        types: Mapping[str, int],
+        found: Sequence[tuple[Sequence[str], Sequence[pa.RecordBatch]]],
+    ) -> Iterator[pa.RecordBatch]:
+        for names, batches in found:
             for batch in batches:
                 for at, name in enumerate(names, 1):
                     there = batch.column(at).is_valid()
                     times, values = (batch.column(each).filter(there) for each in (0, at))
                     if len(values):
-                        code = together.types[name]
-                        found.append(self._points(device.name, "", name, code, times, values))
-        return found
+                        yield self._points(device, "", name, types[name], times, values)
 
     def _of_several(
         self, device: MergedDevice, wanted: Mapping[str, Collection[int]]

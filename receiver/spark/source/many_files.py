@@ -40,11 +40,15 @@ __all__ = ["DeviceTogether", "SmallFiles"]
 _Places = npt.NDArray[np.int64]
 
 _MEMORY: Final = 64 << 20
-"""Bytes that decoded points of a device take, about."""
+"""Bytes that decoded points of a device take, about; one that has more is read piece by piece."""
+_MOST_HELD: Final = 64 << 20
+"""Bytes of small files that are in memory; what others have is read of the files."""
 _MOST_POINTS: Final = 1 << 22
 """Of a device that are held until all of them are decoded."""
 _AHEAD: Final = 8192
 """Rows of a series that are held where series have times of their own."""
+_CELLS: Final = 1 << 23
+"""That one step makes of these, where no two series have a time in common."""
 
 
 class SmallFiles:
@@ -53,12 +57,19 @@ class SmallFiles:
     def __init__(self) -> None:
         self._readers: list[TsFileReader] = []
         self._numbers: dict[int, int] = {}
+        self._densities: list[float] = []
+        self._room = _MOST_HELD
         self._content: tuple[Bytes, _Places, _Places] | None = None
 
     def add(self, reader: TsFileReader) -> None:
-        """Take one more; it stays open for as long as this is used."""
+        """Take one more, if there is room; it stays open for as long as this is used."""
+        self._room -= reader.tail.meta_offset
+        if self._room < 0:
+            return
         self._numbers[id(reader)] = len(self._readers)
         self._readers.append(reader)
+        points = sum(each.point_count + each.rows for each in reader.tail.devices)
+        self._densities.append(reader.tail.meta_offset / max(1, points))
 
     def together(
         self, copies: Sequence[tuple[TsFileReader, Device]], steps: Sequence[int]
@@ -77,6 +88,10 @@ class SmallFiles:
         seen = _seen_together(known, [device for _, device in copies])
         if seen is None:
             return None
+        pairs = zip(known, (device for _, device in copies), strict=True)
+        seen.size = sum(
+            self._densities[at] * (device.point_count + device.rows) for at, device in pairs
+        )
         return DeviceTogether(self, seen, dict(zip(known, steps, strict=True)))
 
     def open(self, number: int, together: int = 1) -> _Opened:
@@ -105,6 +120,7 @@ class DeviceTogether:
 
     def __init__(self, files: SmallFiles, seen: SeenDevice, steps: Mapping[int, int]) -> None:
         self._files, self._seen, self._steps = files, seen, steps
+        self._room = _MEMORY
         self.types = {name: each.data_type for name, each in seen.series.items() if name}
 
     def read(
@@ -137,11 +153,22 @@ class DeviceTogether:
             if self._seen.aligned:
                 pieces = _pieces(rows.rows(forms, within), text)
             else:
-                sources = [_pieces(rows.points(form, within), text) for form in forms]
-                pieces = joined_on_time(sources, [each.type for each in fields], ahead=_AHEAD)
-            return list(cut(pieces, schema, rows=batch_rows))
+                ahead = max(1, min(_AHEAD, _CELLS // max(1, len(forms)) ** 2))
+                sources = [_pieces(rows.points(form, within), text, ahead) for form in forms]
+                pieces = joined_on_time(sources, [each.type for each in fields], ahead=ahead)
+            return self._held(cut(pieces, schema, rows=batch_rows))
         except (TsferryError, OSError, InvalidValue, TooMuchError):
             return None  # read by itself, the file that it is about says so
+
+    def _held(self, batches: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch] | None:
+        """All of them; None where these and those of before are more than is to be held."""
+        found = []
+        for batch in batches:
+            self._room -= batch.nbytes
+            if self._room < 0:
+                return None
+            found.append(batch)
+        return found
 
 
 class _Opened(NamedTuple):
@@ -196,6 +223,11 @@ def _form(name: str, code: int) -> SeriesForm:
     return SeriesForm(name, code, SAFE[code], Compression.UNCOMPRESSED)
 
 
-def _pieces(parts: Iterable[MergedPart], text: TextForm) -> Iterator[Piece]:
+def _pieces(
+    parts: Iterable[MergedPart], text: TextForm, rows: int | None = None
+) -> Iterator[Piece]:
     for part in parts:
-        yield Piece(part.times, tuple(each.to_arrow(text) for each in part.columns))
+        piece = Piece(part.times, tuple(each.to_arrow(text) for each in part.columns))
+        most = max(1, len(piece)) if rows is None else rows
+        for low in range(0, len(piece), most):
+            yield piece.slice(low, low + most)

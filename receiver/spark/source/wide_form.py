@@ -95,7 +95,7 @@ class WideForm(Form):
 
     def rows_at_once(
         self, device: MergedDevice, small: SmallFiles, picker: Picker
-    ) -> list[pa.RecordBatch] | None:
+    ) -> Iterator[pa.RecordBatch] | None:
         """The same rows, decoded together; without the names of files."""
         together = self.together(device, small)
         if together is None:
@@ -110,7 +110,7 @@ class WideForm(Form):
         names = wanted
         if not wanted and not device.is_table:  # see `_decoded`
             if self._fields:
-                return []
+                return iter(())
             names = list(together.types)
         tags: dict[str, str | None] = {}
         for copy in device.copies:
@@ -120,7 +120,7 @@ class WideForm(Form):
         if batches is None:
             return None
         columns = list(enumerate(wanted, 1))
-        return [
+        return (
             self._row_batch(
                 device.name,
                 "",
@@ -129,7 +129,7 @@ class WideForm(Form):
                 {name: each.column(at) for at, name in columns},
             )
             for each in batches
-        ]
+        )
 
     def _wanted(self, file: TsFileReader, device: Device, picker: Picker) -> list[str]:
         """The measurements of a device that are columns of the result."""

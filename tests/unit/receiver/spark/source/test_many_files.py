@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from receiver.spark.source import slice_reader
+from common.tsfile import read_tail
+from receiver.spark.source import forms, many_files, slice_reader
 from receiver.spark.source.inferring import columns_of, list_sources, plan_of, read_tail_of
 from receiver.spark.source.slice_reader import read_slices
 from receiver.spark.source.slicing import plan
 from receiver.spark.source.source_options import parse_options
+from receiver.spark.source.wide_form import WideForm
 from tests.support.tsfile_bytes import build
 
 D1 = "root.sg.d1"
@@ -150,3 +152,98 @@ def test_what_is_no_tsfile_is_one_row_and_the_others_are_read_together(tmp_path,
     path.write_bytes(b"nothing")
     assert read(tmp_path, onError="skip").total() == 2
     assert alone == []
+
+
+def test_rows_of_a_result_of_many_columns_are_made_as_they_are_sent(tmp_path, monkeypatch):
+    """NULLs of columns that other devices have take many times what was decoded."""
+    write(tmp_path, 1, {"root.sg.other": {f"m{each}": [(1, 1)] for each in range(9)}})
+    for number in range(2, 5):
+        write(tmp_path, number, {D1: {"i": [(number * 10 + n, n) for n in range(8)]}})
+    monkeypatch.setattr(forms, "_MOST_ROWS", 4)
+    made = []
+    kept = WideForm._row_batch
+    monkeypatch.setattr(WideForm, "_row_batch", lambda *given: made.append(given) or kept(*given))
+    options = parse_options({"path": str(tmp_path), "devices": D1})
+    query = plan_of(options, columns_of(options))
+    (part,) = plan(
+        list_sources(options), query.selection.span, 1 << 30, query.picker(), read_tail_of
+    )
+    batches = read_slices(part, query)
+    assert next(batches).num_rows == 4
+    assert len(made) == 1
+    assert sum(each.num_rows for each in batches) == 20
+    assert len(made) == 6
+
+
+@pytest.mark.parametrize("form", ["long", "wide"])
+def test_what_is_more_than_is_to_be_held_is_read_of_each_file(tmp_path, monkeypatch, alone, form):
+    for number in range(4):
+        points = {each: [(number * 10 + n, n) for n in range(5)] for each in "il"}
+        write(tmp_path, number + 1, {D1: points})
+    expected = read(tmp_path, form=form)
+    assert alone == []
+    monkeypatch.setattr(many_files, "_MEMORY", 5 * 4 * (8 + 4) + 1)  # one series, not both
+    assert read(tmp_path, form=form) == expected
+    assert len(alone) == 4
+
+
+def test_series_without_a_time_in_common_are_joined_in_small_steps(tmp_path, monkeypatch):
+    """A row of all of them for each time of each is the square of what they have."""
+    for number in range(4):
+        points = {
+            each: [(number * 100 + 10 * n + at, 1) for n in range(8)]
+            for at, each in enumerate("ilfd")
+        }
+        write(tmp_path, number + 1, {D1: points})
+    expected = read(tmp_path)
+    rows = []
+    kept = many_files.cut
+
+    def watched(pieces: Any, *given: Any, **more: Any) -> Any:
+        return kept((rows.append(len(each)) or each for each in pieces), *given, **more)
+
+    monkeypatch.setattr(many_files, "cut", watched)
+    monkeypatch.setattr(many_files, "_CELLS", 2 * 4 * 4)
+    assert read(tmp_path) == expected
+    assert sum(rows) == 4 * 8 * 4
+    assert max(rows) <= 2 * 4
+
+
+def test_only_so_many_bytes_of_files_that_overlap_are_held(tmp_path, monkeypatch):
+    paths = [write(tmp_path, number, {D1: {"i": [(n, number) for n in range(9)]}})
+             for number in range(1, 5)]  # fmt: skip
+    held = []
+    kept = many_files.SmallFiles.together
+
+    def watched(self: Any, *given: Any) -> Any:
+        found = kept(self, *given)
+        held.append((len(self._readers), found is not None))
+        return found
+
+    monkeypatch.setattr(many_files.SmallFiles, "together", watched)
+    expected = read(tmp_path)
+    size = read_tail(paths[0].read_bytes()).meta_offset
+    monkeypatch.setattr(many_files, "_MOST_HELD", 2 * size)
+    assert read(tmp_path) == expected
+    (all_of_them, some) = held
+    assert all_of_them == (4, True)
+    assert some[0] == 2
+    assert not some[1]
+
+
+def test_texts_are_decoded_in_parts_by_what_they_take_in_the_files(tmp_path, monkeypatch):
+    paths = [write(tmp_path, number, {D1: {"t": [(number * 10 + n, "x" * 500) for n in range(9)]}})
+             for number in range(3)]  # fmt: skip
+    seen = []
+    kept = many_files.DeviceRows
+
+    def watched(files: Any, standing: Any, device: Any, memory: int) -> Any:
+        seen.append(device)
+        return kept(files, standing, device, memory)
+
+    monkeypatch.setattr(many_files, "DeviceRows", watched)
+    read(tmp_path)
+    (device,) = seen
+    assert device.size == pytest.approx(
+        sum(read_tail(each.read_bytes()).meta_offset for each in paths)
+    )
