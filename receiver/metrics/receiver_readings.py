@@ -18,6 +18,7 @@ from common.durable import failed_sync, free_bytes
 from common.measures import Readings
 from receiver.load.upkeep.verdicts import hold_of
 from receiver.metadata.query.lost import lost_files
+from receiver.metrics.files_nowhere import FilesNowhere
 from receiver.metrics.oldest_proof import OldestProof
 from receiver.metrics.receiver_measures import EDGE_TROUBLE, RECEIVER_MEASURES
 from receiver.metrics.receiver_measures import ReceiverMeasures as of
@@ -106,6 +107,7 @@ class ReceiverReadings:
         self._client_ca = CertificateFile(there.config.listen.client_ca)
         self._client_crl = CertificateFile(there.config.listen.client_crl, crl_end)
         self._oldest_proof = OldestProof(there.engine)
+        self._nowhere: FilesNowhere | None = None
         self._committed: _Committed | None = None
         self._reading = threading.Lock()
 
@@ -239,7 +241,7 @@ class ReceiverReadings:
         self._put_background(into, there)
         self._put_tables(into)
         _put_nodes(into, node_totals(there))
-        _put_copies(into, there)
+        self._put_copies(into, there)
         for hook in () if there.hooks is None else there.hooks.standings():
             into.put(of.HOOKS_DELIVERED, hook.delivered, hook.way)
             into.put(of.HOOKS_FAILED, hook.failed, hook.way)
@@ -270,6 +272,14 @@ class ReceiverReadings:
             into.put(of.CACHE_SLOTS_VERSION, slots.version)
             for node, count in zip(slots.nodes, slots.shares(), strict=True):
                 into.put(of.CACHE_SLOTS, count, node)
+
+    def _put_copies(self, into: Readings, there: RunningReceiver) -> None:
+        copies = there.copies
+        if self._nowhere is None:
+            self._nowhere = FilesNowhere(copies.released.looks_for_nowhere)
+        into.put(of.TABLETS_SHORT, copies.assignment.last.short)
+        into.put(of.COPIES_DOUBTED, sum(len(copies.book.doubted(each)) for each in copies.nodes()))
+        into.put(of.NOWHERE, self._nowhere.count())
 
     def _put_background(self, into: Readings, there: RunningReceiver) -> None:
         gone, merged, tasks = retired_totals(there), merge_totals(there), background_totals(there)
@@ -375,13 +385,6 @@ def _put_nodes(into: Readings, found: NodeTotals) -> None:
     into.put(of.NODES_SILENCE, found.oldest)
     into.put(of.NODES_TABLETS, found.tablets)
     into.put(of.NODES_UNKNOWN, found.unknown)
-
-
-def _put_copies(into: Readings, there: RunningReceiver) -> None:
-    copies = there.copies
-    into.put(of.TABLETS_SHORT, copies.assignment.last.short)
-    into.put(of.COPIES_DOUBTED, sum(len(copies.book.doubted(each)) for each in copies.nodes()))
-    into.put(of.NOWHERE, copies.released.nowhere().files)
 
 
 def _with_measures(rows: Iterable[SenderRow], most: int) -> list[SenderRow]:

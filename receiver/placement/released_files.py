@@ -78,6 +78,18 @@ class ReleasedFiles:
         """
         return self._count(each for each in self._tablets() if not self._holders(each))
 
+    def looks_for_nowhere(self) -> Iterator[bool]:
+        """The same, a look at a time: true for each such file, false for a tablet that is whole."""
+        for tablet in self._tablets():
+            if self._holders(tablet):
+                yield False
+                continue
+            with self._engine.reading() as state:
+                names = [
+                    each for each in state.released_table.of_tablet(tablet) if each in state.files
+                ]
+            yield from (not self._seems_here(each) for each in names)
+
     def alone_at(self, uuid: str) -> ReleasedCount:
         """Of these, those that a node may have, and that no other one is known to have now."""
         tablets = []

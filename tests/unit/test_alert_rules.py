@@ -96,6 +96,7 @@ CASES: dict[str, list[Case]] = {
     "TsferryNodesSilent": one("receiver_nodes_longest_silence_seconds", "4000", "30"),
     "TsferryNodesLost": one("receiver_nodes", "1", "0", f'{R},state="lost"', minutes=75),
     "TsferryNodesDoubt": one("receiver_nodes_doubting", "1", "0"),
+    "TsferryFilesNowhere": one("receiver_released_files_nowhere", "1", "0"),
     "TsferryClockDoubted": one("receiver_clock_doubted", "1", "0"),
     "TsferryBackupOld": one("receiver_backup_timestamp_seconds", f"-{2 * DAY}", "0"),
     "TsferryCopiesBehind": one(
