@@ -121,7 +121,9 @@ def ending_concerns(view: StatusView, now: float) -> list[str]:
         found.append(f"the list of listen.client_crl {_ends(crl, now)} on {_day(crl)}")
     if view.edge_certificates_ending:
         edge = view.edge_certificates_ending[0]
-        which = f"edge {edge.label or edge.sender} {_ends(edge.expires, now)} on {_day(edge.expires)}"
+        which = (
+            f"edge {edge.label or edge.sender} {_ends(edge.expires, now)} on {_day(edge.expires)}"
+        )
         more = len(view.edge_certificates_ending) - 1
         others = f"; {more} more within 30 days" if more else ""
         found.append(f"the client certificate of {which}{others}")

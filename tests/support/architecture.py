@@ -257,6 +257,7 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "receiver.writing": ("common", "receiver.points", "receiver.writing"),
     "receiver.spark": ("common", "receiver.metadata", "receiver.load", "receiver.config",
                        "receiver.principal", "receiver.points", "receiver.disks",
+                       "receiver.open_engine",
                        "receiver.follower.store_view", "receiver.storage", "receiver.spark"),
     # Small files are decoded together as a merge decodes them.
     "receiver.spark.source.many_files": ("common", "receiver.compaction", "receiver.points",
@@ -272,7 +273,7 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # What a merged file has to give is found out by merging what it stands for.
     "receiver.spark.verify": ("common", "receiver.metadata", "receiver.load", "receiver.config",
                               "receiver.points", "receiver.disks", "receiver.storage",
-                              "receiver.compaction", "receiver.superseding", "receiver.spark"),
+                              "receiver.open_engine", "receiver.compaction", "receiver.superseding", "receiver.spark"),
     # Verdicts go the way of the commands: to the server that runs, in its operators' words.
     "receiver.spark.verify.delivery": ("common", "receiver.load", "receiver.config",
                                        "receiver.open_engine", "receiver.operator.client",
