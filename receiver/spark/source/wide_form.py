@@ -112,9 +112,10 @@ class WideForm(Form):
             if self._fields:
                 return iter(())
             names = list(together.types)
-        tags: dict[str, str | None] = {}
-        for copy in device.copies:
-            tags |= self._tags(copy.reader, copy.device)
+        every = [self._tags(copy.reader, copy.device) for copy in device.copies]
+        tags = {name: tag for each in every for name, tag in each.items()}
+        if any(each.get(name) != tag for each in every for name, tag in tags.items()):
+            return None  # a table that was made anew has its tags under other names
         most = self.rows_with(device.name, *tags.values())
         batches = together.read(names, time_bounds(device.span), self.plan.options.text, most)
         if batches is None:

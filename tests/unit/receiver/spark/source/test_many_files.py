@@ -12,6 +12,7 @@ import pytest
 from common.tsfile import read_tail
 from receiver.spark.source import forms, many_files, slice_reader
 from receiver.spark.source.inferring import columns_of, list_sources, plan_of, read_tail_of
+from receiver.spark.source.result_columns import ResultColumn
 from receiver.spark.source.slice_reader import read_slices
 from receiver.spark.source.slicing import plan
 from receiver.spark.source.source_options import parse_options
@@ -247,3 +248,22 @@ def test_texts_are_decoded_in_parts_by_what_they_take_in_the_files(tmp_path, mon
     assert device.size == pytest.approx(
         sum(read_tail(each.read_bytes()).meta_offset for each in paths)
     )
+
+
+def test_a_tag_stands_under_the_name_that_it_has_in_each_file(tmp_path, alone):
+    """A table was dropped and made anew, with another tag."""
+    paths = [
+        write(tmp_path, number, {("m", "p1"): {"i": [(number, 1)]}, ("m", "p2"): {"i": [(9, 1)]}})
+        for number in range(2)
+    ]
+    paths[1].write_bytes(paths[1].read_bytes().replace(b"tag1", b"site"))
+    options = parse_options({"path": str(tmp_path), "table": "m", "merge": "false"})
+    types = {"time": "bigint", "device": "string", "tag1": "string", "site": "string", "i": "int"}
+    query = plan_of(options, [ResultColumn(*each) for each in types.items()])
+    (part,) = plan(
+        list_sources(options), query.selection.span, 1 << 30, query.picker(), read_tail_of
+    )
+    rows = [row for each in read_slices(part, query) for row in each.to_pylist()]
+    tags = sorted((row["time"], row["tag1"], row["site"]) for row in rows if row["time"] < 9)
+    assert tags == [(0, "p1", None), (1, None, "p1")]
+    assert len(alone) == 4
