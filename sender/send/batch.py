@@ -12,6 +12,7 @@ from common.errors import (
     DigestError,
     ForbiddenError,
     GoneError,
+    NoSpaceError,
     NotATsFileError,
     NotFoundError,
     NotTheWriterError,
@@ -58,6 +59,7 @@ class BatchSender:
     body_bytes: int
     _failures: dict[str, int] = field(default_factory=dict, init=False)
     _alone: set[str] = field(default_factory=set, init=False)
+    _is_full: bool = field(default=False, init=False)
 
     def run(self, contents: Sequence[Content]) -> Iterator[tuple[Content, SendOutcome]]:
         """Send the files; yields each once, as soon as its fate is known.
@@ -74,8 +76,12 @@ class BatchSender:
             del pending[: len(chosen)]
             again: list[Content] = []
             failure: TsferryError | None = None
+            fewer = _half_of(chosen)
             for content, outcome in self._results(chosen):
-                if isinstance(outcome, TsferryError) and self._try_again(content, outcome):
+                if fewer and isinstance(outcome, NoSpaceError):  # some of them may find room
+                    limit = fewer
+                    again.append(content)
+                elif isinstance(outcome, TsferryError) and self._try_again(content, outcome):
                     failure = outcome
                     again.append(content)
                 elif content.path in self._alone and len(chosen) > 1:
@@ -162,11 +168,23 @@ class BatchSender:
     def _try_again(self, content: Content, error: TsferryError) -> bool:
         if not retry_helps(error) and not isinstance(error, DigestError):
             return False
+        is_cramped = isinstance(error, NoSpaceError)
+        if is_cramped and self._is_full:  # others have waited for room long enough
+            return False
         failures = self._failures.get(content.path, 0) + 1
         self._failures[content.path] = failures
-        return failures <= self.calls.tries.retries
+        if failures <= self.calls.tries.retries:
+            return True
+        self._is_full = self._is_full or is_cramped
+        return False
 
     def _pause(self, again: Sequence[Content], error: TsferryError) -> None:
         failures = max(self._failures[content.path] for content in again)
         what = again[0].path if len(again) == 1 else f"{len(again)} files"
         self.calls.pause(what, failures, error)
+
+
+def _half_of(chosen: Sequence[Content]) -> int:
+    """Bytes of a body that holds fewer of some files, half of them perhaps; 0 for no such body."""
+    used = sum(content.size + _HEADER_ROOM for content in chosen)
+    return max(_SMALLEST, used // 2) if len(chosen) > 1 and used > _SMALLEST else 0

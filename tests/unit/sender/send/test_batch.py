@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from common import wire
 from common.errors import (
     DigestError,
+    NoSpaceError,
     NotATsFileError,
     ProtocolError,
     StoppedError,
@@ -97,6 +100,27 @@ def test_a_batch_that_is_refused_is_sent_file_by_file_to_find_the_one(receiver, 
     found = fates(batch().run(files))
     assert found.pop(name(1)) is ProtocolError
     assert set(found.values()) == {ReceivedFile}
+
+
+def test_files_find_room_that_all_of_them_together_do_not(receiver, batch):
+    files = [Bytes(bytes([n]) * 30_000, name(n)) for n in range(10)]
+    full = Answer(problem(NoSpaceError, retry_after=30))
+    receiver.fault("POST /tasks/.*/batch", full, full)
+    began = time.monotonic()
+    assert set(fates(batch().run(files)).values()) == {ReceivedFile}
+    assert time.monotonic() - began < 20  # nothing was waited for
+    assert receiver.count("POST /tasks/.*/batch") >= 2 + 4  # of a quarter of them at most
+
+
+def test_a_full_receiver_is_waited_for_once_and_each_file_is_tried(receiver, batch):
+    files = [Bytes(bytes([n]) * 60_000, name(n)) for n in range(10)]
+    full = Answer(problem(NoSpaceError))
+    receiver.fault("POST /tasks/.*/batch", *[full] * 14)
+    found = fates(batch().run(files))
+    # Halved until one is alone, which is tried six times; then once each, until there is room.
+    halved = receiver.count("POST /tasks/.*/batch") - 6 - 9
+    assert halved in (3, 4)
+    assert [found[name(n)] for n in (0, 8, 9)] == [NoSpaceError, ReceivedFile, ReceivedFile]
 
 
 def test_a_revoked_token_ends_it_at_once(receiver, batch, files):
