@@ -273,7 +273,8 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # What a merged file has to give is found out by merging what it stands for.
     "receiver.spark.verify": ("common", "receiver.metadata", "receiver.load", "receiver.config",
                               "receiver.points", "receiver.disks", "receiver.storage",
-                              "receiver.open_engine", "receiver.compaction", "receiver.superseding", "receiver.spark"),
+                              "receiver.open_engine", "receiver.compaction",
+                              "receiver.superseding", "receiver.spark"),
     # Verdicts go the way of the commands: to the server that runs, in its operators' words.
     "receiver.spark.verify.delivery": ("common", "receiver.load", "receiver.config",
                                        "receiver.open_engine", "receiver.operator.client",
