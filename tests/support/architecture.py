@@ -262,7 +262,7 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # With etcd behind it, a directory may be an old copy.
     "receiver.spark.catalogue": ("common", "receiver.metadata", "receiver.config",
                                  "receiver.open_engine", "receiver.follower.store_view",
-                                 "receiver.storage", "receiver.spark"),
+                                 "receiver.points", "receiver.storage", "receiver.spark"),
     # Small files are decoded together as a merge decodes them.
     "receiver.spark.source.many_files": ("common", "receiver.compaction", "receiver.points",
                                          "receiver.writing", "receiver.spark"),
