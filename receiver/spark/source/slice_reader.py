@@ -36,7 +36,7 @@ _SMALL: Final = 8
 """A batch of this part of the rows that it may have is sent as it is, a smaller one with others."""
 _SMALL_FILE: Final = 1 << 20
 """Bytes of a file that is read at once, and together with others."""
-_FILES: Final = 256
+_FILES: Final = 128
 """Small files that are open together."""
 _HELD: Final = 32 << 20
 """Bytes of them, about."""
