@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,9 +48,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     seen: list[Path] = []
     read = catalogue.Engine.read_only
 
-    def counted(path: Path) -> catalogue.Engine:
+    def counted(path: Path, **options: Any) -> catalogue.Engine:
         seen.append(path)
-        return read(path)
+        return read(path, **options)
 
     monkeypatch.setattr(catalogue.Engine, "read_only", counted)
     return seen
