@@ -32,6 +32,7 @@ ABSENT = {
     "tsferry_receiver_follow_behind_seconds",
     "tsferry_receiver_hooks_failing_since_timestamp_seconds",
     "tsferry_sender_hooks_failing_since_timestamp_seconds",
+    "tsferry_sender_failing_since_timestamp_seconds",
     "tsferry_sender_client_certificate_expiry_timestamp_seconds",
     "tsferry_edge_client_certificate_expiry_timestamp_seconds",
     "tsferry_receiver_client_ca_expiry_timestamp_seconds",

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from common.errors import ConflictError
-from receiver.metadata.commit import rules
+from receiver.metadata.commit import background_rules
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.commit.work_rules import overlap
 from receiver.metadata.engine import Engine
@@ -100,7 +100,9 @@ def test_ten_thousand_of_one_group_in_one_commit_are_not_held_against_each_other
     engine, queue, monkeypatch
 ):
     compared = []
-    monkeypatch.setattr(rules, "overlap", lambda *pair: compared.append(pair) or overlap(*pair))
+    monkeypatch.setattr(
+        background_rules, "overlap", lambda *pair: compared.append(pair) or overlap(*pair)
+    )
     added = [
         records.WorkAdded(at + 1, "a", b"", [WorkPlace("root.a", str(at))]) for at in range(10_000)
     ]

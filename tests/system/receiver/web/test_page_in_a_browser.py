@@ -19,9 +19,9 @@ from tests.support.page_world import CLAIMANT, DEVICE, HOLDER, NODE, fill
 from tests.support.web import running
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+from selenium.common.exceptions import WebDriverException  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
-from selenium.webdriver.support.expected_conditions import staleness_of  # noqa: E402
 from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -127,11 +127,13 @@ class Browser:
 
     def follow(self, *keys, at=None):
         """Press what leads to another page, and be there: a key is answered before it is."""
-        before = self.driver.find_element(By.TAG_NAME, "html")
+        self.driver.execute_script("window.isBefore = true")
         (at or self.focused()).send_keys(*keys)
-        WebDriverWait(self.driver, 30).until(staleness_of(before))
-        WebDriverWait(self.driver, 30).until(
-            lambda it: it.execute_script("return document.readyState") == "complete"
+        # Who asks between two pages may be answered by neither.
+        WebDriverWait(self.driver, 60, ignored_exceptions=[WebDriverException]).until(
+            lambda it: it.execute_script(
+                "return !window.isBefore && document.readyState === 'complete'"
+            )
         )
 
     def text(self):
@@ -156,6 +158,7 @@ def logged_in(browser, address):
     if "login" in browser.driver.current_url:
         browser.follow("operators-secret", Keys.ENTER)
     assert "Fleet" in browser.driver.title
+    browser.said()  # what tests before have heard
     return browser
 
 
