@@ -31,8 +31,9 @@ _LEAST_STORED: Final = 16 << 20
 others fetched meanwhile if there are some."""
 _WANTED_PARTS: Final = 32
 """Partitions that even a small set is cut into, so that a cluster has something to do."""
-_OPENING: Final = 512 << 10
-"""What opening a file and reading its tail counts as."""
+_OPENING: Final = 128 << 10
+"""What opening a file and reading its tail counts as. With more, small files that overlap nothing
+would be spread over so many tasks that few of them are decoded together."""
 _TOGETHER_STORED: Final = 64 << 20
 """Of files that overlap, where the object store has some: all of them come into a worker's memory
 (`open_stores`), since each device is read of all of them."""
