@@ -84,7 +84,8 @@ def export(
     from receiver.exporting import export_run
     from receiver.exporting.wanted_points import WantedPoints
     from receiver.metadata.model.paths import parse_pattern
-    from receiver.spark.catalogue import LocalCatalogue, open_catalogue
+    from receiver.spark.catalogue_opening import open_catalogue
+    from receiver.spark.local_catalogue import LocalCatalogue
     from receiver.spark.source.selection import TimeRange
     from receiver.spark.source.source_options import bounds, parse_options
     from receiver.storage.reading.stored_place import StoreAddress

@@ -28,7 +28,7 @@ from receiver.transfer.schemachanges import SchemaReader
 
 if TYPE_CHECKING:
     from common.tsfile import TableSchema
-    from receiver.spark.catalogue import LocalCatalogue
+    from receiver.spark.local_catalogue import LocalCatalogue
 
 __all__ = ["ExportManifest", "ExportRequest", "export_to", "planned"]
 

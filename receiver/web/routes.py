@@ -22,6 +22,7 @@ __all__ = [
     "CODED",
     "EMPTY",
     "JSON",
+    "OF_SENDER",
     "PAGE_AFTER",
     "PAGE_LIMIT",
     "AnswerRow",
@@ -99,6 +100,7 @@ CODED = (
         "What this body becomes, if it has a coding.",
     ),
 )
+OF_SENDER = Parameter("sender", "query", {"type": "string"}, "Only of the sender with this uuid.")
 PAGE_AFTER = Parameter("after", "query", {"type": "string"}, "`next` of the page before.")
 PAGE_LIMIT = Parameter("limit", "query", {"type": "integer", "minimum": 1}, "Entries of a page.")
 

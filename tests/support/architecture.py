@@ -260,7 +260,7 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
                        "receiver.open_engine",
                        "receiver.follower.store_view", "receiver.storage", "receiver.spark"),
     # With etcd behind it, a directory may be an old copy.
-    "receiver.spark.catalogue": ("common", "receiver.metadata", "receiver.config",
+    "receiver.spark.local_catalogue": ("common", "receiver.metadata", "receiver.config",
                                  "receiver.open_engine", "receiver.follower.store_view",
                                  "receiver.points", "receiver.storage", "receiver.spark"),
     # Small files are decoded together as a merge decodes them.

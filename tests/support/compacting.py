@@ -16,8 +16,8 @@ from receiver.exporting.wanted_points import SchemaSeries, WantedPoints
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.paths import parse_pattern
-from receiver.spark.catalogue import LocalCatalogue
 from receiver.spark.finder import DataFile
+from receiver.spark.local_catalogue import LocalCatalogue
 from receiver.spark.source.selection import TimeRange
 
 EVERYTHING = WantedPoints(parse_pattern("root.**"))

@@ -41,8 +41,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "receiver.spark": (
         "backlog", "verify", "report", "source", "sink", "value_types", "option_values",
-        "late_uploads", "catalogue", "standing_in", "finder", "noted_deletions", "worker_garbage",
-        "work",
+        "late_uploads", "catalogue_opening", "remote_catalogue", "local_catalogue", "catalogue",
+        "standing_in", "finder", "noted_deletions", "worker_garbage", "work",
     ),
 }  # fmt: skip
 """Package -> its rooms, from the top floor down. A room imports those below it, never one above.

@@ -86,7 +86,7 @@ def wanted_of(options: SourceOptions, files: Iterable[DataFile]) -> list[DataFil
 
 def catalogue_of(options: SourceOptions) -> Catalogue:
     """The catalogue that the options name; see `open_catalogue`."""
-    from receiver.spark.catalogue import open_catalogue
+    from receiver.spark.catalogue_opening import open_catalogue
 
     return open_catalogue(
         options.catalog or "",
@@ -116,7 +116,7 @@ def with_unit(options: SourceOptions) -> SourceOptions:
     """Options with the unit of the times, where the catalogue's configuration knows it."""
     if options.catalog is None or options.time_unit is not None:
         return options
-    from receiver.spark.catalogue import unit_of
+    from receiver.spark.catalogue_opening import unit_of
 
     return replace(options, time_unit=unit_of(options.catalog))
 

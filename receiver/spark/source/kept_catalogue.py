@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from receiver.spark.catalogue import StoreCatalogue
+from receiver.spark.local_catalogue import StoreCatalogue
 
 if TYPE_CHECKING:
     from receiver.spark.catalogue import Catalogue

@@ -16,7 +16,7 @@ from receiver.load.folder.manifests import read_table
 from receiver.metadata.model.centre_source import is_centre
 from receiver.metadata.state.table_rows import FileState
 from receiver.metadata.state.transfer_cuts import TransferCuts
-from receiver.spark.catalogue import LocalCatalogue, StoreCatalogue
+from receiver.spark.local_catalogue import LocalCatalogue, StoreCatalogue
 from receiver.spark.report.results import Finding, Severity
 from receiver.spark.verify.merge_checks import CompactionAsked
 from receiver.spark.verify.parts import Expected

@@ -16,7 +16,7 @@ from common.errors import TsferryError
 from common.terminal import printable
 from receiver.config import ReceiverConfig, StorageConfig
 from receiver.load.upkeep.verdicts import Verdict
-from receiver.spark.catalogue import store_at
+from receiver.spark.catalogue_opening import store_at
 from receiver.spark.finder import list_files, shown
 from receiver.spark.report import Delivery, summarise, text, write
 from receiver.spark.verify.committed import CommittedFiles, FileScope

@@ -14,8 +14,8 @@ from common.errors import ConflictError
 from receiver import open_engine as opening
 from receiver.config import ReceiverConfig
 from receiver.open_engine import open_engine
-from receiver.spark import catalogue
-from receiver.spark.catalogue import open_catalogue
+from receiver.spark import local_catalogue
+from receiver.spark.catalogue_opening import open_catalogue
 from receiver.spark.verify.committed import CommittedFiles, FileScope
 from tests.support.etcd import Etcd, Settings
 from tests.support.followed import step
@@ -110,7 +110,7 @@ def test_nothing_is_made_of_an_old_copy(old: Old, tmp_path: Path) -> None:
 def test_a_catalogue_that_is_open_sees_that_it_has_become_an_old_copy(
     old: Old, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalogue, "_ASKED_AGAIN", 0.0)
+    monkeypatch.setattr(local_catalogue, "_ASKED_AGAIN", 0.0)
     with open_catalogue(str(old.machine.file)) as found:
         found.refresh()
         _commit(old.second, 2)

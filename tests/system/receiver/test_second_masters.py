@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from receiver.cli.commands import cli
 from receiver.follower.followed_receiver import FollowedReceiver
-from receiver.spark.catalogue import RemoteCatalogue
+from receiver.spark.remote_catalogue import RemoteCatalogue
 from receiver.storage.reading.stored_place import ReceiverAddress
 from tests.support.centre import COMMAND, Centre
 from tests.support.edge import Edge

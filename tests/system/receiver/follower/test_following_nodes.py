@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from common.errors import ConfigError
 from receiver.cli.commands import cli
-from receiver.spark.catalogue import open_catalogue
+from receiver.spark.catalogue_opening import open_catalogue
 from tests.support.centre import Centre
 from tests.support.edge import Edge
 from tests.support.procs import Children, children, wait_until

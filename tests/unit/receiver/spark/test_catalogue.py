@@ -19,7 +19,9 @@ from receiver.metadata.model.errors import HistoryGoneError
 from receiver.metadata.model.ranks import NOW, stands_above
 from receiver.metadata.model.timestamps import to_seconds
 from receiver.operator.tokens import make_token
-from receiver.spark.catalogue import Catalogue, RemoteCatalogue, _locations, unit_of
+from receiver.spark.catalogue import Catalogue, _locations
+from receiver.spark.catalogue_opening import unit_of
+from receiver.spark.remote_catalogue import RemoteCatalogue
 from receiver.spark.source.inferring import catalogue_of, columns_of, list_sources, plan_of
 from receiver.spark.source.source_options import parse_options
 from receiver.storage.reading.stored_place import ReceiverAddress, StoreAddress
@@ -103,7 +105,7 @@ def test_directories_and_url_show_the_same_files_at_each_commit(world: World):
 
 def test_a_page_of_the_server_is_not_the_whole(world: World, monkeypatch: pytest.MonkeyPatch):
     files = sorted(add(world, number) for number in range(1, 6))
-    monkeypatch.setattr("receiver.spark.catalogue._PAGE", 2)
+    monkeypatch.setattr("receiver.spark.remote_catalogue._PAGE", 2)
     with served(world) as (url, token), opened(world, url, token=token) as remote:
         assert names(remote, remote.newest)[0] == files
 
@@ -223,7 +225,7 @@ def test_directories_and_url_know_the_same_ranks_and_deletions(
     then = world.engine.newest_commit
     note(b, 2, "unsequence", len(line), looks[c].closed)
     newest = world.engine.newest_commit
-    monkeypatch.setattr("receiver.spark.catalogue._PAGE", 1)
+    monkeypatch.setattr("receiver.spark.remote_catalogue._PAGE", 1)
     with opened(world) as local:
         expected = {at: local.files(at) for at in (then, newest)}
     with served(world) as (url, token), opened(world, url, token=token) as remote:

@@ -122,7 +122,7 @@ def test_merged_files_come_from_the_server_to_who_has_no_disk(
 def test_a_page_of_merged_files_is_not_the_whole(
     world: StoredWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("receiver.spark.catalogue._PAGE", 1)
+    monkeypatch.setattr("receiver.spark.remote_catalogue._PAGE", 1)
     monkeypatch.setattr("receiver.transfer.listing._MOST_DEVICES", 1)
     with served(world, monkeypatch) as (far, _), catalogue_of(parse_options(far)) as catalogue:
         found = catalogue.stand_ins(catalogue.newest)
@@ -168,7 +168,7 @@ def test_a_task_in_flight_reads_what_was_dissolved_as_long_as_the_history_has_it
 def test_of_a_server_that_does_not_know_them_the_files_are_read(
     world: StoredWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from receiver.spark.catalogue import RemoteCatalogue
+    from receiver.spark.remote_catalogue import RemoteCatalogue
 
     get = RemoteCatalogue._get
 

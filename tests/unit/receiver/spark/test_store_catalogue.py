@@ -15,8 +15,10 @@ from common.durable import Tree
 from common.errors import NotFoundError
 from receiver.metadata.model import records
 from receiver.node import Node
-from receiver.spark.catalogue import Catalogue, LocalCatalogue, StoreCatalogue, open_catalogue
+from receiver.spark.catalogue import Catalogue
+from receiver.spark.catalogue_opening import open_catalogue
 from receiver.spark.finder import DataFile
+from receiver.spark.local_catalogue import LocalCatalogue, StoreCatalogue
 from receiver.spark.source.inferring import catalogue_of, columns_of, list_sources
 from receiver.spark.source.source_options import parse_options
 from receiver.storage.directory_store import DirectoryStore

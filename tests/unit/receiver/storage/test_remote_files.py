@@ -18,7 +18,7 @@ from receiver.node import Node
 from receiver.operator.files import list_files
 from receiver.operator.status import running_status
 from receiver.operator.storage import running_storage
-from receiver.spark.catalogue import LocalCatalogue
+from receiver.spark.local_catalogue import LocalCatalogue
 from receiver.spark.report.results import Severity
 from receiver.spark.verify.committed import CommittedFiles, FileScope
 from receiver.storage.object_store import StoreAwayError

@@ -17,8 +17,8 @@ from common.errors import (
 )
 from receiver.follower.followed_receiver import FollowedReceiver
 from receiver.operator.log_file_views import LogFilesView, SegmentFile
-from receiver.spark.catalogue import RemoteCatalogue
 from receiver.spark.option_values import WrongValueError, receiver_url
+from receiver.spark.remote_catalogue import RemoteCatalogue
 from receiver.storage.reading.reader_calls import CallAnswer, ReaderCalls
 from receiver.storage.reading.several_addresses import Failover, addresses_in
 from receiver.storage.reading.stored_place import ReceiverAddress

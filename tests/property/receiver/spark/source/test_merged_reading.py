@@ -21,7 +21,7 @@ from common.tsfile import read_tail
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.ranks import Rank, highest
-from receiver.spark.catalogue import open_catalogue
+from receiver.spark.catalogue_opening import open_catalogue
 from receiver.spark.source import overlapping, slice_reader, slicing
 from receiver.spark.source.inferring import (
     columns_of,

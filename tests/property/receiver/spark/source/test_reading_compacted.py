@@ -22,8 +22,8 @@ from receiver.metadata.model import records
 from receiver.metadata.model.paths import parse_pattern
 from receiver.metadata.state.table_rows import FileState
 from receiver.points import TsFileReader
-from receiver.spark.catalogue import LocalCatalogue
 from receiver.spark.finder import DataFile
+from receiver.spark.local_catalogue import LocalCatalogue
 from receiver.spark.source.inferring import columns_of, list_sources, plan_of, read_tail_of
 from receiver.spark.source.selection import TimeRange
 from receiver.spark.source.slice_reader import read_slices

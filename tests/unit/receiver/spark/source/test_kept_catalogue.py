@@ -11,7 +11,7 @@ import pytest
 
 from common.errors import UsageError
 from receiver.metadata.model import records
-from receiver.spark import catalogue
+from receiver.spark import local_catalogue
 from receiver.spark.source import inferring
 from receiver.spark.source.inferring import list_sources
 from receiver.spark.source.kept_catalogue import KeptCatalogue
@@ -46,13 +46,13 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[KeptCatalogue]:
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The engines that were read."""
     seen: list[Path] = []
-    read = catalogue.Engine.read_only
+    read = local_catalogue.Engine.read_only
 
-    def counted(path: Path, **options: Any) -> catalogue.Engine:
+    def counted(path: Path, **options: Any) -> local_catalogue.Engine:
         seen.append(path)
         return read(path, **options)
 
-    monkeypatch.setattr(catalogue.Engine, "read_only", counted)
+    monkeypatch.setattr(local_catalogue.Engine, "read_only", counted)
     return seen
 
 
@@ -105,7 +105,7 @@ def test_after_an_error_it_begins_anew(
     assert len(list_sources(options)) == 1
     assert len(opened) == 2
     with monkeypatch.context() as patch:
-        patch.setattr(catalogue.LocalCatalogue, "stand_ins", lambda *_: 1 // 0)
+        patch.setattr(local_catalogue.LocalCatalogue, "stand_ins", lambda *_: 1 // 0)
         with pytest.raises(ZeroDivisionError):
             list_sources(options)
     assert len(list_sources(options)) == 1
