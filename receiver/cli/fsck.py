@@ -21,7 +21,7 @@ from receiver.operator.copy_views import BackView, MendRequest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from receiver.load.upkeep.fsck import Report
+    from receiver.load.upkeep.fsck_findings import Report
 
 __all__ = ["fsck"]
 
@@ -56,7 +56,7 @@ _AT_ONCE: Final = 50
 )
 @click.option("--deep", is_flag=True, help="With --storage: read the bytes of each object too.")
 @json_option(
-    "receiver.load.upkeep.fsck:Report",
+    "receiver.load.upkeep.fsck_findings:Report",
     JsonForm("receiver.storage.object_check:CopiesReport", "with `--storage`"),
 )
 @click.pass_obj

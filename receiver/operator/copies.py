@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from common.errors import TsferryError
-from receiver.load.upkeep.fsck import is_to_be_there
+from receiver.load.upkeep.loaded_file_checks import is_to_be_there
 from receiver.operator.copy_views import (
     BackView,
     CopiesView,

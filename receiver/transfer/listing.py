@@ -14,55 +14,47 @@ from common.wire import (
     CatalogueEntry,
     ClockPiece,
     CompactedAnswer,
-    CompactedEntry,
-    CompactedFileEntry,
-    DeviceExtent,
-    EndBelow,
     EndMeaning,
     FatesAnswer,
-    FileFate,
     IncarnationMark,
     InventoryAnswer,
     InventoryEntry,
-    LooksBelow,
     NotedAnswer,
-    NotedEntry,
-    NotedRecords,
-    ObjectEntry,
     ObjectsAnswer,
-    OriginEntry,
-    ResourceEntry,
-    StoreEntry,
 )
 from receiver.disks import AwayError, whole_in
-from receiver.load.deciding.hidden_files import older_names
 from receiver.load.placing import tree_of
-from receiver.metadata.model.ranks import NOW
 from receiver.metadata.query.kept_past import KeptPast
-from receiver.metadata.state.table_rows import FileState
 from receiver.metadata.state.tables.uploaded import InStore
 from receiver.metadata.state.transfer_cuts import TransferCuts
 from receiver.scope import Scope
 from receiver.transfer.intake import check_sender
+from receiver.transfer.listed_entries import (
+    catalogue_entry,
+    compacted_entry,
+    deletions_cursor,
+    end_below,
+    extents_of,
+    fate_of,
+    noted_entry,
+    object_entry,
+    resource_entry,
+    store_entry,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from common.durable import Tree
-    from receiver.config import ReceiverConfig, StorageConfig
+    from receiver.config import ReceiverConfig
     from receiver.disks import Disks
     from receiver.metadata.engine import Engine
-    from receiver.metadata.model.ranks import TransferCut
-    from receiver.metadata.model.records import FileOrigin
     from receiver.metadata.state.state import State
-    from receiver.metadata.state.table_rows import DeletionsRow, FileRow, UploadedRow
+    from receiver.metadata.state.table_rows import DeletionsRow, FileRow
     from receiver.metadata.state.tables.compactions import CompactedRow
     from receiver.principal import Principal
 
 __all__ = ["Listing", "page_limit"]
 
-_MEANINGS = {"gone": EndMeaning.DELETED, "everywhere": EndMeaning.EVERYWHERE}
-"""Of a reason to delete a file."""
 _MOST_DEVICES: Final = 50_000
 """On a page of the catalogue, unless a single file has more."""
 _MOST_FATES: Final = 1000
@@ -110,7 +102,7 @@ class Listing:
         self._incarnation = incarnation
         self._most = config.limits.max_page_items
         self._engine = engine
-        self._store = _store_entry(config.storage)
+        self._store = store_entry(config.storage)
         self._disks = disks
         self._in_store = in_store
         self._is_copied = is_copied
@@ -157,7 +149,7 @@ class Listing:
                 last_time=row.last,
                 verified=row.verified,
                 stands=row.physical in standing,
-                resource=_resource(row) if look else None,
+                resource=resource_entry(row) if look else None,
                 deletions=deletions,
             )
             for row, deletions in zip(rows, known, strict=True)
@@ -269,7 +261,7 @@ class Listing:
             if page and count > _MOST_DEVICES:
                 break
             page.append(row)
-        found = [_compacted(row, trees) for row in page]
+        found = [compacted_entry(row, trees) for row in page]
         return CompactedAnswer(
             engine=self._engine.uuid,
             commit=commit,
@@ -289,8 +281,8 @@ class Listing:
         limit = page_limit(limit, self._most)
         with self._engine.reading() as state:
             commit = state.newest
-            rows = sorted(state.deletion_table, key=_cursor)
-        rows = [row for row in rows if after is None or _cursor(row) > after]
+            rows = sorted(state.deletion_table, key=deletions_cursor)
+        rows = [row for row in rows if after is None or deletions_cursor(row) > after]
         page: list[DeletionsRow] = []
         size = 0
         for row in rows[:limit]:
@@ -303,8 +295,8 @@ class Listing:
         return NotedAnswer(
             engine=self._engine.uuid,
             commit=commit,
-            entries=[_noted(row, files[row.physical]) for row in page],
-            next=_cursor(page[-1]) if len(page) < len(rows) else None,
+            entries=[noted_entry(row, files[row.physical]) for row in page],
+            next=deletions_cursor(page[-1]) if len(page) < len(rows) else None,
         )
 
     def fates(self, who: Principal, paths: Sequence[str]) -> FatesAnswer:
@@ -328,8 +320,10 @@ class Listing:
         return FatesAnswer(
             engine=uuid,
             commit=commit,
-            fates=[_fate(uuid, path, row) for path, row in zip(paths, rows, strict=True)],
-            everywhere=[_end(uuid, row) for row in deleted if row.reason == EndMeaning.EVERYWHERE],
+            fates=[fate_of(uuid, path, row) for path, row in zip(paths, rows, strict=True)],
+            everywhere=[
+                end_below(uuid, row) for row in deleted if row.reason == EndMeaning.EVERYWHERE
+            ],
         )
 
     def objects(self, who: Principal, paths: Sequence[str]) -> ObjectsAnswer:
@@ -349,7 +343,7 @@ class Listing:
             rows = [row for each in paths if (row := state.files.get(each)) is not None]
             table = state.uploaded_table
             found = {
-                row.physical: _object(table.rows[row.physical])
+                row.physical: object_entry(table.rows[row.physical])
                 for row in rows
                 if table.parts(row).file
             }
@@ -398,7 +392,7 @@ class Listing:
         with self._engine.reading() as state:
             table = state.uploaded_table
             uploaded = (row.physical for row in rows if table.parts(row).file)
-            stored = {each: _object(table.rows[each]) for each in uploaded}
+            stored = {each: object_entry(table.rows[each]) for each in uploaded}
             makers = {row.physical: state.compacted_table.maker(row.physical) for row in rows}
             at_nodes = {row.physical: row.physical in state.released_table.rows for row in rows}
         for row, tree in found:
@@ -409,10 +403,10 @@ class Listing:
             cuts = TransferCuts(state.owner_table.moves, at)
             of_rows = [cuts.of(row) if devices else () for row in rows]
         return [
-            _entry(
+            catalogue_entry(
                 row,
                 tree,
-                _extents(row, several) if devices else None,
+                extents_of(row, several) if devices else None,
                 quarantined=row.physical in quarantined,
                 stored=stored.get(row.physical),
                 at_nodes=at_nodes[row.physical],
@@ -422,156 +416,8 @@ class Listing:
         ]
 
 
-def _entry(
-    row: FileRow,
-    tree: Tree | None,
-    devices: list[DeviceExtent] | None,
-    *,
-    quarantined: bool,
-    stored: ObjectEntry | None,
-    at_nodes: bool,
-    news: int,
-) -> CatalogueEntry:
-    rank = row.rank
-    return CatalogueEntry(
-        path=row.physical,
-        original=row.path,
-        sender=row.sender,
-        size=row.size,
-        md5=row.md5,
-        data_dir=row.data_dir if tree is None else str(tree.path),
-        commit=row.created,
-        first_time=row.first,
-        last_time=row.last,
-        resource=row.resource is not None,
-        state=QUARANTINED if quarantined else LOADED,
-        first_look=rank.first,
-        closed_look=rank.closed,
-        last_look=0 if rank.last == NOW else rank.last,
-        devices=devices,
-        origin=None if row.origin is None else _origin(row.origin),
-        changed=row.changed,
-        stored=stored is not None or at_nodes,
-        object=stored,
-        news=news,
-    )
-
-
 def _id_of(row: CompactedRow) -> int:
     return row.id
-
-
-def _compacted(row: CompactedRow, trees: Sequence[Tree]) -> CompactedEntry | None:
-    """None if one of its outputs is in no data directory, or is not whole."""
-    outputs = []
-    for each in row.outputs:
-        tree = tree_of(trees, each)
-        there = None if tree is None else tree.stat(each.physical)
-        if tree is None or there is None or there.st_size != each.size:
-            return None
-        outputs.append(
-            CompactedFileEntry(
-                physical=each.physical,
-                size=each.size,
-                md5=each.md5,
-                data_dir=str(tree.path),
-                devices=[
-                    DeviceExtent(name=name, first=first, last=last)
-                    for name, first, last in each.devices.ranges()
-                ],
-                first=each.first,
-                last=each.last,
-            )
-        )
-    return CompactedEntry(id=row.id, commit=row.created, inputs=row.inputs, outputs=outputs)
-
-
-def _object(there: UploadedRow) -> ObjectEntry:
-    return ObjectEntry(incarnation=there.incarnation, again=there.again, digests=there.digests)
-
-
-def _store_entry(config: StorageConfig) -> StoreEntry | None:
-    """Where who reads it finds it; whose credentials these are is known to nobody here."""
-    if config.url is None:
-        return None
-    return StoreEntry(
-        url=config.url,
-        endpoint=config.endpoint,
-        region=config.region,
-        path_style=config.path_style,
-    )
-
-
-def _origin(origin: FileOrigin) -> OriginEntry:
-    below = [
-        LooksBelow(
-            engine=each.engine,
-            first=each.first,
-            closed=each.closed,
-            last=each.last,
-            loaded=each.loaded,
-            physical=each.physical,
-        )
-        for each in origin.below
-    ]
-    return OriginEntry(sender=origin.sender, path=origin.path, below=below)
-
-
-def _fate(engine: str, path: str, row: FileRow | None) -> FileFate:
-    if row is None:
-        return FileFate(path=path)
-    if row.held:
-        bad = None if row.visible else f"it is in quarantine on this node: {row.reason}"
-        return FileFate(path=path, here=True, reason=bad or "")
-    return FileFate(path=path, end=_end(engine, row))
-
-
-def _end(engine: str, row: FileRow) -> EndBelow:
-    """The end of a file as it is to be told above: what was done to a copy deletes nothing."""
-    rank = row.rank
-    last = (row.deleted or row.changed) if rank.last == NOW else rank.last
-    here = LooksBelow(
-        engine=engine,
-        first=rank.first,
-        closed=rank.closed,
-        last=last,
-        loaded=rank.loaded,
-        physical=row.physical,
-    )
-    told = None if row.origin is None else _origin(row.origin)
-    meaning = _MEANINGS.get(row.reason or "", EndMeaning.RETIRED)
-    return EndBelow(
-        path=row.physical,
-        last=last,
-        origin=OriginEntry(
-            sender=row.sender if told is None else told.sender,
-            path=row.path if told is None else told.path,
-            below=[*(told.below if told else ()), here],
-        ),
-        meaning=meaning if row.state is FileState.DELETED else EndMeaning.RETIRED,
-    )
-
-
-def _resource(row: FileRow) -> ResourceEntry | None:
-    found = row.resource
-    return None if found is None else ResourceEntry(size=found.size, md5=found.md5)
-
-
-def _extents(row: FileRow, cuts: Sequence[TransferCut]) -> list[DeviceExtent]:
-    looks = {
-        device: (cut.first, 0 if cut.last == NOW else cut.last)
-        for cut in cuts
-        for device in cut.devices
-    }
-    ranges = list(row.devices.ranges())
-    if not ranges and row.first is not None and row.last is not None:
-        # It was deleted since: within these times its devices may have points.
-        ranges = [(name, row.first, row.last) for name in row.devices]
-    return [
-        DeviceExtent(name=name, first=first, last=last, first_look=begin, last_look=end)
-        for name, first, last in ranges
-        for begin, end in (looks.get(name, (0, 0)),)
-    ]
 
 
 def _with_few_devices(rows: Sequence[FileRow]) -> list[FileRow]:
@@ -584,30 +430,3 @@ def _with_few_devices(rows: Sequence[FileRow]) -> list[FileRow]:
             break
         page.append(row)
     return page
-
-
-def _cursor(row: DeletionsRow) -> str:
-    past, heir = f"/{row.past}" if row.past else "", f"/{row.heir}" if row.heir else ""
-    return f"{row.sender}/{row.path}/{row.physical or ''}/{row.form}{past}{heir}"
-
-
-def _noted(row: DeletionsRow, file: FileRow | None) -> NotedEntry:
-    return NotedEntry(
-        sender=row.sender,
-        path=row.path,
-        physical=row.physical,
-        form=row.form,
-        content=row.content,
-        segments=[
-            NotedRecords(
-                end=each.end,
-                floor=each.floor,
-                commit=each.commit,
-                applied=each.applied,
-                held=bool(each.held),
-            )
-            for each in row.segments
-        ],
-        older=sorted(older_names(row, file)),
-        author=row.by,
-    )

@@ -35,7 +35,8 @@ from receiver.config import (
     StorageConfig,
 )
 from receiver.load.service import LoadService
-from receiver.load.upkeep.fsck import Report, examine
+from receiver.load.upkeep.fsck import examine
+from receiver.load.upkeep.fsck_findings import Report
 from receiver.metadata.clock.machine_clock import MachineClock
 from receiver.node import Node
 from receiver.open_engine import open_engine

@@ -23,7 +23,8 @@ import msgspec
 
 from common import crash
 from receiver.config import ReceiverConfig
-from receiver.load.upkeep.fsck import Report, fsck
+from receiver.load.upkeep.fsck import fsck
+from receiver.load.upkeep.fsck_findings import Report
 from receiver.load.upkeep.verdicts import Verdict, record_verdicts
 from receiver.metadata.engine import Engine
 from receiver.metadata.state.state import State

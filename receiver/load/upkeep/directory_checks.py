@@ -19,7 +19,8 @@ from common.threads import join_begun
 from receiver.disks import home_of
 from receiver.load.moving.copied_files import known_file
 from receiver.load.placing import tree_of
-from receiver.load.upkeep.fsck import is_to_be_there, strays_among
+from receiver.load.upkeep.loaded_file_checks import is_to_be_there
+from receiver.load.upkeep.strays import strays_among
 from receiver.metadata.state.placed_files import parts_elsewhere
 from receiver.metadata.state.table_rows import FileState
 

@@ -10,7 +10,8 @@ import pytest
 from common.errors import LockedError, NotFoundError
 from receiver.directory_finding import adopt
 from receiver.disks import AwayError
-from receiver.load.upkeep.fsck import Found, fsck
+from receiver.load.upkeep.fsck import fsck
+from receiver.load.upkeep.fsck_findings import Found
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.sql.executing import execute
