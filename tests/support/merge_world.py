@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -47,13 +47,13 @@ class MadeFile:
 
     Attributes:
         rows: device -> rows of each flush, one after the other.
-        deleted: (device or None for all, measurement or None for all, first, last), of its own.
+        version: of the format.
     """
 
     asked: FileAsked
     rank: Rank
     rows: dict[str, list[Cells]]
-    deleted: list[tuple[str | None, str | None, int, int]] = field(default_factory=list)
+    version: int
 
 
 @dataclass
@@ -70,7 +70,7 @@ class MergeWorld:
     """One case.
 
     Attributes:
-        version: of the files of the tree model that are written by one flush.
+        versions: of the format, that files may have: an edge that was upgraded has both.
         has_properties: whether the columns of a file's table have some.
         codecs: of each series the (encoding, compression) that files have it with.
     """
@@ -78,8 +78,8 @@ class MergeWorld:
     def __init__(self, rng: Random, directory: Path) -> None:
         self._rng, self._directory = rng, directory
         self.is_table = rng.random() < 0.4
-        self.version = 4 if self.is_table else rng.choice((3, 4))
-        types = OLD_TYPES if self.version == 3 else TYPES
+        self.versions = (4,) if self.is_table else rng.choice(((3,), (4,), (4,), (3, 4)))
+        types = OLD_TYPES if 3 in self.versions else TYPES
         names = ("a", "b", "c", "d")[: rng.randint(1, 4)]
         self.types = {name: rng.choice(types) for name in names}
         self.aligned = {each: self.is_table or rng.random() < 0.5 for each in self._device_names()}
@@ -106,11 +106,17 @@ class MergeWorld:
             some += EDGES
         return some
 
+    @property
+    def version(self) -> int:
+        """Of the outputs."""
+        return max(each.version for each in self.files)
+
     # -- files ---------------------------------------------------------------------------------
 
     def _file(self, number: int) -> MadeFile:
         rng = self._rng
-        by_flush = rng.random() < 0.3 and self._can_flush
+        version = rng.choice(self.versions)
+        by_flush = rng.random() < 0.3 and version == 4 and self._can_flush
         flushes = rng.randint(1, 3) if by_flush else 1
         rows: dict[str, list[Cells]] = {}
         for device in rng.sample(list(self.aligned), rng.randint(1, len(self.aligned))):
@@ -118,7 +124,7 @@ class MergeWorld:
         if by_flush:
             content = self._flushed(rows, flushes)
         else:
-            content = self._written({device: found[0] for device, found in rows.items()})
+            content = self._written({device: found[0] for device, found in rows.items()}, version)
         path = self._directory / f"in-{number}.tsfile"
         path.write_bytes(content)
         rank = self._rank(number)
@@ -129,13 +135,13 @@ class MergeWorld:
             name=rank.name, first=rank.first, closed=rank.closed, last=rank.last,
             loaded=rank.loaded,
         )  # fmt: skip
-        return MadeFile(asked, rank, rows)
+        return MadeFile(asked, rank, rows, version)
 
     @property
     def _can_flush(self) -> bool:
         plain = {DataType.INT64, DataType.DOUBLE, DataType.BOOLEAN, DataType.INT32}
         in_reach = self.times[-1] < 100  # differences of that writer do not wrap around
-        return in_reach and self.version == 4 and set(self.types.values()) <= plain
+        return in_reach and set(self.types.values()) <= plain
 
     def _rank(self, number: int) -> Rank:
         rng = self._rng
@@ -182,7 +188,7 @@ class MergeWorld:
         most = 2 ** (bits - 1)
         return rng.choice((0, 1, -1, most - 1, -most, rng.randint(-most, most - 1)))
 
-    def _written(self, rows: Mapping[str, Cells]) -> bytes:
+    def _written(self, rows: Mapping[str, Cells], version: int) -> bytes:
         """One flush, by the project's writer, with pages and chunks cut at random."""
         rng = self._rng
         cuts = Cuts(
@@ -193,9 +199,9 @@ class MergeWorld:
         content = bytearray()
         tables = [self._table()] if self.is_table else []
         self.has_properties |= self.is_table
-        writer = TsFileWriter(content.extend, version=self.version, tables=tables, cuts=cuts)
+        writer = TsFileWriter(content.extend, version=version, tables=tables, cuts=cuts)
         for device, cells in rows.items():
-            segments = device_segments(device, self.version)
+            segments = device_segments(device, version)
             names = [each for each in self.types if any(each in row for row in cells.values())]
             if self.aligned[device] and rng.random() < 0.2:
                 names = list(self.types)  # some without a value
@@ -323,7 +329,7 @@ class MergeWorld:
         """What readers get of all files."""
         found: Answer = {}
         for device in self.aligned:
-            given = [(each, self._given(each, device)) for each in self.files]
+            given = [(each, self.given(each, device)) for each in self.files]
             times = sorted({time for _, cells in given for time in cells})
             rows: Cells = {}
             for time in times:
@@ -343,7 +349,7 @@ class MergeWorld:
                 found[device] = rows
         return found
 
-    def _given(self, file: MadeFile, device: str) -> Cells:
+    def given(self, file: MadeFile, device: str) -> Cells:
         """What a file gives of a device, without what was deleted of it."""
         rows: Cells = {}
         for cells in file.rows.get(device, ()):
