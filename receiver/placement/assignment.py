@@ -32,6 +32,7 @@ from common.errors import TsferryError
 from receiver.metadata.model import records
 from receiver.placement.choosing_nodes import ChosenLoad, PlacementWish, wished_nodes
 from receiver.placement.copy_lists import attributes_of
+from receiver.placement.expected_load import ExpectedLoad, PlacedTablet
 from receiver.placement.table_standing import note_standings
 from receiver.tablet_copies.copies_wire import CopyOrder, CopyOrders, DropOrder, DropOrders
 
@@ -270,7 +271,7 @@ class Assignment(Closing):
     def _place(
         self, due: Sequence[_Due], nodes: Mapping[str, PlaceableNode], now: float
     ) -> tuple[int, int]:
-        load = ChosenLoad()
+        load = ChosenLoad(ExpectedLoad(lambda: map(_placed, due)))
         ops: list[records.Op] = []
         short = 0
         for each in due:
@@ -493,6 +494,11 @@ def _tablets(engine: Engine) -> list[_Due]:
                 proved = released.copies(tablet.id)
                 found.append(_Due(tablet, table, size, placements.get(tablet.id), proved))
     return found
+
+
+def _placed(due: _Due) -> PlacedTablet:
+    nodes = () if due.placement is None else due.placement.nodes
+    return PlacedTablet(due.tablet.id, due.table.id, due.tablet.begin, due.size, nodes)
 
 
 def _leader_first(row: PlacementRow) -> tuple[str, ...]:

@@ -1,14 +1,16 @@
 """Which nodes a tablet is placed at: a function of the nodes and of nothing else.
 
-Of two nodes that a tablet's id draws, the one with fewer bytes takes it: nearly as even as to look
-at all of them, and a node that has just come is not given everything at once. The draw is by the
-tablet's id and its generation, so the same nodes always give the same answer.
+Of two nodes that a tablet's id draws, the one that is going to have fewer bytes takes it: nearly as
+even as to look at all of them, and a node that has just come is not given everything at once. The
+draw is by the tablet's id and its generation, so the same nodes always give the same answer.
 """
 
 from __future__ import annotations
 
 import random
 from typing import TYPE_CHECKING, NamedTuple
+
+from receiver.placement.expected_load import ExpectedLoad
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -39,13 +41,22 @@ class PlacementWish(NamedTuple):
 class ChosenLoad:
     """What was given to nodes since they reported, so that one pass does not give one node all."""
 
-    def __init__(self) -> None:
+    def __init__(self, expected: ExpectedLoad | None = None) -> None:
+        """Nothing is given yet.
+
+        Args:
+            expected: what nodes are going to have; None for what they report.
+        """
+        self._expected = expected or ExpectedLoad(tuple)
         self._size: dict[str, int] = {}
+        self._coming: dict[str, int] = {}
         self._tablets: dict[str, int] = {}
 
-    def add(self, uuid: str, size: int) -> None:
+    def add(self, uuid: str, wish: PlacementWish) -> None:
         """A node is given a tablet."""
-        self._size[uuid] = self._size.get(uuid, 0) + size
+        self._size[uuid] = self._size.get(uuid, 0) + wish.size
+        more = self._expected.of_tablet(wish.tablet, wish.size)
+        self._coming[uuid] = self._coming.get(uuid, 0) + more
         self._tablets[uuid] = self._tablets.get(uuid, 0) + 1
 
     def room(self, node: PlaceableNode) -> int:
@@ -54,7 +65,7 @@ class ChosenLoad:
 
     def key(self, node: PlaceableNode) -> tuple[int, int, str]:
         """What nodes are compared by: the lower the better."""
-        size = node.used + self._size.get(node.uuid, 0)
+        size = self._expected.of_node(node.uuid, node.used) + self._coming.get(node.uuid, 0)
         return size, node.tablets + self._tablets.get(node.uuid, 0), node.uuid
 
 
@@ -93,7 +104,7 @@ def chosen_nodes(
             break
         two = draw.sample(fitting, min(2, len(fitting)))
         best = min(two, key=load.key)
-        load.add(best.uuid, wish.size)
+        load.add(best.uuid, wish)
         chosen.append(best.uuid)
     return chosen
 

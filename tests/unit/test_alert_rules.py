@@ -97,6 +97,8 @@ CASES: dict[str, list[Case]] = {
     "TsferryNodesLost": one("receiver_nodes", "1", "0", f'{R},state="lost"', minutes=75),
     "TsferryNodesDoubt": one("receiver_nodes_doubting", "1", "0"),
     "TsferryFilesNowhere": one("receiver_released_files_nowhere", "1", "0"),
+    "TsferryTabletsShort": one("receiver_tablets_short", "1", "0", minutes=45),
+    "TsferryCopiesDoubted": one("receiver_copies_doubted", "1", "0", minutes=75),
     "TsferryClockDoubted": one("receiver_clock_doubted", "1", "0"),
     "TsferryBackupOld": one("receiver_backup_timestamp_seconds", f"-{2 * DAY}", "0"),
     "TsferryCopiesBehind": one(
