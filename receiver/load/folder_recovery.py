@@ -130,5 +130,6 @@ def single_task(folder: SenderFolder, staged: Verified) -> CurrentTask:
             ManifestEntry(path=staged.path, size=staged.size, md5=staged.md5, series=0, points=0)
         ],
         single=True,
+        since=staged.commit,
     )
     return CurrentTask(folder, record, {}, None)

@@ -119,6 +119,7 @@ class CentreLoads:
         staged: Sequence[CentreFile] = (),
         *,
         rights: LoadRights | None = None,
+        since: int = 0,
         ended: Callable[[], None] = lambda: None,
     ) -> None:
         """Begin a load, or go on with the one of this id.
@@ -127,6 +128,7 @@ class CentreLoads:
             request: what is asked for.
             staged: files that came for it, in place of paths of this machine.
             rights: of a writer; None of an operator.
+            since: the newest commit when the files began to come; 0: that of now.
             ended: called when it is over, before anybody is told.
 
         Raises:
@@ -145,7 +147,7 @@ class CentreLoads:
             self._step.forget()
             self._thread = threading.Thread(
                 target=self._run,
-                args=(request, staged, rights, ended),
+                args=(request, staged, rights, since, ended),
                 name="centre-load",
                 daemon=True,
             )
@@ -232,11 +234,12 @@ class CentreLoads:
         request: CentreLoadRequest,
         staged: Sequence[CentreFile],
         rights: LoadRights | None,
+        since: int,
         ended: Callable[[], None],
     ) -> None:
         found: CentreLoadAnswer | Exception
         try:
-            found = self.load(request, staged, rights)
+            found = self.load(request, staged, rights, since)
         except Exception as error:
             if not isinstance(error, TsferryError | OSError):
                 log.exception("a load at the centre failed", extra={"task": request.task})
@@ -254,6 +257,7 @@ class CentreLoads:
         request: CentreLoadRequest,
         staged: Sequence[CentreFile] = (),
         rights: LoadRights | None = None,
+        since: int = 0,
     ) -> CentreLoadAnswer:
         """Look at files, and load them unless it is a dry run or one is refused.
 
@@ -261,6 +265,7 @@ class CentreLoads:
             request: what is asked for.
             staged: files that came for it, in place of paths of this machine.
             rights: of a writer; None of an operator.
+            since: see `begin`.
 
         Raises:
             NotFoundError: there is nothing to load, or no such sender.
@@ -268,6 +273,7 @@ class CentreLoads:
             UsageError: as the request or the layout has it.
             TsferryError, OSError: it cannot be done now; nothing of it is left.
         """
+        since = since or self._engine.newest_commit
         mandate = self.mandate(request, rights)
         files = staged or find_files(request.paths, request.storage_group)
         looked: dict[str, tuple[CentreFile, Candidate]] = {}
@@ -296,6 +302,7 @@ class CentreLoads:
             started=self._clock(),
             look=latest_look(self._engine),
             centre=mandate,
+            since=since,
             manifest=[],
         )
         self._step.begin("comparing with what is loaded")

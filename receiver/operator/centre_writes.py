@@ -66,10 +66,12 @@ class _OpenWrite(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         request: that it was opened by.
         rights: of the writer that opened it; None of an operator.
+        commit: the newest one then; 0 where that was not noted.
     """
 
     request: WriteRequest
     rights: LoadRights | None = None
+    commit: int = 0
 
 
 class CentreWrites:
@@ -117,8 +119,8 @@ class CentreWrites:
             self._opened(task, rights)
         else:
             folder.tree.make_dirs(_place(folder, task))
-            made = msgspec.json.encode(_OpenWrite(request=request, rights=rights))
-            folder.tree.write_atomic(record, made)
+            opened = _OpenWrite(request=request, rights=rights, commit=self._engine.newest_commit)
+            folder.tree.write_atomic(record, msgspec.json.encode(opened))
         config = self._config
         return WriteOpened(
             owner=owner or self._centre.source,
@@ -218,7 +220,11 @@ class CentreWrites:
             files = [_file(folder, task, each) for each in sorted(parts, key=_order)]
             load = _load_of(task, made.request)
             self._centre.begin(
-                load, files, rights=made.rights, ended=lambda: self._remove(folder, task)
+                load,
+                files,
+                rights=made.rights,
+                since=made.commit,
+                ended=lambda: self._remove(folder, task),
             )
 
     def answer(self, task: str, wait: float) -> CentreLoadAnswer:

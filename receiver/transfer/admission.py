@@ -40,9 +40,14 @@ class Admission:
         self._clock = clock
 
     def read(
-        self, who: Principal, folder: SenderFolder, length: int, metadata: Mapping[str, str]
+        self,
+        who: Principal,
+        folder: SenderFolder,
+        length: int,
+        metadata: Mapping[str, str],
+        newest: int,
     ) -> UploadMeta:
-        """What the upload is, from its length and its metadata.
+        """What the upload is, from its length, its metadata and the newest commit.
 
         Raises:
             NameRefusedError: the path is none that is taken here.
@@ -74,6 +79,7 @@ class Admission:
             task=task,
             md5=md5,
             tail=planned.tail if planned is not None and not path.is_resource else None,
+            commit=newest if planned is None else planned.commit,
         )
 
     def admit(self, folder: SenderFolder, meta: UploadMeta) -> None:

@@ -176,6 +176,7 @@ class Intake:
         single: str | None = None,
         scope: Sequence[str] = (),
         token: str | None = None,
+        commit: int = 0,
     ) -> VerifiedBytes:
         """Check a whole file.
 
@@ -190,6 +191,7 @@ class Intake:
             single: id of its task, if it is a task of its own.
             scope: of the token, for such a task.
             token: its id.
+            commit: the newest one when the bytes began to come, where the plan does not tell.
 
         Raises:
             DigestError: MD5 or tail are not what was said.
@@ -201,7 +203,15 @@ class Intake:
         source = _read_back(fd, path, md5, content)
         tail = check_content(source, path)
         record = record_of(
-            fd, path, md5, source=source, at=self._clock(), single=single, scope=scope, token=token
+            fd,
+            path,
+            md5,
+            source=source,
+            at=self._clock(),
+            single=single,
+            scope=scope,
+            token=token,
+            commit=commit if planned is None else planned.commit,
         )
         if planned is not None:
             _compare(record, path, planned)

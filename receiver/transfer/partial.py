@@ -50,6 +50,8 @@ class UploadMeta(msgspec.Struct, frozen=True, kw_only=True):
         task: that it belongs to; None: it is a task of its own.
         md5: of the whole file, where it is known.
         tail: digest of the file's tail, where it was planned.
+        commit: the newest one when it began, or when the file was planned before that; 0 where
+            that was not noted.
     """
 
     v: int = 1
@@ -62,6 +64,7 @@ class UploadMeta(msgspec.Struct, frozen=True, kw_only=True):
     task: str | None = None
     md5: str | None = None
     tail: str | None = None
+    commit: int = 0
 
 
 class UploadBlock(msgspec.Struct, frozen=True):
@@ -200,7 +203,8 @@ class PartialUpload:
 
     def _cut(self, good: list[UploadBlock]) -> None:
         """Cut both files back to the good blocks; the log first, as it decides."""
-        keep = len(msgspec.json.encode(self.meta)) + 1 + sum(len(each.line()) for each in good)
+        # The first line as it is: another version may have written it with other fields.
+        keep = self._tree.read(self.log).find(b"\n") + 1 + sum(len(each.line()) for each in good)
         with self._tree.append_file(self.log) as file:  # which is flushed by that
             if file.size != keep:
                 file.truncate(keep)

@@ -32,10 +32,17 @@ _Partition: TypeAlias = tuple[str, str, int]
 
 @dataclass(frozen=True)
 class Resumable:
-    """A partial upload that fits an entry."""
+    """A partial upload that fits an entry.
+
+    Attributes:
+        id: of it.
+        offset: where it goes on.
+        commit: see `UploadMeta`.
+    """
 
     id: str
     offset: int
+    commit: int = 0
 
 
 @dataclass

@@ -317,17 +317,33 @@ class Tasks:
             self._check_length(len(current.planned) + len(fresh))
             newest = self._engine.newest_commit
             decisions = self._decide(who, folder, current, page.entries)
+            began = [
+                self._began(who, folder, entry, decision) or newest
+                for entry, decision in zip(page.entries, decisions, strict=True)
+            ]
             if page.nodes and self._nodes is not None:
                 decisions = [
                     self._with_node(folder.uuid, task, entry, decision, page.avoid)
                     for entry, decision in zip(page.entries, decisions, strict=True)
                 ]
             current.add_plan(
-                _planned(entry, decision, newest)
-                for entry, decision in zip(page.entries, decisions, strict=True)
+                _planned(entry, decision, commit)
+                for entry, decision, commit in zip(page.entries, decisions, began, strict=True)
                 if is_tsfile_path(entry.path)
             )
         return PlanAnswer(decisions=decisions)
+
+    def _began(
+        self, who: Principal, folder: SenderFolder, entry: PlanEntry, decision: PlanDecision
+    ) -> int:
+        """The newest commit when an earlier task began to bring this content; 0 where none did."""
+        if entry.retry:  # it is said anew that it is to come
+            return 0
+        if decision.action is Action.HAVE:
+            staged = folder.staged.get(entry.path)
+            return 0 if staged is None else staged.commit
+        found = self._uploads.resumable(who, folder, entry)
+        return 0 if found is None else found.commit
 
     def _with_node(
         self,
@@ -625,7 +641,7 @@ class Tasks:
         )
 
 
-def _planned(entry: PlanEntry, decision: PlanDecision, newest: int) -> Planned:
+def _planned(entry: PlanEntry, decision: PlanDecision, commit: int) -> Planned:
     return Planned(
         path=entry.path,
         size=entry.size,
@@ -637,5 +653,5 @@ def _planned(entry: PlanEntry, decision: PlanDecision, newest: int) -> Planned:
         device=decision.device,
         reason=decision.reason,
         origin=entry.origin,
-        commit=newest,
+        commit=commit,
     )

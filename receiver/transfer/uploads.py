@@ -116,7 +116,8 @@ class Uploads:
             GoneError: the task is not open.
         """
         folder = self._intake.folder(who, sender)
-        meta = self._admission.read(who, folder, length, metadata)
+        newest = self._engine.newest_commit
+        meta = self._admission.read(who, folder, length, metadata, newest)
         with folder.lock:
             self._admission.admit(folder, meta)
             partial = PartialUpload.create(folder.tree, folder.uploads, meta)
@@ -236,7 +237,7 @@ class Uploads:
         best = max(fitting, key=lambda each: each.partial.offset, default=None)
         if best is None or best.partial.offset == 0:
             return None
-        return Resumable(best.meta.id, best.partial.offset)
+        return Resumable(best.meta.id, best.partial.offset, best.meta.commit)
 
     def numbers(self, sender: str | None = None) -> tuple[int, int]:
         """How many uploads of a sender (or of all) are begun, and the bytes they have."""
@@ -381,6 +382,7 @@ class Uploads:
                 single=meta.id if meta.task is None else None,
                 scope=who.scope if meta.task is None else (),
                 token=who.token_id if meta.task is None else None,
+                commit=meta.commit,
             )
         except DigestError:
             self._register.drop(upload)

@@ -123,13 +123,15 @@ class FileAdditions:
         It was as good as in it, and comes to be in none that has the name since by itself.
         """
         planned = self._planned.get(path.text)
-        since = 0 if planned is None else planned.commit
+        by_plan = 0 if planned is None else planned.commit
+        since = by_plan or self._record.since
         if not since or self._task.last_drop(path.sg) <= since:
             return None
-        reason = (
-            f"storage group {path.sg} was deleted while it was under way; `quarantine retry` at "
-            "its sender sends it to the one that has the name since"
-        )
+        reason = f"storage group {path.sg} was deleted while it was under way; "
+        if not by_plan:  # nobody keeps it on a list
+            reason += "brought once more, it comes to the one that has the name since"
+            return FileOutcome(path.text, Result.REFUSED, reason=reason)
+        reason += "`quarantine retry` at its sender sends it to the one that has the name since"
         return FileOutcome(path.text, Result.QUARANTINED, reason=reason, hold=True)
 
     def _takes(self, owner: str) -> bool:

@@ -64,6 +64,7 @@ def record_of(
     single: str | None = None,
     scope: Sequence[str] = (),
     token: str | None = None,
+    commit: int = 0,
 ) -> Verified:
     """The record of a verified file that is open as `fd` (renaming keeps inode and mtime).
 
@@ -81,6 +82,7 @@ def record_of(
         single=single,
         scope=list(scope),
         token=token,
+        commit=commit,
     )
 
 

@@ -119,6 +119,7 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
         below: what ends of forwarded files mean, known with the end.
         centre: of a load at the centre, which no sender brings.
         adopted: where the files were taken from that no sender has sent here; empty: it sent them.
+        since: the newest commit when its files began to come, of a task whose plan does not tell.
     """
 
     v: int = 1
@@ -138,6 +139,7 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     below: list[EndBelow] = []
     centre: CentreMandate | None = None
     adopted: str = ""
+    since: int = 0
 
     @property
     def looks(self) -> dict[str, int]:
@@ -159,8 +161,9 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         device: that the decision names.
         reason: of it.
         origin: uuid of the edge of a forwarded file.
-        commit: the newest one when this content was first planned in the task; 0 where that was
-            not noted. What was deleted behind it was deleted while the file was under way.
+        commit: the newest one when this content was first planned, in this task or in one before
+            that it came in; 0 where that was not noted. What was deleted behind it was deleted
+            while the file was under way.
     """
 
     path: str

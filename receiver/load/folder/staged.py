@@ -42,6 +42,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         single: id of the task of one file that this is, None if it waits for a task.
         scope: of the token, for such a task.
         token: its id.
+        commit: the newest one when it began to come; 0 where that was not noted.
     """
 
     path: str
@@ -54,6 +55,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     single: str | None = None
     scope: list[str] = []
     token: str | None = None
+    commit: int = 0
 
     def is_still(self, found: os.stat_result | None) -> bool:
         """Whether what lies there now is what was verified."""

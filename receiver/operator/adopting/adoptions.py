@@ -242,7 +242,8 @@ class Adoptions:
             propagate=Propagate.NEVER,
             started=self._clock(),
             scope=[],
-            look=self._engine.newest_commit + 1,
+            look=(newest := self._engine.newest_commit) + 1,
+            since=newest,
             adopted=source,
         )
 

@@ -10,6 +10,7 @@ from common.durable import Tree
 from common.errors import BusyError, DigestError, NoSpaceError, NotFoundError, UsageError
 from receiver.metadata.model import records
 from receiver.metadata.model.centre_source import centre_uuid
+from receiver.metadata.sql.executing import execute
 from receiver.node import Node
 from receiver.operator.adopting import bringing_in
 from receiver.operator.files import list_files
@@ -484,3 +485,30 @@ def test_a_copy_of_a_file_that_somebody_writes_to_leaves_nothing(
     with pytest.raises(DigestError):
         node.operator.adoptions.adopt(request)
     assert list(Path(world.folder(UUID), "data", ".uploads").iterdir()) == []
+
+
+def test_what_is_being_adopted_while_its_storage_group_is_deleted_is_refused(
+    node: Node, old: OldReceiverTree
+) -> None:
+    """And comes when it is said again: nothing of the old receiver has gone."""
+    edge = Edge(node)
+    edge.check()
+    edge.round({path_of(9, sg="root.other"): tsfile("root.other.y")})
+    old.loaded(FILES)
+    old.owners(OWNERS)
+
+    deleted: list[str] = []
+
+    def delete(place: str) -> None:
+        if place == "adoption.brought" and not deleted:
+            deleted.append(place)
+            execute(node.engine, "delete storage group root.other with data")
+
+    other = path_of(3, sg="root.other")
+    with crash.arm(delete):
+        answer = adopt(node, old, move=True)
+    [there] = [each for each in answer.files if each.path == other]
+    assert (there.result, "was deleted while it" in (there.reason or "")) == ("refused", True)
+    assert Path(there.source).exists()
+    again = adopt(node, old)
+    assert {each.result for each in again.files if each.path == other} == {"loaded"}
