@@ -12,7 +12,7 @@ from pathlib import Path
 from common.errors import NotPermittedError
 from common.system_errors import user_name
 
-__all__ = ["root_mistakes", "telling_of_root"]
+__all__ = ["refuse_of_root", "root_mistakes", "telling_of_root"]
 
 _LOOKED_AT = 2000
 """So many files below a place, and so no more than some milliseconds."""
@@ -28,9 +28,31 @@ def root_mistakes(places: Iterable[Path], *, below: Iterable[Path] = ()) -> list
     """
     us = os.geteuid()
     if us == 0:
-        return list(dict.fromkeys(_made_by_root(places)))
+        return list(_made_by_root(places))
     found = list(_of_root(below))
     return [_roots(found, us)] if found else []
+
+
+def refuse_of_root(below: Iterable[Path], in_place: tuple[str, ...]) -> None:
+    """Say what root made by mistake where it is certainly in the way, before anything is done.
+
+    A file that is replaced by a rename is nobody's matter; a directory, and a file that is written
+    where it is, ends the work of another user in the middle.
+
+    Args:
+        below: as of `root_mistakes`.
+        in_place: how the names of files end that are written where they are.
+
+    Raises:
+        NotPermittedError: there is something of that kind.
+    """
+
+    def is_in_the_way(path: Path) -> bool:
+        return path.is_dir() or path.name.endswith(in_place)
+
+    found = [] if os.geteuid() == 0 else list(_of_root(below, is_in_the_way))
+    if found:
+        raise NotPermittedError(_roots(found, os.geteuid()))
 
 
 @contextmanager
@@ -68,24 +90,30 @@ def telling_of_root(
 
 
 def _made_by_root(places: Iterable[Path]) -> Iterator[str]:
-    for place in places:
+    """A line for each user whose directories root is about to make something in."""
+    theirs: dict[int, list[Path]] = {}
+    for place in dict.fromkeys(places):
         found = _stat(place)
         if found is not None and found.st_uid != 0:
-            owner = user_name(found.st_uid)
-            yield (
-                f"this runs as root, and {place} belongs to {owner}: a daemon of {owner} cannot "
-                f"change what is made now; run it by sudo -u {owner}"
-            )
+            theirs.setdefault(found.st_uid, []).append(place)
+    for uid, found_there in theirs.items():
+        owner = user_name(uid)
+        yield (
+            f"this runs as root, and {owner} owns {', '.join(map(str, found_there))}: a daemon of "
+            f"{owner} cannot change what is made now; run it by sudo -u {owner}"
+        )
 
 
-def _of_root(below: Iterable[Path]) -> Iterator[tuple[Path, Path]]:
+def _of_root(
+    below: Iterable[Path], counts: Callable[[Path], bool] = lambda path: True
+) -> Iterator[tuple[Path, Path]]:
     """What root made and we cannot change, the first of each place, with its place."""
     for place in below:
         for each in itertools.islice(_things(place, 2), _LOOKED_AT):
             found = _stat(each)
             if found is None or found.st_uid != 0 or stat.S_ISLNK(found.st_mode):
                 continue
-            if not os.access(each, os.W_OK, effective_ids=True):
+            if counts(each) and not os.access(each, os.W_OK, effective_ids=True):
                 yield each, place
                 break
 

@@ -65,6 +65,7 @@ def start(invocation: Invocation[SenderConfig], wait: float, as_machine: bool) -
 
     with opened(invocation) as session:
         schema_dir = session.config.schema_dir
+        warn_of_root(session.config)
         with session.remotes[0].sync_tree() as sync:
             found = running(sync)
             if found is None:

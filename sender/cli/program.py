@@ -45,6 +45,8 @@ __all__ = [
     "warn_of_root",
 ]
 
+_IN_PLACE = (".log", "daemon.lock", "engines.lock", "freed.lock", "sync.lock", "troubles.lock")
+"""How files end that rounds write where they are; others are replaced by a rename."""
 PROGRAM = Program(
     "tsferry-sender",
     SenderConfig,
@@ -146,14 +148,19 @@ def opened(
 
 
 def warn_of_root(config: SenderConfig) -> None:
-    """Say what root made in our directories, or is about to make there."""
-    from common.root_mistakes import root_mistakes
+    """Say what root made in our directories, or is about to make there.
+
+    Raises:
+        NotPermittedError: this user cannot go on with what root made: that is said in its place.
+    """
+    from common.root_mistakes import refuse_of_root, root_mistakes
 
     sync = config.schema_dir / "sync"
     ours = [
         sync,
         *(each / name for each in config.data_dirs for name in (".tsferry", "sync-sender")),
     ]
+    refuse_of_root(ours, _IN_PLACE)
     places = [sync if sync.exists() else config.schema_dir, *config.data_dirs]
     for warning in root_mistakes(places, below=ours):
         _log.warning("%s", printable(warning))

@@ -12,7 +12,7 @@ from common.cli import Invocation, emit_json
 from common.errors import UsageError
 from common.json_option import JsonForm
 from common.terminal import table
-from sender.cli.program import json_option, opened, receiver_option
+from sender.cli.program import json_option, opened, receiver_option, warn_of_root
 from sender.config import SenderConfig
 
 if TYPE_CHECKING:
@@ -151,6 +151,7 @@ def _change(
 
     rows: list[dict[str, Any]] = []
     with opened(invocation, names) as session:
+        warn_of_root(session.config)
         for remote in session.remotes:
             with remote.sync_tree() as sync:
                 directory = look_for_folders(remote, sync, patient=False).memory

@@ -161,6 +161,7 @@ def recover(invocation: Invocation[SenderConfig], names: tuple[str, ...], as_mac
     with opened(invocation, names) as session:
         from sender.round.round import RoundOptions
 
+        warn_of_root(session.config)
         return show_reports(run_rounds(session, RoundOptions(only_recover=True)), as_machine)
 
 
@@ -181,6 +182,7 @@ def resync(
     with opened(invocation, names) as session:
         from sender.round.round import RoundOptions
 
+        warn_of_root(session.config)
         reports = run_rounds(session, RoundOptions(forget=True, schema=schema))
         return show_reports(reports, as_machine)
 

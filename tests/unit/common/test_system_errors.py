@@ -20,7 +20,7 @@ from common.errors import (
     EXIT_USAGE,
     NotPermittedError,
 )
-from common.root_mistakes import root_mistakes, telling_of_root
+from common.root_mistakes import refuse_of_root, root_mistakes, telling_of_root
 from common.system_errors import cannot_listen, impossible_place, system_error
 
 US = 54321
@@ -145,12 +145,14 @@ def test_root_is_told_before_it_makes_files_in_the_directory_of_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    owners = {tmp_path / "theirs": 4711, tmp_path / "roots": 0}
+    theirs, too, roots, other = (tmp_path / each for each in ("theirs", "too", "roots", "other"))
+    owners = {theirs: 4711, too: 4711, roots: 0, other: 4712}
     monkeypatch.setattr(mistakes, "_stat", lambda path: _Owned(owners[path]))
-    told = root_mistakes([*owners, tmp_path / "theirs"])
-    assert told == [
-        f"this runs as root, and {tmp_path / 'theirs'} belongs to 4711: a daemon of 4711 cannot "
-        "change what is made now; run it by sudo -u 4711"
+    assert root_mistakes([*owners, theirs]) == [
+        f"this runs as root, and 4711 owns {theirs}, {too}: a daemon of 4711 cannot "
+        "change what is made now; run it by sudo -u 4711",
+        f"this runs as root, and 4712 owns {other}: a daemon of 4712 cannot "
+        "change what is made now; run it by sudo -u 4712",
     ]
 
 
@@ -168,6 +170,26 @@ def test_a_user_is_told_of_what_root_made_before_it_is_needed(
         f"root owns {tmp_path}/sync/a/1.log, and the user {US} cannot change that; if a command "
         f"was run as root by mistake: sudo chown -R {US} {tmp_path}/sync"
     ]
+
+
+def test_what_root_made_ends_a_command_at_once_only_where_it_is_in_the_way(
+    tmp_path: Path, another: set[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sync" / "dc").mkdir(parents=True)
+    state, lock = (tmp_path / "sync/dc" / each for each in ("looks.state", "sync.lock"))
+    for each in (state, lock):
+        each.write_text("")
+    monkeypatch.setattr(mistakes, "_stat", lambda path: _Owned(0 if path.is_file() else US))
+    another.add(state)
+    refuse_of_root([tmp_path / "sync"], (".lock",))  # a rename replaces it
+    another.add(lock)
+    with pytest.raises(NotPermittedError, match=f"root owns {lock}, .* sudo chown -R {US} "):
+        refuse_of_root([tmp_path / "sync"], (".lock",))
+    another.clear()
+    another.add(tmp_path / "sync/dc")
+    monkeypatch.setattr(mistakes, "_stat", lambda path: _Owned(0))
+    with pytest.raises(NotPermittedError, match="root owns "):
+        refuse_of_root([tmp_path / "sync"], ())
 
 
 def test_what_root_made_is_the_one_thing_that_is_said_where_it_is_in_the_way(
