@@ -301,6 +301,8 @@ class MergeConfig(Struct, frozen=True, kw_only=True):
             (`tsferry-receiver work`).
         final_after: time since the last file of a merge was gone at the edge, until the merged ones
             take the place of what they were made of for good; none for never.
+        final_verified: whether they do so only when `tsferry-verify`, or this receiver in another
+            process than merged, has merged what they were made of anew and found the same.
     """
 
     enabled: bool = False
@@ -312,6 +314,7 @@ class MergeConfig(Struct, frozen=True, kw_only=True):
     memory: Annotated[Size, Meta(ge=256 * 2**20)] = 2**30
     here: bool = True
     final_after: Annotated[Duration, Meta(ge=0)] | None = None
+    final_verified: bool = True
 
 
 class DeletesConfig(Struct, frozen=True, kw_only=True):

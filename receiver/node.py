@@ -20,6 +20,7 @@ from common.wire import IncarnationMark
 from receiver.compaction.compactor import Compactor
 from receiver.compaction.crowded import CrowdedPartitions
 from receiver.compaction.final_merges import FinalMerges
+from receiver.compaction.merge_comparer import MergeComparer
 from receiver.compaction.merge_progress import MERGE
 from receiver.compaction.merged_upkeep import MergedUpkeep
 from receiver.compaction.remote_merges import RemoteMerges
@@ -91,6 +92,7 @@ class Node(Closing):
         crowded: hears from readers where there are many.
         merged: takes away what it made, when nobody reads that any more.
         tables: keeps tables and tablets in step with the files.
+        merge_comparer: has merged files compared with what they were made of.
         final_merges: has merged files take the place of what they were made of for good.
         nodes: the storage nodes that it has heard from.
         copies: of tablets at them.
@@ -145,6 +147,7 @@ class Node(Closing):
         )
         self.tables = TableUpkeep(engine)
         load.reaper.chores += [self.merged.let_go, self.tables.forget]
+        self.merge_comparer = self._merge_comparer()
         self.final_merges = self._final_merges()
         self.compactor.chores.append(self.final_merges.run_once)
         merges = RemoteMerges(self.compactor, self.work, block=config.limits.max_chunk_bytes)
@@ -282,12 +285,24 @@ class Node(Closing):
             awaits_proof=self._awaits_proof,
         )
 
+    def _merge_comparer(self) -> MergeComparer:
+        return MergeComparer(
+            self.engine,
+            self.load.disks,
+            memory=self.config.merge.memory,
+            here=self.config.merge.here,
+            stopped=lambda: self.compactor.is_stopped,
+            paused=self.compactor.is_held,
+        )
+
     def _final_merges(self) -> FinalMerges:
+        verified = self.config.merge.final_verified
         return FinalMerges(
             self.engine,
             self.load.disks,
             after=self.config.merge.final_after,
             awaits_proof=self._awaits_proof,
+            why_unverified=self.merge_comparer.why_unverified if verified else None,
             is_time=lambda: self.config.merge.hours.hold(local_now()),
             stopped=lambda: self.compactor.is_stopped,
             stand_back=self.compactor.stand_back,

@@ -2,8 +2,10 @@
 
 Looked for are compactions of which all inputs are gone at the edge, and were for `after`; their
 sender has been here since; nobody forwards from this receiver, for whom they would be missing; and
-the engine finds nothing that could still come between (`becoming_final`). Then the outputs are read
-again from the disk, and one commit makes files of them. From then on the inputs are superseded:
+the engine finds nothing that could still come between (`becoming_final`). Unless it is configured
+otherwise, somebody has to have compared them with what they stand for, in another process than
+merged: the verification, or who is asked here (`merge_comparer`). Then the outputs are read again
+from the disk, and one commit makes files of them. From then on the inputs are superseded:
 their bytes go as those of all superseded files do.
 
 An output that is not what was made dissolves its compaction: the inputs are still there.
@@ -57,6 +59,7 @@ class FinalMerges:
         *,
         after: float | None,
         awaits_proof: Callable[[PartitionKey, FileRow], bool],
+        why_unverified: Callable[[CompactedRow], str | None] | None = None,
         is_time: Callable[[], bool] = lambda: True,
         stopped: Callable[[], bool] = lambda: False,
         stand_back: Callable[[], object] = lambda: None,
@@ -68,6 +71,8 @@ class FinalMerges:
             disks: the data directories.
             after: seconds since the last input ended; None for never.
             awaits_proof: whether a retired file may soon be superseded by others.
+            why_unverified: has one compared that nobody has compared yet, and says why it is not
+                found to be right; empty for no more to be said. None if no verdict is waited for.
             is_time: whether anything is done at this hour.
             stopped: whether to stop between two.
             stand_back: waits while others go first; called before each block that is read.
@@ -76,6 +81,7 @@ class FinalMerges:
         self._disks = disks
         self._after = after
         self._awaits_proof = awaits_proof
+        self._why_unverified = why_unverified
         self._is_time = is_time
         self._stopped = stopped
         self._stand_back = stand_back
@@ -101,6 +107,8 @@ class FinalMerges:
                 continue
             self._not_before[ident] = now + min(_LOOK_AGAIN, self._after / 4)
             why = self._why_not(row, now)
+            if why is None and self._why_unverified is not None and not row.verified:
+                why = self._why_unverified(row)
             if why is None:
                 why = self._make_final(row)
                 made += why is None
@@ -166,7 +174,7 @@ class FinalMerges:
     def _read_again(self, output: CompactedOutput) -> str | None:
         """The digest of an output's tail, if all of its bytes are what was made.
 
-        These very bytes were decoded and compared with the inputs when they were made.
+        These very bytes were decoded and compared with the inputs.
 
         Raises:
             OSError: it cannot be read; that says nothing of it.

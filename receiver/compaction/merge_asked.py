@@ -7,6 +7,8 @@ from receiver.metadata.model.records.record_parts import DeviceRange, Record
 from receiver.superseding.asking import FileAsked, NotesAsked
 
 __all__ = [
+    "ComparisonAsked",
+    "ComparisonReply",
     "ContradictingFilesError",
     "MergeAnswer",
     "MergeAsked",
@@ -107,3 +109,27 @@ class MergeAnswer(Record, frozen=True):
     points: int
     read_bytes: int
     seconds: float
+
+
+class ComparisonAsked(Record, frozen=True):
+    """A compaction that is compared with what it stands for.
+
+    Attributes:
+        merge: its inputs, as they are asked for when they are merged; no output goes anywhere.
+        outputs: its merged files, with their paths.
+    """
+
+    merge: MergeAsked
+    outputs: tuple[FileAsked, ...]
+
+
+class ComparisonReply(Record, frozen=True):
+    """What came of it: with both empty, the merged files are right.
+
+    Attributes:
+        apart: how they are not what readers get of the inputs.
+        unknown: why that could not be found out.
+    """
+
+    apart: str = ""
+    unknown: str = ""

@@ -11,14 +11,14 @@ from receiver.compaction.point_sums import PointSum, add_points, add_times, join
 from receiver.compaction.taken_pages import sum_of_same
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from common.tsfile import Device
     from receiver.compaction.device_rows import DeviceRows
     from receiver.compaction.taken_pages import PageMark
     from receiver.points import TsFileReader
 
-__all__ = ["SeriesSums", "add_sums", "sums_in_file", "sums_of_rows"]
+__all__ = ["SeriesSums", "add_sums", "differences", "sums_in_file", "sums_of_rows"]
 
 SeriesSums: TypeAlias = dict[str, tuple[int, PointSum]]
 """Of each series of a device its type and what its points come to; of its rows, ``""``, times."""
@@ -83,3 +83,28 @@ def add_sums(total: SeriesSums, more: SeriesSums) -> None:
     for name, (code, points) in more.items():
         known = total.setdefault(name, (code, new_sum()))[1]
         join_sum(known, points)
+
+
+def differences(given: SeriesSums, wanted: SeriesSums) -> Iterator[tuple[str, str]]:
+    """In which series of a device a merged file is not what readers get of what it stands for.
+
+    Args:
+        given: what the merged file has.
+        wanted: what readers get.
+
+    Returns:
+        (measurement, how it differs); the measurement is empty for the rows.
+    """
+    for name in dict.fromkeys((*given, *wanted)):
+        one, other = given.get(name), wanted.get(name)
+        has = 0 if one is None else int(one[1][0])
+        due = 0 if other is None else int(other[1][0])
+        if not has and not due:
+            continue
+        what = "points" if name else "rows"
+        if has != due:
+            yield name, f"it gives {has} {what}, readers get {due} of the files that it stands for"
+        elif one is not None and other is not None and one[0] != other[0]:
+            yield name, f"it has type {one[0]}, the files that it stands for {other[0]}"
+        elif one is not None and other is not None and not (one[1] == other[1]).all():
+            yield name, f"its {has} {what} are not those that readers get of what it stands for"

@@ -78,6 +78,12 @@ class ReceiverMeasures:
     MERGED = gauge(f"{_P}merged_files", "Merged files that are read in the place of others.")
     MERGED_INPUTS = gauge(f"{_P}merged_input_files", "Files that these stand for.")
     MERGES_WAITING = gauge(f"{_P}merges_waiting", "Merges that wait or run.")
+    MERGES_UNVERIFIED = gauge(
+        f"{_P}unverified_merges", "Merges that nobody has compared yet, but for who merged."
+    )
+    MERGES_KEPT_BACK = gauge(
+        f"{_P}kept_back_merges", "Merges that are old enough to be final, and are not."
+    )
     FINAL_MERGED = gauge(
         f"{_P}final_merged_files", "Merged files that took the place of others for good."
     )

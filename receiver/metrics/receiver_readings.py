@@ -294,6 +294,8 @@ class ReceiverReadings:
         into.put(of.MERGED_INPUTS, merged.inputs)
         into.put(of.MERGES_WAITING, merged.waiting)
         into.put(of.FINAL_MERGED, merged.final)
+        into.put(of.MERGES_UNVERIFIED, merged.unverified)
+        into.put(of.MERGES_KEPT_BACK, merged.kept_back_count)
         into.put(of.TASKS, tasks.waiting, "waiting")
         into.put(of.TASKS, tasks.running - tasks.overdue, "running")
         into.put(of.TASKS, tasks.overdue, "overdue")

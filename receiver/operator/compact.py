@@ -78,7 +78,11 @@ def merge_totals(there: ReceiverDirectories) -> MergeTotals:
         now = there.compactor.progress()
     else:
         now = merge_progress(there.engine)
-    kept_back = there.final_merges.kept_back if isinstance(there, RunningReceiver) else {}
+    kept_back = dict(there.final_merges.kept_back) if isinstance(there, RunningReceiver) else {}
+    with there.engine.reading() as state:
+        unverified = sum(not row.verified for row in state.compacted_table.holding())
+        rows = {ident: state.compacted_table.rows.get(ident) for ident in kept_back}
+    said = [f"{'/'.join(row.key)}: {kept_back[each]}" for each, row in rows.items() if row]
     return MergeTotals(
         enabled=there.config.merge.enabled,
         compactions=now.compactions,
@@ -93,7 +97,9 @@ def merge_totals(there: ReceiverDirectories) -> MergeTotals:
         final=now.final,
         final_bytes=now.final_bytes,
         final_inputs=now.final_inputs,
-        kept_back=next(iter(kept_back.values()), None),
+        kept_back=next(iter(said), None),
+        kept_back_count=len(said),
+        unverified=unverified,
     )
 
 

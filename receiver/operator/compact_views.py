@@ -33,7 +33,9 @@ class MergeTotals(Struct, frozen=True, kw_only=True):
         final: merged files that took the place of what they were made of for good.
         final_bytes: of those.
         final_inputs: files that were merged into these.
-        kept_back: why another merge is not final that is old enough to be; None if none is.
+        kept_back: a merge that is old enough to be final, and why it is not; None if there is none.
+        kept_back_count: how many such there are, as of the last look.
+        unverified: merges that readers read and that nobody has compared yet, but for who merged.
     """
 
     enabled: bool = False
@@ -50,6 +52,8 @@ class MergeTotals(Struct, frozen=True, kw_only=True):
     final_bytes: int = 0
     final_inputs: int = 0
     kept_back: str | None = None
+    kept_back_count: int = 0
+    unverified: int = 0
 
 
 class CompactedPartition(Struct, frozen=True, kw_only=True):

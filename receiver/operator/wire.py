@@ -492,6 +492,32 @@ class BadCompaction(Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class ComparedOutput(Struct, frozen=True, kw_only=True):
+    """A merged file that was compared with what it stands for.
+
+    Attributes:
+        physical: its path beneath the data directory.
+        size: bytes that were read.
+        md5: of those, 32 hex digits.
+    """
+
+    physical: str
+    size: int
+    md5: str
+
+
+class ProvedCompaction(Struct, frozen=True, kw_only=True):
+    """A compaction whose merged files are what readers get of its inputs.
+
+    Attributes:
+        id: of it.
+        outputs: all of its merged files; it counts for these bytes only.
+    """
+
+    id: int
+    outputs: list[ComparedOutput]
+
+
 class VerdictsRequest(Struct, frozen=True, kw_only=True):
     """`POST /v1/verdicts`: at most 10,000, recorded in one commit."""
 
@@ -499,6 +525,8 @@ class VerdictsRequest(Struct, frozen=True, kw_only=True):
     """One for each file."""
     compactions: list[BadCompaction] = msgspec.field(default_factory=list)
     """That are dissolved: their inputs are read in their place."""
+    proved_compactions: list[ProvedCompaction] = msgspec.field(default_factory=list)
+    """That were compared with what they stand for, and are right."""
 
 
 class VerdictsAnswer(Struct, frozen=True, kw_only=True):
@@ -511,6 +539,7 @@ class VerdictsAnswer(Struct, frozen=True, kw_only=True):
         dissolved: compactions that are read no more, as of now or before.
         mended: bad files that are here as they were loaded, from a storage node or the object
             store. They are not verified by that.
+        compactions_verified: of those that were proved, such as hold with these very files.
     """
 
     verified: int = 0
@@ -518,3 +547,4 @@ class VerdictsAnswer(Struct, frozen=True, kw_only=True):
     stale: int = 0
     dissolved: int = 0
     mended: int = 0
+    compactions_verified: int = 0

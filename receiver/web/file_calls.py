@@ -6,7 +6,8 @@ from flask import Response
 
 from common.errors import UsageError
 from common.wire import FetchAnswer, FetchRequest
-from receiver.load.upkeep.verdicts import BadMerge, Verdict, dissolve_bad
+from receiver.load.merge_verdicts import BadMerge, ProvedMerge, dissolve_bad, record_merges
+from receiver.load.upkeep.verdicts import Verdict
 from receiver.metadata.sql.executing import moment
 from receiver.operator import views, wire
 from receiver.operator.files import FILE_STATES, delete_files, list_files, undelete_files
@@ -279,7 +280,17 @@ def verdicts(call: Call) -> Response:
     merges = [BadMerge(each.id, each.reason) for each in request.compactions]
     recorded, mended = call.operator.damaged.judge(found)
     dissolved = dissolve_bad(call.operator.engine, merges)
-    answer = wire.VerdictsAnswer(**recorded._asdict(), mended=mended, dissolved=dissolved)
+    verified = record_merges(
+        call.operator.engine,
+        [
+            ProvedMerge(each.id, tuple((one.physical, one.size, one.md5) for one in each.outputs))
+            for each in request.proved_compactions
+        ],
+        by="verification",
+    )
+    answer = wire.VerdictsAnswer(
+        **recorded._asdict(), mended=mended, dissolved=dissolved, compactions_verified=verified
+    )
     return json_answer(answer)
 
 

@@ -37,7 +37,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "receiver.load": (
         "service", "loader", "folder_recovery", "loading", "mandate", "collecting",
-        "upkeep", "moving", "merged_files", "placing", "deciding", "tail_facts", "schema", "folder",
+        "merge_verdicts", "upkeep", "moving", "merged_files", "placing", "deciding",
+        "tail_facts", "schema", "folder",
     ),
     "receiver.spark": (
         "backlog", "verify", "report", "source", "sink", "value_types", "option_values",

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from receiver.compaction.merge_asked import MergeAnswer, MergeAsked
+from receiver.compaction.merge_asked import (
+    ComparisonAsked,
+    ComparisonReply,
+    MergeAnswer,
+    MergeAsked,
+)
+from receiver.compaction.merge_comparing import compare_merge
 from receiver.compaction.merging import merge_files
 from receiver.metadata.state.tables.compactions import CompactedRow
 from receiver.node import Node
@@ -49,10 +55,31 @@ class Refusing(MergedHere):
         return super().ask(asked, stopped, paused)
 
 
+class ComparedHere:
+    """Compares in this process; keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[ComparisonAsked] = []
+
+    def ask(
+        self,
+        asked: ComparisonAsked,
+        stopped: Callable[[], bool],
+        paused: Callable[[], bool] = lambda: False,
+    ) -> ComparisonReply:
+        del stopped, paused
+        self.asked.append(asked)
+        return compare_merge(asked)
+
+    def close(self) -> None:
+        pass
+
+
 def merge_here(node: Node, process: MergedHere | None = None) -> MergedHere:
-    """Have the compactor of a node merge in this process."""
+    """Have the compactor of a node merge in this process, and what it makes compared in it."""
     process = process or MergedHere()
     node.compactor._process = process
+    node.merge_comparer._process = ComparedHere()
     return process
 
 

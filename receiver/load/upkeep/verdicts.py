@@ -10,8 +10,8 @@ ever. It is put *on hold* in the same commit, as a refused file is (`records.Qua
 answer for this content at this path with the reason, until other content stands there or an
 operator lifts the hold.
 
-A merged file that is bad is nobody's: its compaction is dissolved, and readers read its inputs. One
-that is merged for good is never put on hold: nobody sends it, and what it is made of comes back.
+A merged file that is bad is nobody's (`receiver.load.merge_verdicts`). One that is
+merged for good is never put on hold: nobody sends it, and what it is made of comes back.
 """
 
 from __future__ import annotations
@@ -35,13 +35,12 @@ if TYPE_CHECKING:
 __all__ = [
     "LONGEST_REASON",
     "MOST_VERDICTS",
-    "BadMerge",
     "Recorded",
     "Verdict",
     "check_number",
-    "dissolve_bad",
     "hold_of",
     "is_held",
+    "kept_reason",
     "one_of_each",
     "record_verdicts",
 ]
@@ -68,18 +67,6 @@ class Verdict(NamedTuple):
     md5: str
     bad: str | None = None
     as_sent: bool = False
-
-
-class BadMerge(NamedTuple):
-    """A compaction whose outputs are not what readers get of its inputs.
-
-    Attributes:
-        ident: of it.
-        reason: what was found.
-    """
-
-    ident: int
-    reason: str
 
 
 class Recorded(NamedTuple):
@@ -140,31 +127,6 @@ def check_number(verdicts: Sequence[Verdict]) -> None:
         raise TooLargeError(f"{len(verdicts)} verdicts, {MOST_VERDICTS} are taken at once")
 
 
-def dissolve_bad(engine: Engine, merges: Sequence[BadMerge]) -> int:
-    """Dissolve compactions, in one commit; returns how many are read no more, now or before.
-
-    Raises:
-        GuardFailed: they were changed all the time by others; once more in a moment.
-        TsferryError: the engine takes no commits.
-    """
-    ended = {each.ident: _reason(each.reason) for each in merges}
-    for _ in range(_ATTEMPTS):
-        with engine.reading() as state:
-            compactions = state.compacted_table.rows
-            ops = [
-                records.CompactionDissolved(ident, reason)
-                for ident, reason in ended.items()
-                if (known := compactions.get(ident)) is not None and not known.dissolved
-            ]
-        if ops:
-            try:
-                engine.commit(ops)
-            except RefusedCommitError:  # one was dissolved meanwhile: look again
-                continue
-        return len(ended)
-    raise GuardFailed(f"compactions were changed {_ATTEMPTS} times; deliver this again in a moment")
-
-
 def _decide(state: State, verdicts: Sequence[Verdict]) -> _Decided:
     """What verdicts are worth now. A physical name has one content for ever; rules see the rest."""
     proved: list[str] = []
@@ -178,7 +140,7 @@ def _decide(state: State, verdicts: Sequence[Verdict]) -> _Decided:
             proved.append(each.physical)
         elif row.visible and each.bad is not None:
             hold = each.as_sent and not is_merged(row.physical)
-            bad += _quarantine(state, row, _reason(each.bad), hold=hold)
+            bad += _quarantine(state, row, kept_reason(each.bad), hold=hold)
             quarantined += 1
         elif row.state is FileState.QUARANTINED and each.bad is not None:
             quarantined += 1
@@ -230,7 +192,7 @@ def one_of_each(verdicts: Sequence[Verdict]) -> list[Verdict]:
     return list(found.values())
 
 
-def _reason(text: str) -> str:
+def kept_reason(text: str) -> str:
     """As an operator and the sender will read it: never empty, never a page long."""
     text = text.strip() or "found bad by a verification"
     return text if len(text) <= LONGEST_REASON else text[: LONGEST_REASON - 3] + "..."

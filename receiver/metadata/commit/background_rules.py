@@ -12,6 +12,7 @@ from receiver.metadata.commit.compaction_rules import (
     check_dissolved,
     check_final,
     check_forgotten,
+    check_verified,
 )
 from receiver.metadata.commit.record_checks import SIGNED_64, refusal_of
 from receiver.metadata.commit.rule_overlay import Rule, RuleOverlay
@@ -119,6 +120,10 @@ def _compaction_dissolved(on: RuleOverlay, op: records.CompactionDissolved) -> N
     on.put(("compacted", op.id), replace_row(row, dissolved=SIGNED_64.stop))
 
 
+def _compaction_verified(on: RuleOverlay, op: records.CompactionVerified) -> None:
+    check_verified(op, on.compaction(op.id))
+
+
 def _compaction_final(on: RuleOverlay, op: records.CompactionFinal) -> None:
     on.touched.sweep()  # it is about all that may come to its partition
     if on.changes:
@@ -141,6 +146,7 @@ BACKGROUND_RULES: dict[type, Rule] = {
     records.WorkEnded: _work_ended,
     records.FilesCompacted: _files_compacted,
     records.CompactionDissolved: _compaction_dissolved,
+    records.CompactionVerified: _compaction_verified,
     records.CompactionFinal: _compaction_final,
     records.CompactionForgotten: _compaction_forgotten,
 }

@@ -38,6 +38,7 @@ __all__ = [
     "check_dissolved",
     "check_final",
     "check_forgotten",
+    "check_verified",
     "times_of_files",
 ]
 
@@ -68,6 +69,16 @@ def check_dissolved(op: records.CompactionDissolved, row: CompactedRow | None) -
     """Refuse the end of what does not hold."""
     if row is None or row.dissolved:
         raise refusal_of(op, f"there is no compaction {op.id} that holds")
+
+
+def check_verified(op: records.CompactionVerified, row: CompactedRow | None) -> None:
+    """Refuse a verdict on what does not hold, or on other bytes than readers are given."""
+    if row is None or row.dissolved:
+        raise refusal_of(op, f"there is no compaction {op.id} that holds")
+    if [(each.physical, each.size, each.md5) for each in op.outputs] != [
+        (each.physical, each.size, each.md5) for each in row.outputs
+    ]:
+        raise refusal_of(op, "its outputs are others")
 
 
 def check_final(state: State, op: records.CompactionFinal) -> None:

@@ -155,6 +155,8 @@ class MergedResult:
         size: bytes found.
         points: of all outputs, decoded and found good; they stand with the first of them.
         verdict: the outcome; one that is bad is dissolved, and its inputs are read again.
+        compared: whether all that it stands for was merged anew, and compared.
+        md5: of its bytes, as it was made; empty of a compaction without any.
         findings: of all severities.
         seconds: that workers spent on it; likewise.
     """
@@ -165,6 +167,8 @@ class MergedResult:
     size: int
     points: int
     verdict: Judgement
+    compared: bool
+    md5: str
     findings: tuple[Finding, ...]
     seconds: float
 

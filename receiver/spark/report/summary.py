@@ -25,6 +25,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
         stale: verdicts without effect: the file was replaced, deleted or quarantined meanwhile.
         dissolved: compactions whose merged files are read no more: their inputs are.
         mended: bad files that are whole again, from storage nodes or the object store.
+        merges_verified: compactions whose merged files count as compared with what they stand for.
     """
 
     verified: int
@@ -32,6 +33,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     stale: int
     dissolved: int = 0
     mended: int = 0
+    merges_verified: int = 0
 
 
 class ReportedFinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +84,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         chunks: decoded.
         pages: decoded.
         passed_over: visible files that the scope left out.
-        merged: merged files that were proved beside their inputs; none of them counts above.
+        merged: merged files that were looked at beside their inputs; none of them counts above.
+        merged_uncompared: of these, such as could not be compared with what they stand for.
         merged_bad: of these, such as are not what their inputs give.
         merged_unproved: of these, such as could not be judged.
         delivery: what became of the verdicts; None if they were not committed.
@@ -113,6 +116,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     merged: int = 0
     merged_bad: int = 0
     merged_unproved: int = 0
+    merged_uncompared: int = 0
     delivery: Delivery | None
     findings: list[ReportedFinding]
 
@@ -164,6 +168,7 @@ def summarise(run: Verification, delivery: Delivery | None = None) -> Summary:
         merged=len(run.merged),
         merged_bad=sum(each.verdict is Judgement.BAD for each in run.merged),
         merged_unproved=sum(each.verdict is Judgement.UNPROVED for each in run.merged),
+        merged_uncompared=sum(not each.compared for each in run.merged),
         delivery=delivery,
         findings=findings,
     )

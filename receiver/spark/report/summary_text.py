@@ -30,7 +30,8 @@ def text(summary: Summary) -> str:
         lines.append(f"{summary.passed_over:,} files were not asked for ({summary.scope})")
     if summary.merged:
         lines.append(
-            f"{summary.merged:,} merged files compared with what they stand for, "
+            f"{summary.merged - summary.merged_uncompared:,} of {summary.merged:,} merged files "
+            "compared with what they stand for, "
             f"{summary.merged_bad:,} bad, {summary.merged_unproved:,} unproved"
         )
     if summary.delivery is not None:
@@ -38,9 +39,10 @@ def text(summary: Summary) -> str:
         stale = f", {done.stale:,} changed meanwhile" if done.stale else ""
         mended = f", {done.mended:,} mended from other copies" if done.mended else ""
         dissolved = f", {done.dissolved:,} compactions dissolved" if done.dissolved else ""
+        right = f", {done.merges_verified:,} compactions verified" if done.merges_verified else ""
         lines.append(
             f"committed: {done.verified:,} verified, {done.quarantined:,} in quarantine"
-            f"{mended}{dissolved}{stale}"
+            f"{mended}{right}{dissolved}{stale}"
         )
     serious = [each for each in summary.findings if each.severity != Severity.NOTE]
     serious.sort(key=lambda each: _ORDER.index(Severity(each.severity)))

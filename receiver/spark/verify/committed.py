@@ -67,6 +67,12 @@ class FileScope:
             return f"not verified for {format_duration(self.older_than)}"
         return "all files"
 
+    def wants_merge(self, verified: int, now: float, times: TrueTimes) -> bool:
+        """Whether a compaction is among them, whatever of its inputs is; see `wants`."""
+        if self.task is not None or (self.new and verified):
+            return False
+        return self.older_than is None or times.seconds(verified) <= now - self.older_than
+
     def wants(self, row: FileRow, now: float, times: TrueTimes) -> bool:
         """Whether a file is among them; `now` is in seconds since the epoch."""
         if self.task is not None and row.task != self.task:
@@ -187,6 +193,8 @@ class CommittedFiles(Closing):
             rows = [row for row in visible if scope.wants(row, now, times)]
             self.files = [self._committed(state, row, expiry) for row in rows]
             self._others = [row for row in visible if not scope.wants(row, now, times)]
+            self._visible = visible
+            self._merges = [] if copies else self._wanted_merges(state, scope, rows, now)
             self.passed_over = len(self._others)
             self.is_hidden = any(not each.current for each in self.files) or any(
                 each.applied for row in state.deletion_table for each in row.segments
@@ -197,6 +205,16 @@ class CommittedFiles(Closing):
         if not rows and not known:
             self.close()
             raise NotFoundError(f"--task {scope.task}: no such task is committed here")
+
+    def _wanted_merges(
+        self, state: State, scope: FileScope, rows: Sequence[FileRow], now: float
+    ) -> list[CompactedRow]:
+        names, times = {row.physical for row in rows}, self._catalogue.times
+        return [
+            each
+            for each in state.compacted_table.at(self.commit)
+            if scope.wants_merge(each.verified, now, times) or names.issuperset(each.inputs)
+        ]
 
     def _look_away(self) -> Sequence[Away]:
         with Disks.look(self._config, self._catalogue.engine) as disks:
@@ -233,19 +251,21 @@ class CommittedFiles(Closing):
         return self._cuts.of(row)
 
     def compactions(self) -> list[CompactionAsked]:
-        """Those that hold and whose inputs are all asked for: these are read in any case.
+        """Those that hold and are asked for, or whose inputs all are: these are read in any case.
 
         None of the copies in a store: no merged file is there.
         """
-        if self._copies:
-            return []
-        rows = {each.row.physical: each.row for each in self.files}
+        rows = {row.physical: row for row in self._visible} if self._merges else {}
         with self._catalogue.engine.reading() as state:
             return [
                 self._compaction(state, each, [rows[name] for name in each.inputs])
-                for each in state.compacted_table.at(self.commit)
-                if all(name in rows for name in each.inputs)
+                for each in self._merges
             ]
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.files and not self._merges
 
     def replaced(self) -> frozenset[str]:
         """Files that readers read merged ones in place of."""

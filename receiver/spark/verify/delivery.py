@@ -8,18 +8,24 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from common import wire
 from common.errors import LockedError, TsferryError
+from receiver.load.merge_verdicts import (
+    BadMerge,
+    ProvedMerge,
+    dissolve_bad,
+    record_merges,
+)
 from receiver.load.upkeep.verdicts import (
     LONGEST_REASON,
     MOST_VERDICTS,
-    BadMerge,
     Verdict,
-    dissolve_bad,
     record_verdicts,
 )
 from receiver.open_engine import open_engine
 from receiver.operator.client import NotRunningError, OperatorClient
 from receiver.operator.wire import (
     BadCompaction,
+    ComparedOutput,
+    ProvedCompaction,
     VerdictEntry,
     VerdictsAnswer,
     VerdictsRequest,
@@ -30,7 +36,7 @@ if TYPE_CHECKING:
 
     from receiver.config import ReceiverConfig
 
-__all__ = ["Delivered", "deliver", "dissolve", "tell_crowded"]
+__all__ = ["Delivered", "deliver", "deliver_merges", "tell_crowded"]
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +58,7 @@ class Delivered(NamedTuple):
         dissolved: compactions that are read no more.
         mended: bad files that storage nodes or the object store had whole; nobody has read them
             anew.
+        merges_verified: compactions that are known to give what their inputs give.
     """
 
     verified: int
@@ -59,6 +66,7 @@ class Delivered(NamedTuple):
     stale: int
     dissolved: int = 0
     mended: int = 0
+    merges_verified: int = 0
 
 
 def deliver(config: ReceiverConfig, verdicts: Sequence[Verdict]) -> Delivered:
@@ -82,30 +90,29 @@ def deliver(config: ReceiverConfig, verdicts: Sequence[Verdict]) -> Delivered:
         try:
             done = _to_server(config, page)
         except NotRunningError:
-            rest = ((each, ()) for each in chain([page], pages))
-            return _plus(total, _into_engine(config, rest))
+            return _plus(total, _into_engine(config, chain([page], pages)))
         total = _plus(total, done)
     return total
 
 
-def dissolve(config: ReceiverConfig, merges: Sequence[BadMerge]) -> int:
-    """Have the inputs of compactions read in their place; returns of how many that is so.
+def deliver_merges(
+    config: ReceiverConfig, bad: Sequence[BadMerge], proved: Sequence[ProvedMerge]
+) -> Delivered:
+    """Have the inputs of bad compactions read in their place, and commit which ones are right.
 
     Raises:
         LockedError, TsferryError: see `deliver`.
     """
-    done = 0
-    for low in range(0, len(merges), _MERGES):
-        some = [_sendable_merge(each) for each in merges[low : low + _MERGES]]
-        entries = [BadCompaction(id=each.ident, reason=each.reason) for each in some]
-        request = VerdictsRequest(verdicts=[], compactions=entries)
+    total = Delivered(0, 0, 0)
+    for low in range(0, max(len(bad), len(proved)), _MERGES):
+        some = [_sendable_merge(each) for each in bad[low : low + _MERGES]]
+        right = proved[low : low + _MERGES]
         try:
-            client = OperatorClient(config)
-            answer = client.ask("POST", "/v1/verdicts", VerdictsAnswer, body=request)
-            done += answer.dissolved
+            done = _merges_to_server(config, some, right)
         except NotRunningError:
-            done += _into_engine(config, [((), some)]).dissolved
-    return done
+            done = _into_engine(config, (), some, right)
+        total = _plus(total, done)
+    return total
 
 
 def tell_crowded(config: ReceiverConfig, partitions: Sequence[wire.CrowdedPartition]) -> None:
@@ -130,8 +137,34 @@ def _to_server(config: ReceiverConfig, page: Sequence[Verdict]) -> Delivered:
     return Delivered(answer.verified, answer.quarantined, answer.stale, mended=answer.mended)
 
 
+def _merges_to_server(
+    config: ReceiverConfig, bad: Sequence[BadMerge], proved: Sequence[ProvedMerge]
+) -> Delivered:
+    request = VerdictsRequest(
+        verdicts=[],
+        compactions=[BadCompaction(id=each.ident, reason=each.reason) for each in bad],
+        proved_compactions=[
+            ProvedCompaction(
+                id=each.ident,
+                outputs=[
+                    ComparedOutput(physical=physical, size=size, md5=md5)
+                    for physical, size, md5 in each.outputs
+                ],
+            )
+            for each in proved
+        ],
+    )
+    answer = OperatorClient(config).ask("POST", "/v1/verdicts", VerdictsAnswer, body=request)
+    return Delivered(
+        0, 0, 0, dissolved=answer.dissolved, merges_verified=answer.compactions_verified
+    )
+
+
 def _into_engine(
-    config: ReceiverConfig, pages: Iterable[tuple[Sequence[Verdict], Sequence[BadMerge]]]
+    config: ReceiverConfig,
+    pages: Iterable[Sequence[Verdict]],
+    bad: Sequence[BadMerge] = (),
+    proved: Sequence[ProvedMerge] = (),
 ) -> Delivered:
     """Without a server this process is the one that writes."""
     try:
@@ -143,10 +176,10 @@ def _into_engine(
         ) from error
     total = Delivered(0, 0, 0)
     with engine:
-        for verdicts, merges in pages:
-            done = Delivered(*record_verdicts(engine, verdicts))
-            total = _plus(total, done._replace(dissolved=dissolve_bad(engine, merges)))
-    return total
+        for verdicts in pages:
+            total = _plus(total, Delivered(*record_verdicts(engine, verdicts)))
+        total = total._replace(dissolved=dissolve_bad(engine, bad))
+        return total._replace(merges_verified=record_merges(engine, proved, by="verification"))
 
 
 def _pages(verdicts: Iterable[Verdict], limit: int) -> Iterator[list[Verdict]]:

@@ -22,7 +22,13 @@ from receiver.compaction.device_rows import DeviceRows
 from receiver.compaction.file_standing import FileStanding
 from receiver.compaction.input_files import InputFiles
 from receiver.compaction.merge_asked import MergeAsked
-from receiver.compaction.merged_sums import SeriesSums, add_sums, sums_in_file, sums_of_rows
+from receiver.compaction.merged_sums import (
+    SeriesSums,
+    add_sums,
+    differences,
+    sums_in_file,
+    sums_of_rows,
+)
 from receiver.compaction.survey import survey
 from receiver.points.errors import DamagedData, UnsupportedData
 from receiver.points.reader import TsFileReader
@@ -34,7 +40,6 @@ from receiver.spark.verify.parts import FilePart
 from receiver.storage.reading.ranged_file import RangedFile
 
 if TYPE_CHECKING:
-    from receiver.compaction.point_sums import PointSum
     from receiver.spark.report.results import Finding
     from receiver.spark.verify.parts import Expected
     from receiver.superseding.asking import FileAsked, NotesAsked
@@ -111,6 +116,7 @@ class MergePartResult:
         host: of the worker, if it was absent.
         size: bytes found.
         points: decoded and found good.
+        compared: whether the devices of this part were merged anew, and compared.
         findings: of an output each, with its number.
         seconds: spent.
     """
@@ -121,6 +127,7 @@ class MergePartResult:
     host: str = ""
     size: int = 0
     points: int = 0
+    compared: bool = False
     findings: tuple[tuple[int, Finding], ...] = ()
     seconds: float = 0.0
 
@@ -227,33 +234,11 @@ class _Comparison:
             self._found[0].add(Severity.NOTE, "merged", detail)
             return
         for device in dict.fromkeys((*self._sums, *merged)):
-            given, wanted = self._sums.get(device, {}), merged.get(device, {})
-            for name in dict.fromkeys((*given, *wanted)):
-                self._compare_series(device, name, given.get(name), wanted.get(name))
-
-    def _compare_series(
-        self,
-        device: str,
-        name: str,
-        given: tuple[int, PointSum] | None,
-        wanted: tuple[int, PointSum] | None,
-    ) -> None:
-        one = 0 if given is None else int(given[1][0])
-        other = 0 if wanted is None else int(wanted[1][0])
-        if not one and not other:
-            return
-        what = "rows" if not name else "points"
-        if one != other:
-            detail = f"it gives {one} {what}, readers get {other} of the files that it stands for"
-        elif given is not None and wanted is not None and given[0] != wanted[0]:
-            detail = f"it has type {given[0]}, the files that it stands for {wanted[0]}"
-        elif given is not None and wanted is not None and not (given[1] == wanted[1]).all():
-            detail = f"its {one} {what} are not those that readers get of what it stands for"
-        else:
-            return
-        self._found[self._where.get(device, 0)].add(
-            Severity.BAD, "merged", detail, device=device, measurement=name
-        )
+            found = self._found[self._where.get(device, 0)]
+            apart = differences(self._sums.get(device, {}), merged.get(device, {}))
+            for name, detail in apart:
+                found.add(Severity.BAD, "merged", detail, device=device, measurement=name)
+        self._result.compared = True
 
     def _merged(self) -> dict[str, SeriesSums]:
         asked = self._compaction.asked()

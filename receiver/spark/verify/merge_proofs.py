@@ -30,7 +30,7 @@ _OPENING: Final = 256 << 10
 def prove_merges(
     spark: SparkSession | None, catalogue: CommittedFiles, limit: float
 ) -> tuple[MergedResult, ...]:
-    """Prove the merged files whose inputs are all asked for.
+    """Prove the merged files that are asked for; see `CommittedFiles.compactions`.
 
     Args:
         spark: where; not needed where there are none.
@@ -95,8 +95,9 @@ def _results(
             sizes[part.output] = part.size
             if part.absent:
                 findings[part.output].append(catalogue.output_absence(asked, part))
-    names = [each.physical for each in asked.outputs] or [asked.name]
-    for at, name in enumerate(names):
+    compared = all(part.compared for part in parts if part.output is None)
+    outputs = [(each.physical, each.md5 or "") for each in asked.outputs] or [(asked.name, "")]
+    for at, (name, md5) in enumerate(outputs):
         severities = {each.severity for each in findings[at]}
         yield MergedResult(
             physical=name,
@@ -105,6 +106,8 @@ def _results(
             size=sizes.get(at, 0),
             points=sum(part.points for part in parts) if at == 0 else 0,
             verdict=_judged(severities),
+            compared=compared,
+            md5=md5,
             findings=tuple(findings[at]),
             seconds=sum(part.seconds for part in parts) if at == 0 else 0.0,
         )

@@ -20,7 +20,7 @@ from receiver.spark.catalogue_opening import store_at
 from receiver.spark.finder import list_files, shown
 from receiver.spark.report import Delivery, summarise, text, write
 from receiver.spark.verify.committed import CommittedFiles, FileScope
-from receiver.spark.verify.delivery import deliver, dissolve, tell_crowded
+from receiver.spark.verify.delivery import deliver, deliver_merges, tell_crowded
 from receiver.spark.verify.job_progress import JobProgress
 from receiver.spark.verify.part_rows import Settings
 from receiver.spark.verify.verify_options import MANY_BAD, PROGRAM
@@ -28,6 +28,7 @@ from receiver.spark.verify.verifying import (
     Run,
     bad_merges,
     crowded_of,
+    proved_merges,
     verdicts_of,
     verify_catalogue,
     verify_plain,
@@ -81,7 +82,7 @@ def verify_receiver(
     progress = JobProgress()
     with (
         CommittedFiles(config, scope, receiver=options.receiver, copies=copies) as catalogue,
-        _session(options, progress, needed=bool(catalogue.files)) as spark,
+        _session(options, progress, needed=not catalogue.is_idle) as spark,
     ):
         settings = _settings(options, config.time_unit)
         run = Run(spark, settings, progress, str(scope), begun, started)
@@ -161,8 +162,10 @@ def _commit(
             err=True,
         )
         verdicts = [Verdict(*each) for each in verdicts if each.bad is None]
-    done = deliver(config, verdicts)._asdict()
-    return Delivery(**(done | {"dissolved": dissolve(config, bad_merges(outcome))}))
+    done = deliver(config, verdicts)
+    merges = deliver_merges(config, bad_merges(outcome), proved_merges(outcome))
+    total = done._replace(dissolved=merges.dissolved, merges_verified=merges.merges_verified)
+    return Delivery(**total._asdict())
 
 
 def _finish(outcome: Verification, delivery: Delivery | None, options: VerifyOptions) -> int:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import datetime
 import time
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from common.tsfile.device_names import in_database
 from common.tsfile.proof import SeriesTable
-from receiver.load.upkeep.verdicts import BadMerge, Verdict
+from receiver.load.merge_verdicts import BadMerge, ProvedMerge
+from receiver.load.upkeep.verdicts import (
+    Verdict,
+)
 from receiver.spark.finder import kind_of, shown
 from receiver.spark.report.results import (
     FileResult,
@@ -36,7 +40,15 @@ if TYPE_CHECKING:
     from receiver.spark.verify.job_progress import JobProgress
     from receiver.spark.verify.part_rows import Settings
 
-__all__ = ["Run", "bad_merges", "crowded_of", "verdicts_of", "verify_catalogue", "verify_plain"]
+__all__ = [
+    "Run",
+    "bad_merges",
+    "crowded_of",
+    "proved_merges",
+    "verdicts_of",
+    "verify_catalogue",
+    "verify_plain",
+]
 
 _MOST_IN_RESULTS = 100
 """Of one file, in the results."""
@@ -147,6 +159,20 @@ def bad_merges(outcome: Verification) -> list[BadMerge]:
         if each.verdict is Judgement.BAD:
             found.setdefault(each.compaction, f"{each.physical}: {_reason(each)}")
     return [BadMerge(*each) for each in found.items()]
+
+
+def proved_merges(outcome: Verification) -> list[ProvedMerge]:
+    """The compactions of which all was compared, and found to be what readers get otherwise."""
+    found: dict[int, list[MergedResult]] = defaultdict(list)
+    for each in outcome.merged:
+        found[each.compaction].append(each)
+    return [
+        ProvedMerge(
+            ident, tuple((each.physical, each.size, each.md5) for each in outputs if each.md5)
+        )
+        for ident, outputs in found.items()
+        if all(each.compared and each.verdict is Judgement.PROVED for each in outputs)
+    ]
 
 
 def crowded_of(job: VerifyJob, catalogue: CommittedFiles) -> list[CrowdedPartition]:

@@ -11,6 +11,7 @@ from receiver.metadata.model.records.compaction_records import (
     CompactionDissolved,
     CompactionFinal,
     CompactionForgotten,
+    CompactionVerified,
     FilesCompacted,
 )
 from receiver.metadata.model.records.file_records import (
@@ -167,6 +168,7 @@ Op = (
     | CacheSlotsSet
     | FileReleased
     | FileMoved
+    | CompactionVerified
 )
 
 

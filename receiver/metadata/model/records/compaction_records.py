@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal, TypeAlias
 
 from receiver.metadata.model.records.record_parts import DeviceRange, Record
+
+MergeVerifier: TypeAlias = Literal["verification", "receiver"]
+"""Who compared merged files with what they stand for."""
 
 
 class CompactionOutput(Record, frozen=True):
@@ -46,6 +50,33 @@ class CompactionDissolved(Record, frozen=True, tag=84):
 
     id: int
     reason: str
+
+
+class VerifiedOutput(Record, frozen=True):
+    """An output as it was when it was compared; see `CompactionVerified`."""
+
+    physical: str
+    size: int
+    md5: str
+
+
+class CompactionVerified(Record, frozen=True, tag=109):
+    """The inputs of a compaction were merged anew, and its outputs are just that.
+
+    It is about these very bytes: who merges the inputs once more makes another compaction, and
+    nothing is said of that one. It holds as long as the compaction does, since whatever changes
+    what readers get of an input dissolves it.
+
+    Attributes:
+        id: of the compaction.
+        outputs: all of its outputs, with the size and MD5 of what was read.
+        by: who compared: `verification` (`tsferry-verify`), or `receiver` by itself, in another
+            process than the one that merged.
+    """
+
+    id: int
+    outputs: Sequence[VerifiedOutput]
+    by: MergeVerifier
 
 
 class FinalOutput(Record, frozen=True):

@@ -75,6 +75,9 @@ class CompactedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         became: physical paths of these; `outputs` is empty then, so nobody takes their bytes away.
         leaves: the files of the sender that they are made of, see `made_of`.
         news: the commit that loaded the last of those: a stream behind it has had all of them.
+        verified: the commit that says that the outputs are what readers get of the inputs; 0 for
+            none. See `records.CompactionVerified`.
+        verifier: who found that.
     """
 
     created: int
@@ -97,6 +100,8 @@ class CompactedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     became: tuple[str, ...] = ()
     leaves: bytes = b""
     news: int = 0
+    verified: int = 0
+    verifier: records.MergeVerifier | None = None
 
     @property
     def key(self) -> PartitionKey:
@@ -280,6 +285,7 @@ class CompactedTable:
         return {
             records.FilesCompacted: self._files_compacted,
             records.CompactionDissolved: self._compaction_dissolved,
+            records.CompactionVerified: self._compaction_verified,
             records.CompactionFinal: self._compaction_final,
             records.CompactionForgotten: self._compaction_forgotten,
             records.FileMoved: self._file_moved,
@@ -338,6 +344,10 @@ class CompactedTable:
         )
         self.rows[row.id] = msgspec.structs.replace(row, outputs=outputs)
         self._outputs |= {each.physical: each for each in outputs}
+
+    def _compaction_verified(self, op: records.CompactionVerified, ts: int) -> None:
+        row = self.rows[op.id]
+        self.rows[op.id] = msgspec.structs.replace(row, verified=ts, verifier=op.by, changed=ts)
 
     def _hold_no_more(self, row: CompactedRow) -> None:
         del self._members[row.id]

@@ -256,7 +256,8 @@ def test_a_merged_file_that_rots_or_is_lost_is_read_no_more(tmp_path: Path) -> N
 
 # -- for good ------------------------------------------------------------------------------------
 
-OF_FINAL = ("merge.reread", "mlog.commit.before", "mlog.commit.durable", "mlog.commit.published",
+OF_FINAL = ("merge.compared", "merge.verified", "merge.reread",
+            "mlog.commit.before", "mlog.commit.durable", "mlog.commit.published",
             "merge.final", "reaper.superseded", "reaper.unlinked", "reaper.forgotten")  # fmt: skip
 
 
@@ -290,7 +291,7 @@ def final_life(root: Path, at: float) -> None:
         node.load.reaper.run_once()
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", OF_FINAL)
 def test_a_death_while_merged_files_become_final_loses_no_point(tmp_path: Path, name: str) -> None:
     _, answer = begin_to_end(tmp_path)
@@ -329,3 +330,22 @@ def test_each_point_of_becoming_final_is_one_that_a_life_comes_to(tmp_path: Path
         final_life(tmp_path, START + 20)
         final_life(tmp_path, START + 60)
     assert seen >= set(OF_FINAL)
+
+
+@pytest.mark.parametrize("name", ["merge.compared", "merge.verified", "merge.reread"])
+def test_nothing_is_final_of_which_no_verdict_is_on_the_disk(tmp_path: Path, name: str) -> None:
+    begin_to_end(tmp_path)
+    assert dies(lambda: final_life(tmp_path, START + 20), name, 1)
+    with final_world(tmp_path, START + 20).still_node() as node:
+        (row,) = compactions(node)
+        assert (row.verified > 0) == (name != "merge.compared")
+        merge_here(node)
+        verified = row.verified
+        assert node.final_merges.run_once() == 0, "its files may yet be given by others"
+        in_this_process(node)
+        node.prover.run_once()
+    final_life(tmp_path, START + 60)
+    with final_world(tmp_path, START + 60).still_node() as node:
+        (row,) = rows_of(node)
+        assert 0 < row.verified < row.final
+        assert verified in (0, row.verified), "what is known is not found out again"

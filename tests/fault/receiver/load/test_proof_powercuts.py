@@ -16,7 +16,9 @@ from receiver.operator.files import list_files
 from receiver.operator.quarantine import list_quarantine
 from tests.support import powercut
 from tests.support.disk import heal
+from tests.support.merging_node import compactions, merge_here, small_files
 from tests.support.node_world import Clock, Edge, World, epoch_of, path_of, tsfile
+from tests.support.proving import Site, in_this_process
 
 pytestmark = pytest.mark.slow
 FILES = {path_of(1): tsfile(), path_of(2): tsfile(first=100)}
@@ -26,6 +28,14 @@ FILES = {path_of(1): tsfile(), path_of(2): tsfile(first=100)}
 def disk(tmp_path, monkeypatch):
     heal(monkeypatch)
     with powercut.disk(tmp_path, megabytes=32) as disk:
+        yield disk
+
+
+@pytest.fixture
+def large_disk(tmp_path, monkeypatch):
+    """With the room that a merge wants to have."""
+    heal(monkeypatch)
+    with powercut.disk(tmp_path, megabytes=192) as disk:
         yield disk
 
 
@@ -127,3 +137,31 @@ def test_a_file_is_hidden_and_held_together_or_not_at_all(disk):
         assert (entry.path, entry.hold) == (one.path, True)
         check = Edge(node, epoch=epoch_of(node)).check()
         assert (check.wanted, [each.path for each in check.held]) == ([], [one.path])
+
+
+@pytest.mark.parametrize("point", ["merge.compared", "mlog.commit.durable", "merge.verified"])
+def test_a_merge_is_final_only_behind_a_verdict_that_survives_a_power_cut(large_disk, point):
+    disk = large_disk
+    history = {"history": 0.0, "history_commits": 0}
+    merge = {"quiet": 0.0, "final_after": 5.0}
+    world = World(disk.path / "r", clock=Clock(), metadata=history, merge=merge)
+    node = world.still_node()
+    merge_here(node)
+    in_this_process(node)
+    site = Site(node)
+    paths = small_files(site, 4)
+    node.compactor.compact("root.sg")
+    assert node.compactor.run_once() == 1
+    site.round({}, gone=paths)
+    node.prover.run_once()
+    site.round({"sequence/root.sg/0/9/9-9-0-0.tsfile": {"a": {900: 9}}})
+    world.clock.now += 60.0
+    node.engine.collect()
+    with dying_at(point), suppress(crash.SimulatedCrash):
+        node.final_merges.run_once()
+    cut(disk)
+    with world.still_node() as node:
+        (row,) = compactions(node)
+        assert not row.final
+        assert (row.verified > 0) == (point != "merge.compared")
+        assert len([each for each in row.inputs if (world.data / each).exists()]) == 4

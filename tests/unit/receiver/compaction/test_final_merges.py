@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from common import wire
 from common.config import UploadRules
 from receiver.compaction.final_merges import FinalMerges
+from receiver.compaction.merge_asked import ComparisonAsked, MergeAnswer, MergeAsked
+from receiver.load.merge_verdicts import ProvedMerge, record_merges
 from receiver.load.upkeep.fsck import fsck
-from receiver.load.upkeep.verdicts import Verdict, record_verdicts
+from receiver.load.upkeep.verdicts import (
+    Verdict,
+    record_verdicts,
+)
 from receiver.metadata.commit.group_deletion import delete_groups
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
@@ -24,11 +31,14 @@ from receiver.metadata.state.tables.placements import PlacementRow
 from receiver.node import Node
 from receiver.operator.compact import merge_totals
 from receiver.operator.retired import drop_retired, show_retired
+from receiver.points import TsFileReader
 from receiver.storage.directory_store import DirectoryStore
 from receiver.storage.file_restore import is_of_restore, restore_files
 from receiver.storage.upload_queue import UploadQueue
 from tests.support.copy_nodes import place_tablets
 from tests.support.merging_node import (
+    ComparedHere,
+    MergedHere,
     compactions,
     given_by,
     merge_here,
@@ -546,3 +556,150 @@ def test_what_is_read_again_stands_back_and_stops(node: Node, clock: Clock, site
     assert len(compactions(node)) == 1, "nothing is wrong with it"
     pass_time(node, clock, AFTER)
     assert merges.run_once() == 1
+
+
+# -- compared by somebody else than who merged ------------------------------------------------
+
+
+class Lying(MergedHere):
+    """Merges, and gives one value out of many otherwise: as many points, the same times."""
+
+    def ask(
+        self, asked: MergeAsked, stopped: Callable[[], bool], paused: Callable[[], bool]
+    ) -> MergeAnswer:
+        answer = super().ask(asked, stopped, paused)
+        (made,) = answer.outputs
+        place = Path(asked.directory) / Path(made.path).name
+        points = {(name, time): value for name, time, value in points_of(place)}
+        (first, *_) = points
+        bytes_ = content({"a": {time: v for (_, time), v in (points | {first: -1}).items()}})
+        place.write_bytes(bytes_)
+        other = msgspec.structs.replace(made, size=len(bytes_), md5=hashlib.md5(bytes_).hexdigest())
+        return msgspec.structs.replace(answer, outputs=(other,))
+
+
+def points_of(place: Path) -> Iterator[tuple[str, int, int]]:
+    with TsFileReader(place) as reader:
+        for batch in reader.read_series(reader.tail.devices[0], "a"):
+            times, values = (column.to_pylist() for column in batch.columns)
+            yield from (("a", time, value) for time, value in zip(times, values, strict=True))
+
+
+def ripe(node: Node, clock: Clock, process: MergedHere | None = None) -> Site:
+    """Four files are merged, and gone at the edge long enough."""
+    merge_here(node, process)
+    site = Site(node)
+    paths = small_files(site, 4)
+    node.compactor.compact("root.sg")
+    node.compactor.run_once()
+    assert len(compactions(node)) == 1
+    site.round({}, gone=paths)
+    node.prover.run_once()
+    site.round({OTHER: {"a": {900: 9}}})
+    pass_time(node, clock, AFTER + 1)
+    return site
+
+
+def asked_of(node: Node) -> list[ComparisonAsked]:
+    process = node.merge_comparer._process
+    assert isinstance(process, ComparedHere)
+    return process.asked
+
+
+def test_what_merged_wrongly_is_not_final_and_its_inputs_are_read_again(
+    node: Node, clock: Clock
+) -> None:
+    site = ripe(node, clock, Lying())
+    (row,) = compactions(node)
+    assert given_by(node, row) != mine(site), "and whoever merged has said that it is right"
+    assert node.final_merges.run_once() == 0
+    assert compactions(node) == []
+    with node.engine.reading() as state:
+        reason = state.compacted_table.rows[row.id].reason
+        assert all(each.visible for each in state.files.values())
+    assert reason.startswith("compared anew: root.sg.d1.a: its ")
+    assert "are not those that readers get" in reason
+
+
+def test_what_is_final_was_compared_by_this_receiver_or_the_verification(
+    node: Node, clock: Clock, site: Site
+) -> None:
+    (before,) = compactions(node)
+    made_final(node, clock)
+    assert len(asked_of(node)) == 1
+    with node.engine.reading() as state:
+        row = state.compacted_table.rows[before.id]
+    assert (row.verifier, row.verified < row.final) == ("receiver", True)
+
+
+def test_what_the_verification_has_compared_is_not_compared_again(
+    node: Node, clock: Clock, site: Site
+) -> None:
+    (row,) = compactions(node)
+    assert record_merges(node.engine, [ProvedMerge.of(row)], by="verification") == 1
+    made_final(node, clock)
+    assert asked_of(node) == []
+
+
+def test_a_verdict_on_an_earlier_merge_of_the_same_files_does_not_count(
+    node: Node, clock: Clock, site: Site
+) -> None:
+    (row,) = compactions(node)
+    node.engine.commit([records.CompactionDissolved(row.id, "for a test")])
+    node.compactor.compact("root.sg")
+    node.compactor.run_once()
+    (again,) = compactions(node)
+    assert record_merges(node.engine, [ProvedMerge.of(row)], by="verification") == 0
+    other = ProvedMerge(again.id, ProvedMerge.of(row).outputs)
+    assert record_merges(node.engine, [other], by="verification") == 0
+    (again,) = compactions(node)
+    assert again.verified == 0
+
+
+def test_where_this_machine_merges_nothing_the_verification_is_waited_for(
+    node: Node, clock: Clock, site: Site
+) -> None:
+    node.merge_comparer._here = False
+    pass_time(node, clock, AFTER + 1)
+    assert node.final_merges.run_once() == 0
+    totals = merge_totals(node.operator)
+    assert totals.kept_back == (
+        "root.sg/0/0: tsferry-verify has not compared it with its files yet (merge.here is false)"
+    )
+    assert (totals.kept_back_count, totals.unverified) == (1, 1)
+    (row,) = compactions(node)
+    record_merges(node.engine, [ProvedMerge.of(row)], by="verification")
+    pass_time(node, clock, AFTER)
+    assert node.final_merges.run_once() == 1
+    totals = merge_totals(node.operator)
+    assert (totals.kept_back, totals.kept_back_count, totals.unverified) == (None, 0, 0)
+
+
+def test_an_input_that_cannot_be_read_keeps_all_of_them_and_is_tried_again_in_a_day(
+    node: Node, world: World, clock: Clock, site: Site
+) -> None:
+    (row,) = compactions(node)
+    place = world.data / row.inputs[0]
+    whole = place.read_bytes()
+    place.write_bytes(whole[:-1] + b"?")
+    pass_time(node, clock, AFTER + 1)
+    for _ in range(2):
+        assert node.final_merges.run_once() == 0
+        assert "are not those that were loaded" in (merge_totals(node.operator).kept_back or "")
+        pass_time(node, clock, AFTER)
+    assert len(asked_of(node)) == 1
+    place.write_bytes(whole)
+    pass_time(node, clock, 86_400.0)
+    assert node.final_merges.run_once() == 1
+
+
+def test_no_verdict_is_waited_for_where_it_is_configured_so(tmp_path: Path, clock: Clock) -> None:
+    merge = {"final_after": AFTER, "quiet": 0.0, "final_verified": False}
+    history = {"history": HISTORY}
+    world = World(tmp_path, clock=clock, keep_deleted=KEPT, metadata=history, merge=merge)
+    with world.still_node() as node:
+        merge_here(node)
+        in_this_process(node)
+        ripe(node, clock)
+        assert node.final_merges.run_once() == 1
+        assert asked_of(node) == []

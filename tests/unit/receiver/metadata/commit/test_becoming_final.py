@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from common.errors import ConflictError, TsferryError
@@ -14,6 +15,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.metadata.model.ranks import LOWEST_LOOK, stands_above
 from receiver.metadata.state.table_rows import FileRow, FileState
+from receiver.metadata.state.tables.compactions import CompactedRow
 from tests.support.metadata import A, B, digest, load, path, physical, seen
 
 DEVICE = "root.t.d1"
@@ -342,3 +344,70 @@ def test_a_final_output_is_merged_again_as_any_file(ended: Engine) -> None:
     ended.commit([records.FileQuarantined(OUTPUTS[1], "rot")])
     assert states(ended)[OUTPUTS[0]] == states(ended)[name(3)] == "retired"
     assert states(ended)[name(1)] == "superseded"
+
+
+def verdict(*outputs: records.CompactionOutput, ident: int = 7) -> records.CompactionVerified:
+    read = [records.VerifiedOutput(each.physical, each.size, each.md5) for each in outputs]
+    return records.CompactionVerified(ident, read, "receiver")
+
+
+def compaction(engine: Engine, ident: int = 7) -> CompactedRow:
+    with engine.reading() as state:
+        return state.compacted_table.rows[ident]
+
+
+def test_that_it_was_compared_is_known_after_a_start_with_and_without_a_checkpoint(
+    tmp_path: Path, merged: Engine
+) -> None:
+    assert compaction(merged).verified == 0, "a log without a verdict has none"
+    at = merged.commit([verdict(output(1, 1, 29))])
+    merged.close()
+    for number in range(3):
+        with Engine.open(tmp_path / "e") as again:
+            row = compaction(again)
+            assert (row.verified, row.verifier) == (at, "receiver")
+            if number == 0:
+                again.checkpoint()
+            else:
+                retire(again, number)
+    with Engine.open(tmp_path / "e") as again:
+        again.commit([final()])
+        assert compaction(again).verified == at
+
+
+def test_a_verdict_is_of_the_very_bytes_that_readers_are_given(merged: Engine) -> None:
+    made = output(1, 1, 29)
+    for other in (
+        [],
+        [msgspec.structs.replace(made, size=11)],
+        [msgspec.structs.replace(made, md5=digest("other"))],
+        [msgspec.structs.replace(made, physical=OUTPUTS[1])],
+        [made, output(2, 30, 31)],
+    ):
+        with pytest.raises(RefusedCommitError, match="its outputs are others"):
+            merged.commit([verdict(*other)])
+    with pytest.raises(RefusedCommitError, match="no compaction 8 that holds"):
+        merged.commit([verdict(made, ident=8)])
+    assert compaction(merged).verified == 0
+
+
+def test_what_is_merged_anew_needs_a_verdict_anew(merged: Engine) -> None:
+    made = output(1, 1, 29)
+    merged.commit([verdict(made)])
+    merged.commit([records.CompactionDissolved(7, "late data")])
+    with pytest.raises(RefusedCommitError, match="no compaction 7 that holds"):
+        merged.commit([verdict(made)])
+    again = msgspec.structs.replace(made, physical=OUTPUTS[0].replace("-7-", "-8-"))
+    with merged.reading() as state:
+        newest = state.newest
+    merged.commit([records.FilesCompacted(8, newest, [name(1), name(2)], [again])])
+    assert compaction(merged, 8).verified == 0
+    with pytest.raises(RefusedCommitError, match="its outputs are others"):
+        merged.commit([verdict(made, ident=8)])
+
+
+def test_a_verdict_that_came_with_what_changes_an_input_is_worth_nothing(merged: Engine) -> None:
+    merged.commit([verdict(output(1, 1, 29)), records.FileQuarantined(name(1), "bad")])
+    assert compaction(merged).dissolved
+    with pytest.raises(RefusedCommitError, match="no compaction 7 that holds"):
+        merged.commit([final()])

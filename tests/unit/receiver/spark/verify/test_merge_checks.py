@@ -15,14 +15,14 @@ pytest.importorskip("numba")
 from common.config import load as load_config
 from common.tsfile import read_tail
 from receiver.config import ENV_PREFIX, ReceiverConfig
-from receiver.load.upkeep.verdicts import BadMerge, dissolve_bad
+from receiver.load.merge_verdicts import BadMerge, dissolve_bad, record_merges
 from receiver.metadata.model import records
 from receiver.spark.report.results import Finding, Judgement, MergedResult, Severity
 from receiver.spark.verify import delivery, merge_proofs
 from receiver.spark.verify.committed import CommittedFiles, FileScope
 from receiver.spark.verify.merge_checks import MergePart, check_merge_part
 from receiver.spark.verify.merge_proofs import merge_parts
-from receiver.spark.verify.verifying import bad_merges
+from receiver.spark.verify.verifying import bad_merges, proved_merges
 from tests.support.compacting import compact
 from tests.support.spark_world import NORTH, World
 from tests.support.tsfile_bytes import build
@@ -238,14 +238,45 @@ def test_time_that_is_up_is_no_verdict(world: World, monkeypatch: pytest.MonkeyP
     assert result.verdict is Judgement.UNPROVED
 
 
-def test_it_is_proved_only_where_all_that_it_stands_for_is_asked_for(world: World) -> None:
+def test_new_merged_files_are_compared_whoever_has_verified_their_inputs(world: World) -> None:
     merged(world)
     assert len(checked(world, FileScope(new=True))) == 1
     world.engine.commit([records.FileVerified(inputs_of(world)[:1])])
-    assert checked(world, FileScope(new=True)) == ()
+    assert len(checked(world, FileScope(new=True))) == 1, "nobody has compared it"
     assert len(checked(world)) == 1
     with CommittedFiles(config_of(world), FileScope()) as found:
         assert found.replaced() == frozenset(inputs_of(world))
+
+
+def test_what_was_compared_and_right_is_committed_and_not_looked_at_as_new(world: World) -> None:
+    merged(world, (10,))
+    world.engine.commit([records.FileVerified(inputs_of(world)[1:])])
+    proved = proved_merges(run([], merged=checked(world, FileScope(new=True))))
+    assert record_merges(world.engine, proved, by="verification") == 1
+    with world.engine.reading() as state:
+        row = state.compacted_table.rows[1]
+        assert (row.verified, row.verifier) == (state.newest, "verification")
+    assert checked(world, FileScope(new=True)) == (), "one of its inputs is new, and no more"
+    world.engine.commit([records.FileVerified(inputs_of(world))])
+    with CommittedFiles(config_of(world), FileScope(new=True)) as found:
+        assert found.is_idle
+    assert len(checked(world, FileScope(older_than=0.0))) == 2
+
+
+def test_what_could_not_be_compared_is_no_verdict_for_it(world: World) -> None:
+    merged(world)
+    (world.data / inputs_of(world)[0]).unlink()
+    results = checked(world)
+    assert [each.verdict for each in results] == [Judgement.PROVED], "it is sound in itself"
+    assert "not compared" in findings(results)[0].detail
+    assert not results[0].compared
+    assert proved_merges(run([], merged=results)) == []
+
+
+def test_one_bad_merged_file_is_no_verdict_for_the_others_of_its_merge(world: World) -> None:
+    places = merged(world, (10,))
+    places[0].write_bytes(places[0].read_bytes()[:-1])
+    assert proved_merges(run([], merged=checked(world))) == []
 
 
 def test_one_of_which_nothing_is_left_is_compared_too(world: World) -> None:
@@ -254,13 +285,15 @@ def test_one_of_which_nothing_is_left_is_compared_too(world: World) -> None:
     results = checked(world)
     assert [each.physical for each in results] == ["sequence/root.wind/0/0/merged-1"]
     assert results[0].verdict is Judgement.BAD
+    assert proved_merges(run([], merged=results)) == []
 
 
 def test_without_a_server_it_is_dissolved_here(world: World) -> None:
     merged(world)
     world.engine.close()
-    assert delivery.dissolve(config_of(world), [BadMerge(1, "x" * 10_000)]) == 1
-    assert delivery.dissolve(config_of(world), []) == 0
+    bad = [BadMerge(1, "x" * 10_000)]
+    assert delivery.deliver_merges(config_of(world), bad, []).dissolved == 1
+    assert delivery.deliver_merges(config_of(world), [], []).dissolved == 0
     delivery.tell_crowded(config_of(world), [])
     again = World.reopened(world.root)
     with again.engine.reading() as state:
@@ -268,3 +301,13 @@ def test_without_a_server_it_is_dissolved_here(world: World) -> None:
         assert row.dissolved
         assert len(row.reason) == 500
     world.engine = again.engine
+
+
+def test_without_a_server_a_verdict_on_a_merge_is_committed_here(world: World) -> None:
+    merged(world)
+    proved = proved_merges(run([], merged=checked(world)))
+    world.engine.close()
+    assert delivery.deliver_merges(config_of(world), [], proved).merges_verified == 1
+    world.engine = World.reopened(world.root).engine
+    with world.engine.reading() as state:
+        assert state.compacted_table.rows[1].verifier == "verification"

@@ -1,0 +1,22 @@
+"""The process that compares merged files: questions in, answers out, until nobody is there."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from receiver.compaction.merge_asked import ComparisonAsked
+from receiver.compaction.merge_comparing import compare_merge
+from receiver.side_process import die_with_parent, serve
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Answer until nobody asks any more."""
+    die_with_parent()
+    pa.set_cpu_count(1)
+    serve(compare_merge, ComparisonAsked)
+
+
+if __name__ == "__main__":
+    main()
