@@ -19,9 +19,11 @@ from receiver.metadata.schema.node_tree import KIND, LEAF
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from receiver.metadata.schema.node_tree import NodeTree
 
-__all__ = ["are_leaves", "codes_are", "rows_below"]
+__all__ = ["are_leaves", "codes_are", "find_blocks", "rows_below"]
 
 _LOWEST: Final = 0 if sys.byteorder == "little" else 3
 """Where the lowest of the four bytes of a column's value stands."""
@@ -66,6 +68,30 @@ def _find_block(tree: NodeTree, parent: int, numbers: Sequence[int], first: int)
     if tree.parent[first:end] != array("i", (parent,)) * count:
         return None
     return range(first, end) if tree.deleted[first:end].tobytes() == bytes(8 * count) else None
+
+
+def find_blocks(
+    tree: NodeTree, parents: NDArray[np.int32], names: NDArray[np.int32], counts: NDArray[np.int32]
+) -> NDArray[np.int32]:
+    """Where the series of many devices begin, -1 if they do not live side by side in this order.
+
+    Args:
+        tree: to look in.
+        parents: rows of the devices.
+        names: numbers of the names of their series, those of one device behind those of another.
+        counts: how many each device has, one at least.
+    """
+    at = np.cumsum(counts) - counts
+    begins = tree.index.find_many(parents, names[at])
+    begins[begins + counts > len(tree)] = -1
+    rows = np.repeat(np.maximum(begins, 0) - at, counts) + np.arange(len(names))
+    np.minimum(rows, len(tree) - 1, out=rows)
+    fits = view(tree.name)[rows] == names
+    fits &= view(tree.parent)[rows] == np.repeat(parents, counts)
+    fits &= view(tree.deleted)[rows] == 0
+    fits &= view(tree.kind)[rows] & KIND == LEAF
+    begins[~np.logical_and.reduceat(fits, at)] = -1
+    return begins
 
 
 def are_leaves(tree: NodeTree, rows: range) -> bool:

@@ -13,7 +13,7 @@ from receiver.metadata.model.paths import MANY, Nodes, Pattern, parse_stored
 from receiver.metadata.schema.blocks import rows_below
 from receiver.metadata.schema.ended import NODE, OFFSET, POSTING, TTL
 from receiver.metadata.schema.growing_columns import BATCH, view
-from receiver.metadata.schema.many_devices import MANY_DEVICES, make_devices
+from receiver.metadata.schema.many_devices import MANY_DEVICES, load_together
 from receiver.metadata.schema.matching import select_series
 from receiver.metadata.schema.memory import ALIAS_BYTES, INNER_BYTES, LEAF_BYTES, TAG_BYTES
 from receiver.metadata.schema.node_tree import (
@@ -129,7 +129,7 @@ class TreeChanges:
     def load_devices(self, devices: Sequence[LoadedDevice], ts: int) -> None:
         """What a loaded file has, device by device; see `load_series`."""
         if len(devices) >= MANY_DEVICES:
-            devices = make_devices(self._columns, devices, ts, partial(self._make_inner, ts=ts))
+            devices = load_together(self._columns, devices, ts, partial(self._make_inner, ts=ts))
         for each in devices:
             self.load_series(
                 parse_stored(each.device),
@@ -187,7 +187,7 @@ class TreeChanges:
             fresh = iter(new)
             rows = [next(fresh) if row < 0 else row for row in rows]
             parent = self._tree.parent[new[0]]
-        ended = bool(self._columns.ended.ts) and self._columns.ended.ts[-1] == ts
+        ended = self._columns.has_ended(ts)
         self._columns.heats.raise_to(parent, rows, lasts, ts, ended=ended)
         return made
 

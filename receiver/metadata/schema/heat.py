@@ -155,13 +155,59 @@ class Heat:
         if whole and (old == old[0]).all():
             self._step(device, int(old[0]), ts)
             return
+        self._step_many(known, old, ts)
+
+    def raise_blocks(
+        self,
+        devices: NDArray[np.int32],
+        begins: NDArray[np.int32],
+        counts: NDArray[np.int32],
+        lasts: NDArray[np.int64],
+        ts: int,
+    ) -> NDArray[np.bool_]:
+        """`raise_to` of many devices whose series lie side by side, none of them twice.
+
+        Args:
+            devices: their rows.
+            begins: row of the first series of each.
+            counts: how many follow it, with itself.
+            lasts: newest time of each series, `COLD` without points.
+            ts: of the commit; nothing was deleted in it.
+
+        Returns:
+            for which it is done: all of their series go from one time to newer ones, or none.
+        """
+        tree, at = self._tree, np.cumsum(counts) - counts
+        rows = np.repeat(begins - at, counts) + np.arange(len(lasts))
+        reach(self.now, int(rows.max()) + 1, COLD)
+        now = view(self.now)
+        heats = now[rows]
+        before = heats[at]
+        whole = view(tree.leaves)[view(tree.ref)[devices]] == counts
+        whole &= np.minimum.reduceat(heats, at) == np.maximum.reduceat(heats, at)
+        still = whole & (np.maximum.reduceat(lasts, at) <= before)
+        created = view(tree.created)[rows]
+        known = np.maximum.reduceat(created, at) < ts
+        # A series that this very commit made is not seen before it.
+        made = np.minimum.reduceat(created, at) >= ts
+        hotter = whole & (known | made) & (np.minimum.reduceat(lasts, at) > before)
+        which = np.repeat(hotter, counts)
+        now[rows[which]] = lasts[which]
+        stepping = hotter & known
+        if stepping.any():
+            self._step_many(devices[stepping], before[stepping], ts)
+        done: NDArray[np.bool_] = still | hotter
+        return done
+
+    def _step_many(self, what: NDArray[Any], before: NDArray[Any], ts: int) -> None:
+        """`_step` of many."""
         begin = len(self.ts)
-        reach(self.head, int(known.max()) + 1, -1)
+        reach(self.head, int(what.max()) + 1, -1)
         head = view(self.head)
-        append_many(self.older, head[known])
-        head[known] = np.arange(begin, begin + len(known), dtype=np.int32)
-        append_many(self.old, old)
-        append_many(self.ts, np.full(len(known), ts))
+        append_many(self.older, head[what])
+        head[what] = np.arange(begin, begin + len(what), dtype=np.int32)
+        append_many(self.old, before)
+        append_many(self.ts, np.full(len(what), ts))
 
     def get(self, row: int, at: int | None) -> int:
         """The heat of a series at a time, `COLD` for none."""

@@ -15,7 +15,7 @@ from zlib import crc32
 import numpy as np
 
 from common.errors import DamagedError
-from receiver.metadata.schema.growing_columns import Ints, Section, restore, view
+from receiver.metadata.schema.growing_columns import Ints, Section, grow, restore, view
 from receiver.metadata.schema.hashindex import fill_slots
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ _CACHED: Final = 1 << 13
 """Texts whose number is at hand; names of measurements come again and again."""
 _TEXTS: Final = 1 << 15
 """The same the other way: a page of an answer has some ten thousand, and names them twice."""
+_MANY: Final = 1 << 10
+"""From so many texts that are not at hand on numpy looks for all of them at once."""
 _COMPARED: Final = 1 << 11
 """Fewer texts are put in order one by one; numpy is faster with more of them."""
 _WORDS: Final = 8
@@ -94,12 +96,14 @@ class NameTable:
         """The number of each text, -1 where it is not here."""
         ids = self._ids
         found = list(map(ids.get, texts))
-        if None in found:
-            return [
-                self.find(text) if each is None else each
-                for each, text in zip(found, texts, strict=True)
-            ]
-        return found  # type: ignore[return-value]
+        if None not in found:
+            return found  # type: ignore[return-value]
+        if found.count(None) >= _MANY:
+            return self._search(texts)[0].tolist()  # type: ignore[no-any-return]
+        return [
+            self.find(text) if each is None else each
+            for each, text in zip(found, texts, strict=True)
+        ]
 
     def intern(self, text: str) -> int:
         """The number of a text, which is taken in if it is new."""
@@ -121,12 +125,79 @@ class NameTable:
     def intern_many(self, texts: Sequence[str]) -> list[int]:
         """The number of each text; new ones are taken in."""
         found = list(map(self._ids.get, texts))
-        if None in found:
-            return [
-                self.intern(text) if each is None else each
-                for each, text in zip(found, texts, strict=True)
-            ]
-        return found  # type: ignore[return-value]
+        if None not in found:
+            return found  # type: ignore[return-value]
+        if found.count(None) >= _MANY:
+            return self._intern_many(texts)
+        return [
+            self.intern(text) if each is None else each
+            for each, text in zip(found, texts, strict=True)
+        ]
+
+    def _intern_many(self, texts: Sequence[str]) -> list[int]:
+        numbers, encoded, checks = self._search(texts)
+        missing = np.flatnonzero(numbers < 0)
+        places = missing.tolist()
+        new = {encoded[each]: each for each in reversed(places)}  # where each stands first
+        if len(new) == len(places):
+            numbers[missing] = self._take_many([encoded[each] for each in places], checks[missing])
+        elif new:
+            taken = self._take_many(list(new), checks[list(new.values())])
+            given = dict(zip(new, taken.tolist(), strict=True))
+            numbers[missing] = [given[encoded[each]] for each in places]
+        return numbers.tolist()  # type: ignore[no-any-return]
+
+    def _search(
+        self, texts: Sequence[str]
+    ) -> tuple[NDArray[np.int32], list[bytes], NDArray[np.uint32]]:
+        """The number of each text, -1 for none; its bytes, and their checksum."""
+        encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+        checks = np.fromiter(map(crc32, encoded), np.uint32, len(encoded))
+        sizes = np.fromiter(map(len, encoded), np.int64, len(encoded))
+        begins = np.cumsum(sizes) - sizes
+        wanted = np.frombuffer(b"".join(encoded) or b"\0", np.uint8)
+        slots, hashes, lengths = view(self._slots), view(self._hashes), view(self._lengths)
+        starts, blob = view(self._starts), np.frombuffer(self._blob or b"\0", np.uint8)
+        found = np.full(len(texts), -1, np.int32)
+        pending, at = np.arange(len(texts)), self._homes(checks)
+        while len(pending):
+            numbers = slots[at]
+            there = numbers >= 0
+            pending, at, numbers = pending[there], at[there], numbers[there]
+            alike = (hashes[numbers] == checks[pending]) & (lengths[numbers] == sizes[pending])
+            which = np.flatnonzero(alike)
+            mine = pending[which]
+            same = _are_equal(
+                (wanted, begins[mine]), (blob, starts[numbers[which]].astype(np.int64)), sizes[mine]
+            )
+            found[mine[same]] = numbers[which[same]]
+            alike[which[~same]] = False
+            pending, at = pending[~alike], at[~alike] + 1 & self._mask
+        return found, encoded, checks
+
+    def _take_many(self, encoded: list[bytes], checks: NDArray[np.uint32]) -> NDArray[np.int32]:
+        """Take in texts that are not here, none of them twice; gives their numbers."""
+        count, at = len(encoded), len(self._blob)
+        self._blob += bytes((_END,)).join([*encoded, b""])
+        sizes = np.fromiter(map(len, encoded), np.int64, count)
+        again = view(self._free)[-count:].astype(np.int32)
+        del self._free[len(self._free) - len(again) :]
+        begin = len(self._starts)
+        for column in (self._starts, self._lengths, self._hashes):
+            grow(column, count - len(again))
+        numbers = np.append(again, np.arange(begin, len(self._starts), dtype=np.int32))
+        view(self._starts)[numbers] = at + np.cumsum(sizes + 1) - (sizes + 1)
+        view(self._lengths)[numbers] = sizes
+        view(self._hashes)[numbers] = checks
+        if self._used + count >= len(self._slots) * _FULL:
+            self._rebuild(self._used + count)
+        fill_slots(self._slots, self._homes(checks), numbers)
+        self._used += count
+        return numbers
+
+    def _homes(self, checks: NDArray[Any]) -> NDArray[np.int64]:
+        mixed = checks.astype(np.uint64) * np.uint64(_GOLDEN)
+        return (mixed >> np.uint64(self._shift)).astype(np.int64)
 
     def _probe(self, encoded: bytes, check: int) -> tuple[int, int]:
         """(number or -1, slot where it is or would go)."""
@@ -252,9 +323,7 @@ class NameTable:
         while size * _FULL * 0.75 < used:
             size *= 2
         self._set_slots(array("i", [-1]) * size)
-        mixed = view(self._hashes)[kept].astype(np.uint64) * np.uint64(_GOLDEN)
-        homes = (mixed >> np.uint64(self._shift)).astype(np.int64)
-        fill_slots(self._slots, homes, kept)
+        fill_slots(self._slots, self._homes(view(self._hashes)[kept]), kept)
 
     # -- checkpoint --
 
@@ -289,6 +358,23 @@ class NameTable:
             raise DamagedError("the schema's sections names.* do not fit together")
         made._dead = len(made._blob) - int(view(made._lengths).sum()) - made._used
         return made
+
+
+def _are_equal(
+    ours: tuple[NDArray[np.uint8], NDArray[np.int64]],
+    theirs: tuple[NDArray[np.uint8], NDArray[np.int64]],
+    sizes: NDArray[np.int64],
+) -> NDArray[np.bool_]:
+    """Which pieces of two texts are the same; of each where they begin, and their sizes."""
+    same = np.ones(len(sizes), bool)
+    some = np.flatnonzero(sizes)
+    if len(some):
+        sizes = sizes[some]
+        places = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        one = ours[0][np.repeat(ours[1][some], sizes) + places]
+        other = theirs[0][np.repeat(theirs[1][some], sizes) + places]
+        same[some] = np.logical_and.reduceat(one == other, np.cumsum(sizes) - sizes)
+    return same
 
 
 def containing(

@@ -55,6 +55,10 @@ class SchemaColumns:
         self.memory = 0
         self.unnamed = 0
 
+    def has_ended(self, ts: int) -> bool:
+        """Whether something was deleted in a commit, the newest one."""
+        return bool(self.ended.ts) and self.ended.ts[-1] == ts
+
     def sections(self) -> list[Section]:
         """The columns by the names of their sections."""
         head = {

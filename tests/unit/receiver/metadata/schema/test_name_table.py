@@ -94,3 +94,48 @@ def test_a_restart_gives_the_same_numbers() -> None:
     assert [again.intern(text) for text in ("x", "y", "z")] == [
         names.intern(text) for text in ("x", "y", "z")
     ]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_many_at_once_have_the_numbers_that_they_have_one_by_one(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("receiver.metadata.schema.name_table._MANY", 2)
+    source = random.Random(seed)
+    one, many = NameTable(), NameTable()
+    for _ in range(30):
+        texts = [
+            "".join(source.choices("ab\0\ud800ä", k=source.randrange(5)))
+            for _ in range(source.randrange(1, 80))
+        ]
+        many._ids.clear()  # none is at hand
+        numbers = many.intern_many(texts)
+        for text in texts:
+            one.intern(text)
+        assert many.texts(numbers) == texts
+        assert many.used == one.used
+        many._ids.clear()
+        asked = [*texts, "other", *texts[:3]]
+        assert many.find_many(asked) == [*numbers, -1, *numbers[:3]]
+        assert [many.find(each) for each in texts] == numbers
+        if not source.randrange(3):
+            for names in (one, many):
+                kept = np.zeros(len(names), bool)
+                kept[[names.find(each) for each in texts[::2]]] = True
+                names.release(kept)
+    thawed = NameTable.thaw(
+        {name: memoryview(bytes(part)) for name, part in many.sections()}, swap=False
+    )
+    assert thawed.find_many(texts[::2]) == many.find_many(texts[::2])
+
+
+def test_texts_with_the_same_checksum_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("receiver.metadata.schema.name_table.crc32", lambda text: len(text) % 3)
+    monkeypatch.setattr("receiver.metadata.schema.name_table._MANY", 2)
+    names = NameTable()
+    texts = [f"device{i:03}" for i in range(200)] + ["", "x"]
+    numbers = names.intern_many(texts)
+    names._ids.clear()
+    assert names.find_many(texts) == numbers
+    assert len(set(numbers)) == len(texts)
+    assert names.texts(numbers) == texts
