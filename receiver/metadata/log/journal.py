@@ -14,6 +14,7 @@ from __future__ import annotations
 import datetime
 import json
 import logging
+from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import TYPE_CHECKING
 
 from common.durable import temporary_name
@@ -93,9 +94,13 @@ def _format(changes: Iterable[OwnerChange], times: TrueTimes) -> str:
         begin = begins.get(each.ts)
         if begin is None:
             begin = begins[each.ts] = f"{_time(each.ts, times)} {each.ts}"
-        device = json.dumps(each.device, ensure_ascii=not each.device.isprintable())
-        lines.append(f"{begin} {device} {each.sender or '-'} {printable(each.reason)}\n")
+        end = f"{each.sender or '-'} {printable(each.reason)}\n"
+        lines += [f"{begin} {_quoted(device)} {end}" for device in each.devices]
     return "".join(lines)
+
+
+def _quoted(device: str) -> str:
+    return encode_basestring(device) if device.isprintable() else encode_basestring_ascii(device)
 
 
 class OwnerJournal:
@@ -196,10 +201,11 @@ def _put(tree: Tree, content: bytes) -> int:
 
 def _differences(owners: dict[str, str], state: State) -> list[OwnerChange]:
     changes = [
-        OwnerChange(row.since, device, row.sender, _MADE_ANEW)
+        OwnerChange(row.since, (device,), row.sender, _MADE_ANEW)
         for device, row in state.owners.items()
         if owners.get(device) != row.sender
     ]
     gone = [device for device in owners if device not in state.owners]
-    changes += [OwnerChange(state.newest, device, None, _MADE_ANEW) for device in gone]
+    if gone:
+        changes.append(OwnerChange(state.newest, gone, None, _MADE_ANEW))
     return changes

@@ -171,13 +171,14 @@ class DeviceTable:
         """The one copy of this name that is kept."""
         return self._names[self._id(name)]
 
+    def kept(self, names: Iterable[str]) -> list[str]:
+        """The one copy of each of these names that is kept."""
+        ids = self._ids_of(names)
+        return list(map(self._names.__getitem__, ids))
+
     def pack(self, devices: Sequence[DeviceRange], first: int | None, last: int | None) -> Devices:
         """The compact form of a file's devices; all their times are within `first` to `last`."""
-        known = self._ids
-        try:
-            ids = array("I", [known[each.name] for each in devices])
-        except KeyError:
-            ids = array("I", [self._id(each.name) for each in devices])
+        ids = array("I", self._ids_of(each.name for each in devices))
         base = first or 0
         try:
             flat = [time - base for each in devices for time in (each.first, each.last)]  # type: ignore[operator]
@@ -192,6 +193,13 @@ class DeviceTable:
             found = self._ids[name] = len(self._names)
             self._names.append(name)
         return found
+
+    def _ids_of(self, names: Iterable[str]) -> list[int]:
+        names = list(names)
+        found = list(map(self._ids.get, names))
+        if None in found:
+            return list(map(self._id, names))
+        return found  # type: ignore[return-value]
 
     def _shared(self, ids: array[int]) -> array[int]:
         if len(ids) < _SHARED_FROM:

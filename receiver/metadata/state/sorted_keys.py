@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from itertools import islice
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["SortedKeys"]
 
@@ -38,6 +42,14 @@ class SortedKeys:
             self._removed.remove(key)
         else:
             self._added.add(key)
+
+    def add_many(self, keys: Sequence[str]) -> None:
+        """Add keys that are not there, none of them twice."""
+        if self._removed:
+            for key in keys:
+                self.add(key)
+        else:
+            self._added.update(keys)
 
     def remove(self, key: str) -> None:
         """Remove a key that is there."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from receiver.metadata.model import records
@@ -19,10 +19,10 @@ __all__ = ["OwnerChange", "OwnerMove", "OwnerTable"]
 
 
 class OwnerChange(NamedTuple):
-    """A device that got an owner, another owner, or none."""
+    """Devices that got an owner, another owner, or none."""
 
     ts: int
-    device: str
+    devices: Sequence[str]
     sender: str | None
     reason: str
 
@@ -122,20 +122,20 @@ class OwnerTable:
                 self._come_first(device, op.sender, ts)
             elif known.sender != op.sender:
                 self._move(device, OwnerMove(ts, op.sender))
-        self._note(OwnerChange(ts, device, op.sender, op.reason))
+        self._note(OwnerChange(ts, (device,), op.sender, op.reason))
 
     def _file_loaded(self, op: records.FileLoaded, ts: int) -> None:
         rows = self.rows
-        row: OwnerRow | None = None
-        owner = op.owner or op.sender
-        for each in op.devices:
-            if each.name not in rows:
-                device = self._devices.name(each.name)
-                row = row or OwnerRow(sender=owner, created=ts, changed=ts)
-                rows[device] = row
-                self._order.add(device)
+        new = [each.name for each in op.devices if each.name not in rows]
+        if not new:
+            return
+        devices, owner = self._devices.kept(new), op.owner or op.sender
+        rows.update(dict.fromkeys(devices, OwnerRow(sender=owner, created=ts, changed=ts)))
+        self._order.add_many(devices)
+        if self.moves:
+            for device in devices:
                 self._come_first(device, owner, ts)
-                self._note(OwnerChange(ts, device, owner, "first load"))
+        self._note(OwnerChange(ts, devices, owner, "first load"))
 
     def _come_first(self, device: str, sender: str, ts: int) -> None:
         """A device that nobody owns gets an owner: it is taken from the one before, if another."""
