@@ -88,7 +88,11 @@ class FollowedReceiver(LogSource):
     def look(self, *, lsn: int = 0, ts: int = 0, wait: float = 0.0) -> SourceLog:
         """See `LogSource`."""
         query: dict[str, str | int | None] = {"lsn": lsn, "ts": ts, "wait": f"{wait:g}"}
-        body = self._leads.ask(lambda calls: calls.get("/v1/log", query))
+
+        def of(calls: ReaderCalls, soon: float | None) -> bytes:
+            return calls.get("/v1/log", query, soon=None if soon is None else soon + wait)
+
+        body = self._leads.ask_soon(of)
         self.url = self._leads.current.url
         view = wire.decode(body, LogFilesView, f"answer of {self.url}")
         if not view.segments:

@@ -51,6 +51,7 @@ COMMANDS: dict[str, list[str]] = {
     "background-work": ["background_work.py"],
     "locating": ["locating.py"],
     "scale": ["scale.py", "--write"],
+    "two-nodes": ["two_nodes.py", "--write"],
     "rounds-meanwhile": ["rounds_meanwhile.py"],
     "spark-writes": ["spark_writes.py"],
     "large-commit": ["large_commit.py"],

@@ -16,9 +16,19 @@ import urllib3
 
 from common import wire
 from common.client_certificate import ClientCertificate
-from common.errors import ProtocolError, TsferryError, UnreachableError, UsageError
+from common.errors import (
+    NotTheWriterError,
+    ProtocolError,
+    TsferryError,
+    UnreachableError,
+    UsageError,
+)
 from common.timed_http import timed_session
-from receiver.storage.reading.several_addresses import Failover, checked_addresses
+from receiver.storage.reading.several_addresses import (
+    Failover,
+    SlowAnswerError,
+    checked_addresses,
+)
 
 __all__ = ["OPTION_NAMES", "CallAnswer", "ReaderCalls", "shown_certificate"]
 
@@ -26,6 +36,10 @@ _TIMEOUT = (10, 60)
 _WITHIN = 120.0
 """Seconds for a whole answer, of which the longest are 8 MiB of a file: a server that sends a byte
 now and then keeps nobody."""
+_FRESH = 5.0
+"""Seconds for which one that has answered is not thought to hang."""
+_LIVES, _LEADS = "/healthz", "/v1/log"
+"""What each answers that lives; and, with an operator's token, none that has lost its place."""
 _MOST = 1 << 27
 _PIECE = 1 << 20
 _PAUSE = 1.0
@@ -83,6 +97,7 @@ class ReaderCalls:
         timeout: tuple[float, float] = _TIMEOUT,
         within: float = _WITHIN,
         patience: float = 0.0,
+        once: bool = False,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
@@ -97,6 +112,8 @@ class ReaderCalls:
             timeout: seconds until it has to take a connection, and between two pieces of an answer.
             within: seconds that an answer may take in all.
             patience: seconds for which several are asked again, until one of them leads.
+            once: what is no question is said to the one that leads and to no other one, whatever
+                becomes of it: not all that an operator says may be done twice.
             monotonic: seconds.
             sleep: waits for so many seconds.
 
@@ -105,6 +122,9 @@ class ReaderCalls:
         """
         self._leads = Failover(checked_addresses(url, what, with_token=bool(token)))
         self._patience, self._sleep = patience, sleep
+        self._once = once
+        self._answered = ("", 0.0)
+        """Which one has said something, and when."""
         self._token, self._ca_cert = token, ca_cert
         self._certificate = certificate
         self._timeout = timeout
@@ -118,9 +138,11 @@ class ReaderCalls:
         path: str,
         query: Mapping[str, str | int | None],
         headers: Mapping[str, str] | None = None,
+        *,
+        soon: float | None = None,
     ) -> bytes:
         """The body of an answer; raises as `ask`."""
-        return self.ask("GET", path, query, headers).body
+        return self.ask("GET", path, query, headers, soon=soon).body
 
     def post(
         self,
@@ -139,27 +161,74 @@ class ReaderCalls:
         query: Mapping[str, str | int | None],
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
+        *,
+        soon: float | None = None,
     ) -> CallAnswer:
         """An answer.
 
+        Args:
+            method: of the call.
+            path: of the call.
+            query: what is None is left out.
+            headers: further ones.
+            body: of the request.
+            soon: seconds that the only address has, where less than ever; of several each has few,
+                and more only where no other one leads.
+
         Raises:
+            SlowAnswerError: it has not answered in this time.
             UnreachableError: nobody answers.
             TsferryError: as the server refused it.
         """
 
-        def of(url: str) -> CallAnswer:
-            return self._ask(url + path, method, query, headers, body)
+        def of(url: str, soon: float | None = None) -> CallAnswer:
+            try:
+                answer = self._ask(url + path, method, query, headers, body, soon)
+            except UnreachableError:
+                raise
+            except TsferryError:
+                self._answered = url, self._monotonic()
+                raise
+            self._answered = url, self._monotonic()
+            return answer
 
         if not self._leads.are_several:
-            return of(self._leads.current)
+            return of(self._leads.current, soon)
         until = self._monotonic() + self._patience
         while True:
             try:
-                return self._leads.ask(of)
+                if method == "GET":
+                    return self._leads.ask_soon(of)
+                # What changes something is not said again because its answer takes a while.
+                self._find_one_alive()
+                return of(self._leads.current) if self._once else self._leads.ask(of)
             except UnreachableError:
                 if self._monotonic() + _PAUSE > until:
                     raise
             self._sleep(_PAUSE)
+
+    def _find_one_alive(self) -> None:
+        """Have one in the first place that does not hang, unless it has just answered.
+
+        Raises:
+            UnreachableError: none answers.
+            NotTheWriterError: none of them leads, where that is asked.
+        """
+        url, at = self._answered
+        if url == self._leads.current and self._monotonic() - at < _FRESH:
+            return
+
+        path = _LEADS if self._once else _LIVES
+
+        def look(url: str, soon: float | None) -> None:
+            try:
+                self._ask(url + path, "GET", {"wait": 0}, None, b"", soon)
+            except (UnreachableError, NotTheWriterError):
+                raise
+            except TsferryError:
+                return  # it says something, so it does not hang
+
+        self._leads.ask_soon(look)
 
     def _ask(
         self,
@@ -168,7 +237,11 @@ class ReaderCalls:
         query: Mapping[str, str | int | None],
         headers: Mapping[str, str] | None,
         body: bytes,
+        soon: float | None = None,
     ) -> CallAnswer:
+        connect, wait = self._timeout
+        begun = 0.0 if soon is None else self._monotonic()
+        timeout = (connect, wait) if soon is None else (min(connect, soon), min(wait, soon))
         try:
             with self._session().request(
                 method,
@@ -176,13 +249,15 @@ class ReaderCalls:
                 params={key: value for key, value in query.items() if value is not None},
                 headers=dict(headers or {}),
                 data=body or None,
-                timeout=self._timeout,
+                timeout=timeout,
                 allow_redirects=False,
                 stream=True,
             ) as answer:
                 got = self._body(answer)
         except _NO_ANSWER as error:
-            raise UnreachableError(f"{url} does not answer: {error}") from error
+            is_late = timeout[1] < wait and self._monotonic() - begun >= timeout[1]
+            kind = SlowAnswerError if is_late else UnreachableError
+            raise kind(f"{url} does not answer: {error}") from error
         if answer.status_code >= 300:
             raise _refusal(url, answer, got)
         return CallAnswer(answer.status_code, answer.headers, got)

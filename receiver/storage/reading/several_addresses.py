@@ -6,7 +6,7 @@ word is no reason to carry a token there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from urllib.parse import urlsplit
 
 from common.config import is_loopback
@@ -15,12 +15,19 @@ from common.errors import NotTheWriterError, UnreachableError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Failover", "addresses_in", "checked_addresses"]
+__all__ = ["Failover", "SlowAnswerError", "addresses_in", "checked_addresses"]
 
 C = TypeVar("C")
 T = TypeVar("T")
 
 _ELSEWHERE = (NotTheWriterError, UnreachableError)
+_SOON: Final = 4.0
+"""Seconds without a byte of an answer, until the others are asked whether one of them leads: a
+machine that hangs takes connections, and a minute is long where another one has taken its place."""
+
+
+class SlowAnswerError(UnreachableError):
+    """One has taken the connection and has not answered within the time that it was given."""
 
 
 class Failover(Generic[C]):
@@ -40,6 +47,7 @@ class Failover(Generic[C]):
         self._several = tuple(several)
         self._elsewhere = elsewhere
         self._at = 0
+        self._soon = _SOON
 
     @property
     def current(self) -> C:
@@ -73,6 +81,52 @@ class Failover(Generic[C]):
                 return answer
         assert refused is not None
         raise refused
+
+    def ask_soon(self, call: Callable[[C, float | None], T]) -> T:
+        """The same, of a question that may be asked twice: who does not answer soon is passed over.
+
+        Where no other one leads it is asked once more, and waited for as long as it takes. If it
+        answers then, it is slow and does not hang, and gets more time from the next call on.
+
+        Args:
+            call: asks one, which has so many seconds for each piece of its answer; None for as many
+                as it ever has. It raises `SlowAnswerError` for one that takes longer.
+
+        Raises:
+            Exception: as `ask`.
+        """
+        if not self.are_several:
+            return call(self.current, None)
+        slow: list[C] = []
+
+        def soon(one: C) -> T:
+            try:
+                return call(one, self._soon)
+            except SlowAnswerError:
+                slow.append(one)
+                raise
+
+        try:
+            return self.ask(soon)
+        except self._elsewhere:
+            if not slow:
+                raise
+        answer = self._ask_at_length(slow, call)
+        self._soon *= 2
+        return answer
+
+    def _ask_at_length(self, slow: Sequence[C], call: Callable[[C, float | None], T]) -> T:
+        *others, last = slow
+        for one in others:
+            try:
+                answer = call(one, None)
+            except self._elsewhere:
+                continue
+            self._at = self._several.index(one)
+            return answer
+        answer = call(last, None)
+        self._at = self._several.index(last)
+        return answer
 
 
 def _may_pass(error: Exception) -> bool:

@@ -12,7 +12,7 @@ import pytest
 
 from common.errors import UnreachableError, UsageError
 from receiver.follower.followed_receiver import FollowedReceiver
-from receiver.storage.reading.reader_calls import ReaderCalls
+from receiver.storage.reading.reader_calls import CallAnswer, ReaderCalls
 
 
 def asks(url: str, token: str | None = None) -> ReaderCalls:
@@ -24,7 +24,7 @@ def answering() -> Iterator[Callable[[bytes], str]]:
     """Starts what answers one request with some bytes, and then waits or ends."""
     sockets: list[socket.socket] = []
 
-    def begin(answer: bytes, *, ends: bool = True) -> str:
+    def begin(answer: bytes, *, ends: bool = True, again: bool = False) -> str:
         server = socket.create_server(("127.0.0.1", 0))
         sockets.append(server)
 
@@ -34,6 +34,9 @@ def answering() -> Iterator[Callable[[bytes], str]]:
                 sockets.append(peer)
                 peer.recv(1 << 16)
                 peer.sendall(answer)
+                while again:
+                    peer.recv(1 << 16)
+                    peer.sendall(answer)
                 if ends:
                     peer.close()
 
@@ -178,3 +181,49 @@ def test_an_address_that_is_none_is_said_to_be_so() -> None:
 def test_a_token_that_no_header_carries_is_no_call(answering) -> None:
     with pytest.raises(UnreachableError):
         asks(answering(b""), token="\u1234" * 32).get("/x", {})
+
+
+@pytest.fixture
+def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of a machine that takes connections and says nothing."""
+    monkeypatch.setattr("receiver.storage.reading.several_addresses._SOON", 0.1)
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+_OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+def test_a_machine_that_hangs_is_passed_over_by_what_asks_and_by_what_changes(
+    answering, hanging: str
+) -> None:
+    """It takes the connection, so only the time without an answer tells."""
+    for method in ("GET", "POST"):
+        # What changes something is not said to it: it is found out by a question.
+        other = answering(_OK) if method == "GET" else answering(_OK, again=True)
+        calls = ReaderCalls(f"{hanging},{other}", token=None, ca_cert=None, what="x")
+        begin = time.monotonic()
+        assert calls.ask(method, "/x", {}).body == b"ok"
+        assert time.monotonic() - begin < 30, "the time of a whole answer is a minute"
+        assert calls.url == other
+        calls.close()
+
+
+def test_what_an_operator_says_goes_to_one_machine_once(answering) -> None:
+    """It may be done though its answer is lost: another one would do it again."""
+    led, broken = answering(_OK, again=True), []
+
+    def ask(self: ReaderCalls, url: str, method: str, *rest: object) -> CallAnswer:
+        broken.append((url, method))
+        if method != "GET":
+            raise UnreachableError("the answer breaks off")
+        return CallAnswer(200, {}, b"")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ReaderCalls, "_ask", ask)
+        calls = ReaderCalls(
+            f"{led},http://127.0.0.1:1", token=None, ca_cert=None, what="x", once=True
+        )
+        with pytest.raises(UnreachableError, match="breaks off"):
+            calls.post("/v1/tokens", {}, b"{}")
+    assert broken == [(f"{led}/v1/log", "GET"), (f"{led}/v1/tokens", "POST")]

@@ -20,7 +20,7 @@ from receiver.operator.log_file_views import LogFilesView, SegmentFile
 from receiver.spark.option_values import WrongValueError, receiver_url
 from receiver.spark.remote_catalogue import RemoteCatalogue
 from receiver.storage.reading.reader_calls import CallAnswer, ReaderCalls
-from receiver.storage.reading.several_addresses import Failover, addresses_in
+from receiver.storage.reading.several_addresses import Failover, SlowAnswerError, addresses_in
 from receiver.storage.reading.stored_place import ReceiverAddress
 
 A, B, C = "https://a:1", "https://b:1", "https://c:1"
@@ -199,6 +199,63 @@ def test_a_follower_reads_the_log_where_it_was_said_to_be(centre) -> None:
     followed.close()
     with pytest.raises(ConfigError, match="expected https"):
         FollowedReceiver(f"{A},http://b:1", "token", None)
+
+
+class Answers:
+    """Addresses, each of which answers after so many seconds; the clock goes on with them."""
+
+    def __init__(self, **after: float) -> None:
+        self.after = after
+        self.asked: list[tuple[str, float | None]] = []
+        self.now = 0.0
+
+    def __call__(self, name: str, soon: float | None) -> str:
+        self.asked.append((name, soon))
+        took = self.after[name]
+        if took < 0:
+            raise AWAY
+        if took > (60.0 if soon is None else soon):
+            self.now += 60.0 if soon is None else soon
+            raise (UnreachableError if soon is None else SlowAnswerError)("nothing comes")
+        self.now += took
+        return name
+
+
+def test_one_that_hangs_costs_seconds_where_another_one_leads_and_is_asked_last_from_then_on() -> (
+    None
+):
+    answers = Answers(a=1e9, b=0.1)
+    leads = Failover(["a", "b"])
+    assert (leads.ask_soon(answers), leads.current) == ("b", "b")
+    assert answers.now == pytest.approx(4.1)
+    assert leads.ask_soon(answers) == "b"
+    assert answers.now == pytest.approx(4.2)
+
+
+def test_one_that_is_slow_is_waited_for_where_no_other_one_leads_and_has_more_time_then() -> None:
+    answers = Answers(a=6.0, b=-1)
+    leads = Failover(["a", "b"])
+    assert (leads.ask_soon(answers), leads.current) == ("a", "a")
+    assert answers.asked == [("a", 4.0), ("b", 4.0), ("a", None)]
+    answers.asked.clear()
+    assert leads.ask_soon(answers) == "a"
+    assert answers.asked == [("a", 8.0)]
+
+
+def test_of_two_that_are_slow_each_is_waited_for() -> None:
+    answers = Answers(a=1e9, b=20.0, c=-1)
+    leads = Failover(["a", "b", "c"])
+    assert (leads.ask_soon(answers), leads.current) == ("b", "b")
+    answers = Answers(a=1e9, b=1e9)
+    with pytest.raises(UnreachableError) as refused:
+        Failover(["a", "b"]).ask_soon(answers)
+    assert not isinstance(refused.value, SlowAnswerError)
+
+
+def test_one_alone_has_its_whole_time() -> None:
+    answers = Answers(a=30.0)
+    assert Failover(["a"]).ask_soon(answers) == "a"
+    assert answers.asked == [("a", None)]
 
 
 def test_a_list_is_written_with_commas() -> None:
