@@ -8,7 +8,8 @@ What happens, in order:
 3. The north ships. In the middle of its largest file its sender is killed with SIGKILL, started
    again, and goes on where the receiver's copy ends.
 4. The south ships; the file with the foreign device is refused, the rest goes on.
-5. `tsferry-verify` proves on Spark that what is loaded is what was sent.
+5. The wind park's series get the tag `site = north`, as one transaction in SQL.
+6. `tsferry-verify` proves on Spark that what is loaded is what was sent.
 
 All of it stays in ./quickstart-run, with the configurations, to look at and to play with.
 """
@@ -189,6 +190,24 @@ def wait_for(what: Callable[[], bool], name: str, process: subprocess.Popen[byte
         time.sleep(0.02)
 
 
+def tag_wind_park(centre: Path) -> None:
+    """`site = north` at each series of the wind park, all in one commit."""
+    series = (
+        f"root.wind_north.{turbine}.{sensor}"
+        for turbine in FLEET["north"]["root.wind_north"]
+        for sensor in SENSORS
+    )
+    changes = (f"alter timeseries {each} add tags site = north;" for each in series)
+    done = subprocess.run(
+        [BIN / "tsferry-receiver", "--config", centre, "sql"],
+        input="\n".join(("begin;", *changes, "commit;")),
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise SystemExit(f"tsferry-receiver sql: exit code {done.returncode}: {done.stderr}")
+
+
 def call(command: str, config: Path, *arguments: str, good: tuple[int, ...] = (0,)) -> Any:
     """Run a command with --json and return what it printed."""
     done = subprocess.run(
@@ -248,6 +267,7 @@ def main() -> int:
         steps.update()
         south = call("tsferry-sender", run / "south" / "sender.toml", "sync", good=(3,))
         steps.update()
+        tag_wind_park(centre)
         steps.set_postfix_str("proving on Spark")
         proof = call("tsferry-verify", centre, "--report", str(run / "report"), good=(0, 1))
         steps.set_postfix_str("")

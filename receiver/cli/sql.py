@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING
@@ -17,6 +18,9 @@ from receiver.cli.sqlsource import SqlSource
 from receiver.config import ReceiverConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from receiver.cli.sqlsource import SqlRow
     from receiver.metadata.sql.lexing import Placed
 
 __all__ = ["sql", "write_reply"]
@@ -139,7 +143,9 @@ def write_reply(
         out.done(reply.message or "done", reply.commit)
         return
     out.begin(reply.columns)
+    none: Sequence[SqlRow] = ()
     with closing(reply.pages):
-        for page in reply.pages:
+        # An answer without a page has its columns all the same.
+        for page in itertools.chain([next(reply.pages, none)], reply.pages):
             out.page(page)
     sys.stdout.flush()

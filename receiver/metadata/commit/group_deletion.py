@@ -176,7 +176,7 @@ def _judge(
     size = sum(row.size for row in held)
     names = ", ".join(groups[:_SHOWN]) + (", ..." if len(groups) > _SHOWN else "")
     extra: dict[str, object] = {"path": names, "files": len(held), "bytes": size}
-    what = f"{len(held)} loaded files of {size} bytes"
+    what = f"{len(held)} loaded file{'' if len(held) == 1 else 's'} of {size} bytes"
     if not with_data:
         raise StorageGroupHoldsFilesError(
             f"{names}: holds {what}; `delete storage group {names} with data` deletes them, too",
