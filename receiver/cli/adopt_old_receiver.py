@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from common.cli import Invocation
+from common.cli import Invocation, emit_json
 from common.errors import EXIT_NOT_LOADED, UsageError
 from common.json_option import json_option
 from common.progress_bar import WorkProgress
 from common.terminal import printable, size_text
 from receiver.cli.awaited_answer import awaited
-from receiver.cli.showing import show, write_json
+from receiver.cli.showing import show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient
 from receiver.operator.wire import AdoptionAnswer, AdoptionRequest
@@ -109,7 +109,7 @@ def _senders(names: tuple[str, ...]) -> tuple[str, dict[str, str]]:
 
 def _show(answer: AdoptionAnswer, as_json: bool) -> None:
     if as_json:
-        write_json(answer)
+        emit_json(answer)
         return
     rows = [
         (

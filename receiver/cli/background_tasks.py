@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from common.cli import Invocation
+from common.cli import Invocation, emit_json
 from common.json_option import json_option
 from common.terminal import printable
 from receiver.cli.run_tasks import run
-from receiver.cli.showing import moment, show, write_json
+from receiver.cli.showing import moment, show
 from receiver.config import ReceiverConfig
 from receiver.open_engine import open_engine
 from receiver.operator.background_tasks import (
@@ -134,7 +134,7 @@ def add(
         lambda engine: TaskNamed(task=str(add_task(WorkQueue(engine), request))),
     )
     if as_json:
-        write_json(added)
+        emit_json(added)
     else:
         click.echo(added.task)
 
@@ -175,7 +175,7 @@ tasks.add_command(run)
 
 def _said(what: str, task: str, as_json: bool) -> None:
     if as_json:
-        write_json(TaskNamed(task=task))
+        emit_json(TaskNamed(task=task))
     else:
         click.echo(f"{what}: {printable(task)}")
 

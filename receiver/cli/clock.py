@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from common.cli import Invocation
+from common.cli import Invocation, emit_json
 from common.json_option import json_option
-from receiver.cli.showing import write_json
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient
 from receiver.operator.wire import ClockAnswer
@@ -35,7 +34,7 @@ def confirm(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     """
     answer = OperatorClient(invocation.load().value).ask("POST", "/v1/clock/confirm", ClockAnswer)
     if as_json:
-        write_json(answer)
+        emit_json(answer)
     elif answer.was_doubted is None:
         click.echo("the clock was not in doubt; the confirmation is noted")
     else:

@@ -8,10 +8,10 @@ from common.json_option import OpenForm
 from common.wire import Struct
 from common.wire.base import CommitTs
 from receiver.operator.enrolment import EnrolledEdge
+from receiver.operator.wire import RetiredKey
 
 __all__ = [
     "BackupDone",
-    "DroppedRetired",
     "EdgesEnrolled",
     "FilesDropped",
     "FilesRetried",
@@ -206,12 +206,6 @@ class FilesDropped(Struct, frozen=True, kw_only=True):
     dropped: list[SenderFile]
 
 
-class DroppedRetired(Struct, frozen=True, kw_only=True):
-    """A retired file that was given up."""
-
-    physical: str
-
-
 class RetiredDropped(Struct, frozen=True, kw_only=True):
     """Retired files that were given up.
 
@@ -219,7 +213,7 @@ class RetiredDropped(Struct, frozen=True, kw_only=True):
         dropped: each of them.
     """
 
-    dropped: list[DroppedRetired]
+    dropped: list[RetiredKey]
 
 
 class ForgottenNode(Struct, frozen=True, kw_only=True):

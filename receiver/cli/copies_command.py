@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from common.cli import Invocation
+from common.cli import Invocation, emit_json
 from common.json_option import json_option
 from common.terminal import printable, size_text, table
-from receiver.cli.showing import write_json
 from receiver.config import ReceiverConfig
 from receiver.metadata.commit.tablet_making import table_nodes
 from receiver.metadata.model.paths import format_path
@@ -42,7 +41,7 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     client = OperatorClient(invocation.load().value)
     found = client.ask("GET", "/v1/copies/status", CopiesView)
     if as_json:
-        write_json(found)
+        emit_json(found)
         return
     click.echo(f"copies wanted    {found.replicas}, before a task is told {found.before_ack}")
     click.echo(f"tablets          {found.tablets}, placed {found.placed}, whole {found.whole}")
@@ -75,7 +74,7 @@ def back(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     """Bring back what no data directory has, from the storage nodes."""
     found = OperatorClient(invocation.load().value).ask("POST", "/v1/copies/back", BackView)
     if as_json:
-        write_json(found)
+        emit_json(found)
     else:
         click.echo(f"came back: {found.files} files, {size_text(found.size)}")
         for each in found.failed[:_SHOWN]:
@@ -111,7 +110,7 @@ def offered(invocation: Invocation[ReceiverConfig], into: Path | None, as_json: 
     found = client.ask("GET", "/v1/copies/offered", OfferedView)
     failed = {} if into is None else fetch_offered(client, found.files, into)
     if as_json:
-        write_json(found)
+        emit_json(found)
     else:
         _show_offered(found, into, failed)
     if failed or found.silent:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from common.cli import Invocation
+from common.cli import Invocation, emit_json
 from common.json_option import json_option
 from common.terminal import printable, size_text
-from receiver.cli.showing import commit_time, show, write_json
+from receiver.cli.showing import commit_time, show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask, segment
 from receiver.operator.deletes import list_held_deletes
@@ -88,6 +88,6 @@ def _decide(
         "POST", f"/v1/deletes/{segment(digest)}/{verdict}", DeletesDecided
     )
     if as_json:
-        write_json(answer)
+        emit_json(answer)
     else:
         click.echo(f"what is on the list {printable(digest)} {text}")

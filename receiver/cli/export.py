@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from common.cli import Invocation
+from common.cli import Invocation, emit_json
 from common.config.units import parse_size
 from common.errors import UsageError
 from common.json_option import json_option
 from common.progress_line import showing_progress
 from common.step_progress import StepProgress
 from common.terminal import printable, size_text
-from receiver.cli.showing import write_json
 from receiver.config import ReceiverConfig
 
 if TYPE_CHECKING:
@@ -133,7 +132,7 @@ def export(
                     lambda done, of: told(StepProgress("merging", done, of, 0, 0)),
                 )
     if as_json:
-        write_json(manifest)
+        emit_json(manifest)
     else:
         _tell(manifest, directory, dry_run)
     return 0

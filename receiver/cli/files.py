@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from common.cli import Invocation
+from common.cli import Invocation, emit_json
 from common.errors import UsageError
 from common.json_option import json_option
 from common.terminal import printable, size_text
-from receiver.cli.showing import commit_time, sender_option, show, write_json
+from receiver.cli.showing import commit_time, sender_option, show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask
 from receiver.operator.files import FILE_STATES, list_files
@@ -121,7 +121,7 @@ def delete(
     server = OperatorClient(invocation.load().value)
     answer = server.ask("POST", "/v1/files/delete", DeleteAnswer, body=body)
     if as_json:
-        write_json(answer)
+        emit_json(answer)
         return 3 if answer.failed else 0
     for each in answer.deleted:
         click.echo(f"{printable(each)}: deleted{' everywhere' if everywhere else ''}")
@@ -168,7 +168,7 @@ def undelete(
     body = UndeleteRequest(physicals=chosen)
     answer = server.ask("POST", "/v1/files/undelete", UndeleteAnswer, body=body)
     if as_json:
-        write_json(answer)
+        emit_json(answer)
         return 3 if answer.failed else 0
     for each in answer.back:
         click.echo(f"{printable(each)}: visible again")

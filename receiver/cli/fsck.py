@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from common.cli import Invocation
+from common.cli import Invocation, emit_json
 from common.errors import LockedError, UsageError
 from common.json_option import JsonForm, json_option
 from common.progress_line import showing_progress
 from common.terminal import printable, size_text, table
-from receiver.cli.showing import write_json
 from receiver.cli.storage import check_copies
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient
@@ -113,7 +112,7 @@ def fsck(
                 raise
             report = _with_server(OperatorClient(config), report, bad)
     if as_json:
-        write_json(report)
+        emit_json(report)
         return 0 if report.good else 1
     rows = [
         (

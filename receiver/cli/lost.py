@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from common.cli import Invocation
+from common.cli import Invocation, emit_json
 from common.errors import UsageError
 from common.json_option import json_option
 from common.terminal import size_text
-from receiver.cli.showing import commit_time, sender_option, show, write_json
+from receiver.cli.showing import commit_time, sender_option, show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask
 from receiver.operator.lost import list_lost
@@ -72,7 +72,7 @@ def acknowledge(
         body=AcknowledgeRequest(sender=sender, paths=list(paths)),
     )
     if as_json:
-        write_json(answer)
+        emit_json(answer)
         return
     show(answer, as_json, _HEADERS, _rows(answer), "nothing was lost")
     click.echo(f"acknowledged: {len(answer.files)} files")

@@ -10,7 +10,7 @@ from typing import Any
 import click
 import msgspec
 
-from common.cli import Invocation
+from common.cli import Invocation, emit_json
 from common.durable import Tree
 from common.errors import EXIT_INTERNAL, NotFoundError
 from common.json_form import json_form
@@ -19,7 +19,6 @@ from common.progress_line import showing_progress
 from common.schemaitems import Item
 from common.terminal import printable
 from receiver.cli.command_answers import LoggedCommit
-from receiver.cli.showing import write_json
 from receiver.config import ReceiverConfig
 from receiver.metadata.text.schema_dump import Slots, log_lines, log_records
 from receiver.operator.schema import import_items, whole_schema
@@ -148,7 +147,7 @@ def make_of_log(
         answer = import_items(config, items, dry_run=dry_run, told=told)
     answer = msgspec.structs.replace(answer, failed=[*_failures(failed), *answer.failed])
     if as_json:
-        write_json(answer)
+        emit_json(answer)
     else:
         _tell(answer, dry_run, untagged)
     return EXIT_INTERNAL if answer.failed else 0

@@ -11,7 +11,7 @@ from common.json_option import json_option
 from common.terminal import printable, size_text, table
 from receiver.cli.command_answers import ForgottenNode
 from receiver.cli.remote_node_commands import REMOTE_COMMANDS, chosen_node
-from receiver.cli.showing import commit_time, moment, write_json
+from receiver.cli.showing import commit_time, moment
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask
 from receiver.operator.node_lists import list_nodes
@@ -52,7 +52,7 @@ def list_all(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
         list_nodes,
     )
     if as_json:
-        write_json(found)
+        emit_json(found)
         return
     rows = [
         (
@@ -135,7 +135,7 @@ def _lose(
     path = f"/v1/nodes/{chosen_node(server, node)}/lost"
     found = server.ask("POST", path, LossView, body=request)
     if as_json:
-        write_json(found)
+        emit_json(found)
         return
     click.echo(f"{printable(found.name)} ({found.node}): {'lost' if found.done else 'away'}")
     lines = {
@@ -181,7 +181,7 @@ def _told(invocation: Invocation[ReceiverConfig], node: str, word: str, as_json:
     server = OperatorClient(invocation.load().value)
     found = server.ask("POST", f"/v1/nodes/{chosen_node(server, node)}/{word}", NodeView)
     if as_json:
-        write_json(found)
+        emit_json(found)
         return
     click.echo(f"{printable(found.name)}: {found.state}")
     for line in _more(found):

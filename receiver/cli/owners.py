@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from common.cli import Invocation
+from common.cli import Invocation, emit_json
 from common.json_option import json_option
 from common.terminal import printable
-from receiver.cli.showing import commit_time, sender_option, show, write_json
+from receiver.cli.showing import commit_time, sender_option, show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask
 from receiver.operator.owners import list_owners as list_of_owners
@@ -103,6 +103,6 @@ def _number(count: int, what: str) -> str:
 
 def _done(answer: OwnersMoved, as_json: bool, text: str) -> None:
     if as_json:
-        write_json(answer)
+        emit_json(answer)
     else:
         click.echo(text)

@@ -11,7 +11,7 @@ from common.errors import UsageError
 from common.json_option import json_option
 from common.terminal import printable, size_text
 from receiver.cli.command_answers import FoundNode, MasterConfirmed, NodeAccepted
-from receiver.cli.showing import show, write_json
+from receiver.cli.showing import show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask
 from receiver.operator.node_lists import choose_node, node_of
@@ -48,7 +48,7 @@ def show_node(invocation: Invocation[ReceiverConfig], node: str, as_json: bool) 
         lambda there: show_remote_node(there, node_of(there, node).uuid),
     )
     if as_json:
-        write_json(view)
+        emit_json(view)
         return
     lines = {
         "node": view.uuid,

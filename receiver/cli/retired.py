@@ -7,8 +7,8 @@ import click
 from common.cli import Invocation, emit_json
 from common.json_option import json_option
 from common.terminal import printable, size_text
-from receiver.cli.command_answers import DroppedRetired, RetiredDropped
-from receiver.cli.showing import commit_time, show, write_json
+from receiver.cli.command_answers import RetiredDropped
+from receiver.cli.showing import commit_time, show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask
 from receiver.operator.paging import collect
@@ -98,7 +98,7 @@ def show_retired(invocation: Invocation[ReceiverConfig], physical: str, as_json:
         lambda there: retired_file(there, physical),
     )
     if as_json:
-        write_json(view)
+        emit_json(view)
         return
     lines = {
         "path": view.path,
@@ -132,8 +132,9 @@ def drop(invocation: Invocation[ReceiverConfig], physical: tuple[str, ...], as_j
     server = OperatorClient(invocation.load().value)
     dropped = []
     for each in physical:
-        server.tell("POST", "/v1/retired/drop", RetiredKey(physical=each))
-        dropped.append(DroppedRetired(physical=each))
+        key = RetiredKey(physical=each)
+        server.tell("POST", "/v1/retired/drop", key)
+        dropped.append(key)
         if not as_json:
             click.echo(f"{printable(each)}: dropped")
     if as_json:

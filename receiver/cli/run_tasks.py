@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from common.cli import Invocation
+from common.cli import Invocation, emit_json
 from common.errors import EXIT_NOT_LOADED, NotFoundError
 from common.json_option import json_option
 from common.terminal import printable
-from receiver.cli.showing import write_json
 from receiver.config import ReceiverConfig
 from receiver.operator.background_tasks import ADDED_BY_HAND, list_tasks
 from receiver.operator.background_views import BackgroundTasksPage, BackgroundTaskView
@@ -85,7 +84,7 @@ def run(
             done = {each.task for each in ran}  # what was given back is not tried over and over
             left = [each for each in _waiting(receiver, kind) if each.task not in done]
     if as_json:
-        write_json(BackgroundTasksPage(tasks=ran))
+        emit_json(BackgroundTasksPage(tasks=ran))
     else:
         _say(ran)
     return 0 if all(each.state == "done" for each in ran) else EXIT_NOT_LOADED

@@ -6,14 +6,14 @@ import time
 
 import click
 
-from common.cli import Invocation
+from common.cli import Invocation, emit_json
 from common.config.units import format_duration
 from common.errors import EXIT_LATE, NotFoundError, UsageError
 from common.json_option import json_option
 from common.terminal import printable, size_text
 from common.wire import SchemaPosition
 from receiver.cli.command_answers import SenderSet
-from receiver.cli.showing import commit_time, moment, show, write_json
+from receiver.cli.showing import commit_time, moment, show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask, segment
 from receiver.operator.ending import certificate_trouble
@@ -167,7 +167,7 @@ def adopt(invocation: Invocation[ReceiverConfig], old: str, new: str, as_json: b
         "POST", f"/v1/senders/{segment(old)}/adopt", OwnersMoved, body=AdoptRequest(by=new)
     )
     if as_json:
-        write_json(answer)
+        emit_json(answer)
     else:
         click.echo(f"{new} has {answer.devices} devices of {old}; {answer.retired} files ended")
 
@@ -200,7 +200,7 @@ def accept(
         server.tell("POST", f"/v1/senders/{segment(sender)}/accept")
         answer = SendersAccepted(senders=[sender])
     if as_json:
-        write_json(answer)
+        emit_json(answer)
         return
     for each in answer.senders:
         click.echo(f"the next machine that comes as {each} is accepted")
@@ -230,7 +230,7 @@ def set_sender(
         "POST", f"/v1/senders/{segment(sender)}/set", body=wanted
     )
     if as_json:
-        write_json(SenderSet(sender=sender, late_after=wanted.late_after))
+        emit_json(SenderSet(sender=sender, late_after=wanted.late_after))
     else:
         click.echo(f"{sender} is late after: {late_after}")
 
@@ -253,7 +253,7 @@ def remove(invocation: Invocation[ReceiverConfig], sender: str, as_json: bool) -
         "POST", f"/v1/senders/{segment(sender)}/remove", SenderRemoved
     )
     if as_json:
-        write_json(answer)
+        emit_json(answer)
         return
     click.echo(f"{sender} is removed: {answer.tokens} tokens, {answer.devices} devices")
     click.echo(f"{answer.retired} files ended, {answer.quarantined} refused ones were dropped")

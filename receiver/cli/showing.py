@@ -12,7 +12,7 @@ from common import wire
 from common.cli import emit_json
 from common.terminal import table
 
-__all__ = ["commit_time", "moment", "sender_option", "show", "write_json"]
+__all__ = ["commit_time", "moment", "sender_option", "show"]
 _COUNTER_BITS = 18
 """A commit timestamp is milliseconds << 18 | counter."""
 
@@ -31,16 +31,11 @@ def show(
 ) -> None:
     """Write a struct as JSON, or rows of it as a table (`none` where there is no row)."""
     if as_json:
-        write_json(value)
+        emit_json(value)
     elif rows:
         click.echo(table(headers, rows))
     else:
         click.echo(none)
-
-
-def write_json(value: wire.Struct) -> None:
-    """Write a struct as JSON with every member: a script need not know what is left out."""
-    emit_json(value)
 
 
 def moment(seconds: float | None) -> str:

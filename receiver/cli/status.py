@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from common.check_line import CheckLevel, CheckLine, run_check
-from common.cli import Invocation
+from common.cli import Invocation, emit_json
 from common.errors import EXIT_LATE, EXIT_NOT_LOADED, EXIT_UNREACHABLE
 from common.json_option import JsonForm, json_option
 from common.terminal import printable, size_text
 from receiver.cli.receiver_check import check_line_of, node_check_line
-from receiver.cli.showing import commit_time, moment, write_json
+from receiver.cli.showing import commit_time, moment
 from receiver.config import ReceiverConfig
 from receiver.operator.background_views import BackgroundTotals
 from receiver.operator.client import NotRunningError, OperatorClient
@@ -54,7 +54,7 @@ def status(invocation: Invocation[ReceiverConfig], as_plugin: bool, as_json: boo
         return _of_node(config, as_json)
     view, running = _seen(config)
     if as_json:
-        write_json(view)
+        emit_json(view)
     else:
         _write(view, running)
     if not view.ready:
@@ -93,7 +93,7 @@ def _of_node(config: ReceiverConfig, as_json: bool) -> int:
 
     view = OperatorClient(config).ask("GET", NODE_STATUS, NodeStatus)
     if as_json:
-        write_json(view)
+        emit_json(view)
         return EXIT_UNREACHABLE if view.problem else 0
     heard = "-" if view.heard is None else f"{view.heard:.1f} s ago"
     lines = {

@@ -25,7 +25,7 @@ from receiver.cli.command_answers import (
     StoreNeed,
     StoreTaken,
 )
-from receiver.cli.showing import commit_time, write_json
+from receiver.cli.showing import commit_time
 from receiver.config import ReceiverConfig
 from receiver.directory_finding import adopt as adopt_directories
 from receiver.directory_finding import check_restored
@@ -95,7 +95,7 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
         storage_in_catalogue,
     )
     if as_json:
-        write_json(found)
+        emit_json(found)
         return
     lines = {
         "store": printable(found.url or "none is configured"),
@@ -227,7 +227,7 @@ def fetch(invocation: Invocation[ReceiverConfig], pattern: tuple[str, ...], as_j
             failed += answer.failed
             remote.extendleft(reversed(answer.coming))
     if as_json:
-        write_json(FetchAnswer(here=here, failed=failed))
+        emit_json(FetchAnswer(here=here, failed=failed))
     else:
         for each in here:
             click.echo(f"{printable(each)}: here")
@@ -380,7 +380,7 @@ def _check_restore(
     finally:
         store.close()
     if as_json:
-        write_json(report)
+        emit_json(report)
     else:
         _show_findings(report)
     if not report.good:
@@ -421,7 +421,7 @@ def check_copies(
     finally:
         store.close()
     if as_json:
-        write_json(report)
+        emit_json(report)
     else:
         _show_findings(report)
         if not report.good and not changes:

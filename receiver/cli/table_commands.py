@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from common.cli import Invocation
+from common.cli import Invocation, emit_json
 from common.json_option import json_option
 from common.terminal import printable, size_text, table
-from receiver.cli.showing import commit_time, write_json
+from receiver.cli.showing import commit_time
 from receiver.cli.table_changing import TABLE_COMMANDS
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask, segment
@@ -55,7 +55,7 @@ def _list_tables(invocation: Invocation[ReceiverConfig], at: str | None, as_json
             next=page.next,
         )
     if as_json:
-        write_json(found)
+        emit_json(found)
         return
     rows = [
         (
@@ -111,7 +111,7 @@ def tablets(
             next=page.next,
         )
     if as_json:
-        write_json(found)
+        emit_json(found)
         return
     rows = [
         (

@@ -13,7 +13,7 @@ from common.json_option import json_option
 from common.terminal import printable
 from receiver.cli.command_answers import TokenRevoked
 from receiver.cli.enrol import enrol, lifetime
-from receiver.cli.showing import commit_time, moment, show, write_json
+from receiver.cli.showing import commit_time, moment, show
 from receiver.config import ReceiverConfig
 from receiver.metadata.model import records
 from receiver.open_engine import open_engine
@@ -123,7 +123,7 @@ def create(
             f"revoke {made.id}, upgrade the server, then bind the certificate"
         )
     if as_json:
-        write_json(made)
+        emit_json(made)
         return
     if made.certificate is not None:
         click.echo(f"certificate {made.certificate} is bound: token {made.id} ({role})")

@@ -7,11 +7,11 @@ from functools import partial
 import click
 import msgspec
 
-from common.cli import Invocation
+from common.cli import Invocation, emit_json
 from common.errors import TsferryError
 from common.json_option import json_option
 from common.terminal import printable, size_text, table
-from receiver.cli.showing import commit_time, write_json
+from receiver.cli.showing import commit_time
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask
 from receiver.operator.tree import list_tree
@@ -60,7 +60,7 @@ def tree(
     if path is not None and is_file:
         found = _with_chunks(config, found, path)
     if as_json:
-        write_json(found)
+        emit_json(found)
         return
     rows = [_row(each) for each in found.nodes]
     click.echo(f"as of commit {found.commit}, {commit_time(found.commit, found.commit_at)}")
