@@ -297,6 +297,8 @@ class MergeConfig(Struct, frozen=True, kw_only=True):
         every: time between two looks for what is to be merged.
         hours: when files are merged, by the time of this machine.
         memory: memory that the process may take which merges.
+        max_bytes_per_second: that a merge reads and writes at most, all together, wherever it is
+            done; none for no limit.
         here: whether this machine merges; false leaves all of it to executors elsewhere
             (`tsferry-receiver work`).
         final_after: time since the last file of a merge was gone at the edge, until the merged ones
@@ -312,6 +314,7 @@ class MergeConfig(Struct, frozen=True, kw_only=True):
     every: Annotated[Duration, Meta(ge=0.1)] = 60.0
     hours: Hours = Hours()
     memory: Annotated[Size, Meta(ge=256 * 2**20)] = 2**30
+    max_bytes_per_second: Annotated[Size, Meta(ge=2**16)] | None = None
     here: bool = True
     final_after: Annotated[Duration, Meta(ge=0)] | None = None
     final_verified: bool = True

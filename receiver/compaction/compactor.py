@@ -122,6 +122,7 @@ class Compactor:
         memory: int,
         every: float,
         here: bool = True,
+        rate: int = 0,
         process: MergesFiles | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -138,6 +139,7 @@ class Compactor:
             memory: bytes that the process may take.
             every: seconds between two looks.
             here: whether it merges, too, and does not only find what is to be merged.
+            rate: bytes a second that a merge reads and writes at most; 0 for no limit.
             process: that merges; one of its own if left out.
             monotonic: seconds.
         """
@@ -171,6 +173,7 @@ class Compactor:
             room,
             self._stop.is_set,
             self.is_held,
+            rate,
         )
 
     @classmethod
@@ -222,6 +225,7 @@ class Compactor:
             memory=merge.memory,
             every=merge.every,
             here=merge.here or not by_itself,
+            rate=merge.max_bytes_per_second or 0,
         )
 
     # -- questions ---------------------------------------------------------------------------

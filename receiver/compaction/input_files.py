@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from common.digests import md5, md5_of_fd, read_blocks
+from common.digests import md5, read_blocks
 from common.durable import Closing
 from common.errors import StoppedError
 from common.tsfile import read_tail
 from common.tsfile.byte_source import ByteSource, source_of
+from receiver.compaction.merge_pace import MergePace, PacedSource
 from receiver.points import DamagedData, DataPlace, TsFileReader, UnsupportedData
 from receiver.superseding.noted import NotesOfPartition
 
@@ -58,12 +59,15 @@ class InputFiles(Closing):
         files: as they were asked for.
     """
 
-    def __init__(self, asked: MergeAsked, stopped: Callable[[], bool]) -> None:
+    def __init__(
+        self, asked: MergeAsked, stopped: Callable[[], bool], pace: MergePace | None = None
+    ) -> None:
         """Open none of them yet.
 
         Args:
             asked: has them.
             stopped: is asked before a file is opened.
+            pace: of reading; without one it is as fast as it can be.
 
         Raises:
             UnsupportedData: a file stands in some devices otherwise than in others.
@@ -74,6 +78,7 @@ class InputFiles(Closing):
                 raise UnsupportedData("devices of it were transferred", DataPlace(file.physical))
         self._notes = NotesOfPartition(asked.notes)
         self._most, self._stopped = asked.memory // 3, stopped
+        self._pace = pace or MergePace(0)
         self._open: OrderedDict[int, InputFile] = OrderedDict()
         self._held = self._descriptors = 0
         self._known: dict[int, tuple[int, int, int]] = {}
@@ -155,7 +160,7 @@ class InputFiles(Closing):
                 opened = self._readable(number, source_of(self._read(number, fd)), None)
             else:
                 self._check(number, fd)
-                opened = self._readable(number, source_of(fd), fd)
+                opened = self._readable(number, PacedSource(source_of(fd), self._pace), fd)
         except BaseException:
             os.close(fd)
             raise
@@ -167,6 +172,7 @@ class InputFiles(Closing):
         """The whole of a file, into the place where it is held."""
         file, begin = self.files[number], int(self._begins[number])
         content = self._held_bytes.data[begin : begin + file.size]
+        self._pace.take(file.size)
         filled = 0
         for block in read_blocks(fd, end=file.size):
             content[filled : filled + len(block)] = block
@@ -179,9 +185,16 @@ class InputFiles(Closing):
         """Compare the bytes with the MD5 that was loaded, unless they were while it stood so."""
         there = os.fstat(fd)
         identity = there.st_ino, there.st_size, there.st_mtime_ns
-        if self._known.get(number) != identity and md5_of_fd(fd) != self.files[number].md5:
+        if self._known.get(number) != identity and self._md5(fd) != self.files[number].md5:
             raise _changed(self.files[number])
         self._known[number] = identity
+
+    def _md5(self, fd: int) -> str:
+        digest = md5()
+        for block in read_blocks(fd):
+            self._pace.take(len(block))
+            digest.update(block)
+        return digest.hexdigest()
 
     def _readable(self, number: int, source: ByteSource, fd: int | None) -> InputFile:
         # What its structure has to be was seen when it was loaded, and these are those bytes.

@@ -44,6 +44,7 @@ class MergeAsked(Record, frozen=True):
         memory: bytes that decoded points and open files take at most, about.
         interval: width of a time partition, in the unit of the data: no output has points of two.
             0: none is cut there.
+        bytes_per_second: that are read and written at most, all together; 0 for no limit.
     """
 
     files: tuple[FileAsked, ...]
@@ -54,6 +55,7 @@ class MergeAsked(Record, frozen=True):
     target_bytes: int
     memory: int = 512 << 20
     interval: int = 0
+    bytes_per_second: int = 0
 
 
 class MergeQuestion(Record, frozen=True):

@@ -162,6 +162,7 @@ def asked_of(
     directory: str,
     name: str,
     memory: int,
+    rate: int = 0,
 ) -> MergeAsked:
     """The question for what was chosen.
 
@@ -172,6 +173,7 @@ def asked_of(
         directory: where the outputs go.
         name: that those begin with.
         memory: bytes for decoded points.
+        rate: bytes a second that are read and written; 0 for no limit.
     """
     trees = rules.trees()
     return MergeAsked(
@@ -183,4 +185,5 @@ def asked_of(
         target_bytes=rules.limits.target_bytes,
         memory=memory,
         interval=rules.limits.interval,
+        bytes_per_second=rate,
     )

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from common.digests import md5
 from common.durable import Closing, temporary_name
 from common.tsfile import DataType, Tail, read_tail
+from common.tsfile.byte_source import source_of
 from common.tsfile.device_names import device_segments
 from receiver.compaction.merge_asked import MergeDiffersError, MergeOutput
+from receiver.compaction.merge_pace import PacedSource
 from receiver.compaction.merged_sums import SeriesSums, sums_in_file
 from receiver.compaction.point_sums import PointSum, add_points, add_times, new_sum
 from receiver.compaction.taken_pages import PageMark, taken_pages, taken_rows
@@ -20,9 +22,11 @@ from receiver.writing.tsfile_writer import TsFileWriter
 
 if TYPE_CHECKING:
     from common.durable import Tree
+    from common.tsfile.byte_source import ByteSource
     from receiver.compaction.chunk_runs import MergeSpan
     from receiver.compaction.device_rows import DeviceRows
     from receiver.compaction.merge_asked import MergeAsked
+    from receiver.compaction.merge_pace import MergePace
     from receiver.compaction.survey import Survey
 
 __all__ = ["MergeOutputs"]
@@ -31,15 +35,16 @@ __all__ = ["MergeOutputs"]
 class MergeOutputs(Closing):
     """Files that are being written, one after the other; closed before the end none stays."""
 
-    def __init__(self, tree: Tree, asked: MergeAsked, seen: Survey) -> None:
+    def __init__(self, tree: Tree, asked: MergeAsked, seen: Survey, pace: MergePace) -> None:
         """Write nothing yet.
 
         Args:
             tree: the directory.
             asked: says how they are called, and where each ends.
             seen: what goes into them.
+            pace: of writing, and of reading it again.
         """
-        self._tree, self._asked, self._seen = tree, asked, seen
+        self._tree, self._asked, self._seen, self._pace = tree, asked, seen, pace
         self._output: _Output | None = None
         self._done: list[MergeOutput] = []
         self._named: list[str] = []
@@ -54,7 +59,7 @@ class MergeOutputs(Closing):
             whole: whether the device ends with them; otherwise its others go into other outputs.
         """
         if self._output is None:
-            self._output = _Output(self._tree, self._seen)
+            self._output = _Output(self._tree, self._seen, self._pace)
         self._output.add(rows, span)
         if not whole or self._output.size >= self._asked.target_bytes:
             self._finish()
@@ -115,8 +120,8 @@ class MergeOutputs(Closing):
 class _Output:
     """One file."""
 
-    def __init__(self, tree: Tree, seen: Survey) -> None:
-        self._tree, self._seen = tree, seen
+    def __init__(self, tree: Tree, seen: Survey, pace: MergePace) -> None:
+        self._tree, self._seen, self._pace = tree, seen, pace
         self._temporary = temporary_name()
         self._file = tree.create(self._temporary)
         self._has_name = False
@@ -133,6 +138,7 @@ class _Output:
         return self._md5.hexdigest()
 
     def _put(self, content: bytes) -> None:
+        self._pace.take(len(content))
         self._md5.update(content)
         self._file.write(content)
 
@@ -156,8 +162,9 @@ class _Output:
             return None
         fd = self._tree.open_read(self._temporary)
         try:
-            tail = read_tail(fd)
-            _compare(fd, tail, self._sums, name, self._writer.marks)
+            source = PacedSource(source_of(fd), self._pace)
+            tail = read_tail(source)
+            _compare(source, tail, self._sums, name, self._writer.marks)
         finally:
             os.close(fd)
         return tail
@@ -218,7 +225,7 @@ def _written_aligned(
 
 
 def _compare(
-    fd: int,
+    source: ByteSource,
     tail: Tail,
     merged: dict[str, SeriesSums],
     name: str,
@@ -230,7 +237,7 @@ def _compare(
     decoded.
     """
     left = dict(merged)
-    with TsFileReader(fd, name=name, text="binary", tail=tail) as reader:
+    with TsFileReader(source, name=name, text="binary", tail=tail) as reader:
         for device in tail.devices:
             wanted, found = left.pop(device.name, {}), sums_in_file(reader, device, marks)
             for series in dict.fromkeys((*wanted, *found)):

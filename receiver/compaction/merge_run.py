@@ -96,6 +96,7 @@ class MergeRun:
         room: bytes that may be written now.
         stopped: whether to stop.
         paused: whether others go first.
+        rate: bytes a second that a merge reads and writes at most; 0 for no limit.
     """
 
     disks: Disks
@@ -106,6 +107,7 @@ class MergeRun:
     room: Callable[[], int]
     stopped: Callable[[], bool]
     paused: Callable[[], bool]
+    rate: int = 0
 
     def carry_out(self, row: WorkRow, there: PartitionFiles, choice: MergeChoice) -> int:
         """Merge what was chosen; the work has ended then, in the commit that this returns.
@@ -155,6 +157,7 @@ class MergeRun:
             directory=str(merge.tree.path / merge.directory),
             name=merge.name,
             memory=self.memory,
+            rate=self.rate,
         )
 
     def commit(self, merge: StagedMerge, answer: MergeAnswer) -> int:

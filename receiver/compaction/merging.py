@@ -18,6 +18,7 @@ from receiver.compaction.file_standing import FileStanding
 from receiver.compaction.input_files import InputFiles
 from receiver.compaction.merge_asked import ContradictingFilesError, MergeAnswer
 from receiver.compaction.merge_outputs import MergeOutputs
+from receiver.compaction.merge_pace import MergePace
 from receiver.compaction.survey import survey
 from receiver.compaction.time_windows import count_of, time_windows, windows_one_by_one
 
@@ -33,12 +34,17 @@ _MOST_WINDOWS: Final = 20_000
 """Of one merge: no more than it may have files, each counted twice."""
 
 
-def merge_files(asked: MergeAsked, stopped: Callable[[], bool] = lambda: False) -> MergeAnswer:
+def merge_files(
+    asked: MergeAsked,
+    stopped: Callable[[], bool] = lambda: False,
+    pace: MergePace | None = None,
+) -> MergeAnswer:
     """Merge files into outputs.
 
     Args:
         asked: which, and where to.
         stopped: is asked now and then.
+        pace: of reading and writing; left out, as it is asked for.
 
     Raises:
         ContradictingFilesError: files have something in ways that exclude each other.
@@ -48,10 +54,11 @@ def merge_files(asked: MergeAsked, stopped: Callable[[], bool] = lambda: False) 
         OSError, NoSpaceError: of the disk.
     """
     began = time.monotonic()
-    with Tree(Path(asked.directory)) as tree, InputFiles(asked, stopped) as files:
+    pace = pace or MergePace(asked.bytes_per_second, stopped)
+    with Tree(Path(asked.directory)) as tree, InputFiles(asked, stopped, pace) as files:
         seen = survey(files)
         standing = FileStanding.of_asked(asked.files)
-        with MergeOutputs(tree, asked, seen) as outputs:
+        with MergeOutputs(tree, asked, seen, pace) as outputs:
             for window in _windows(seen, asked.interval):
                 for device in seen.devices:
                     if not window.meets(device.first, device.last):

@@ -78,7 +78,11 @@ class ExecutorFiles:
         return placed
 
     def fetch_all(
-        self, files: Sequence[FileAsked], is_over: Callable[[], bool], done: Callable[[int], None]
+        self,
+        files: Sequence[FileAsked],
+        is_over: Callable[[], bool],
+        done: Callable[[int], None],
+        paced: Callable[[int], object] = lambda _: None,
     ) -> None:
         """Fetch what is not in its place yet.
 
@@ -86,6 +90,7 @@ class ExecutorFiles:
             files: with their places.
             is_over: whether nobody needs them any more.
             done: is told the size of each that is there.
+            paced: waits until so many bytes may be fetched.
 
         Raises:
             FetchFailed: a file is not to be had now, or nobody needs them any more.
@@ -95,7 +100,7 @@ class ExecutorFiles:
         def one(file: FileAsked) -> int:
             if is_over():
                 raise FetchFailed("nobody needs them any more")
-            self.fetch(file)
+            self.fetch(file, paced)
             return file.size
 
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="fetch") as pool:
@@ -106,8 +111,12 @@ class ExecutorFiles:
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
 
-    def fetch(self, file: FileAsked) -> None:
+    def fetch(self, file: FileAsked, paced: Callable[[int], object] = lambda _: None) -> None:
         """Fetch a file to its place, if it is not there.
+
+        Args:
+            file: with its place.
+            paced: waits until so many bytes may be fetched.
 
         Raises:
             FetchFailed: it is not to be had now, or there is no room for it here.
@@ -122,9 +131,9 @@ class ExecutorFiles:
             raise FileNotFoundError(f"{file.physical}: its bytes are not there")
         try:
             try:
-                write_scratch(path, self._pieces(self._reads, file))
+                write_scratch(path, self._pieces(self._reads, file, paced))
             except _ChangedOnTheWay:
-                write_scratch(path, self._pieces(self._reads, file))
+                write_scratch(path, self._pieces(self._reads, file, paced))
         except _ChangedOnTheWay as error:
             raise ValueError("its bytes are not those that were loaded") from error
         except NotFoundError as error:
@@ -148,10 +157,14 @@ class ExecutorFiles:
     def _is_shared(self, path: Path) -> bool:
         return any(path.is_relative_to(each) for each in self._directories)
 
-    def _pieces(self, reads: ReadsFiles, file: FileAsked) -> Iterator[bytes]:
+    def _pieces(
+        self, reads: ReadsFiles, file: FileAsked, paced: Callable[[int], object]
+    ) -> Iterator[bytes]:
         found = md5()
         for begin in range(0, file.size, _PIECE):
-            piece = reads.read(file.physical, begin, min(_PIECE, file.size - begin))
+            length = min(_PIECE, file.size - begin)
+            paced(length)
+            piece = reads.read(file.physical, begin, length)
             found.update(piece)
             yield piece
         if found.hexdigest() != file.md5:

@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from common.durable import ScratchDirectory, free_bytes
-from common.errors import ConflictError, NoSpaceError, ProtocolError, Transient
+from common.errors import (
+    ConflictError,
+    NoSpaceError,
+    ProtocolError,
+    StoppedError,
+    Transient,
+)
 from common.step_progress import StepCounter
 from receiver.compaction.merge_asked import MergeQuestion
+from receiver.compaction.merge_pace import MergePace
 from receiver.compaction.merge_process import MergeProcess, MergeRefused, MergeReply
 from receiver.executor.executor_files import FetchFailed
 from receiver.side_process import ProcessDied
@@ -34,12 +41,14 @@ _SLACK: Final = 64 << 20
 def answer_merge(
     task: TaskAsked,
     process: Callable[[int], MergesFiles] = lambda memory: MergeProcess(memory=memory),
+    pace: Callable[[int, Callable[[], bool]], MergePace] = MergePace,
 ) -> bytes:
     """Merge the files of a question, and send what comes out; a `MergeReply`, packed.
 
     Args:
         task: its question is a `MergeQuestion`, packed.
         process: gives what merges, in so many bytes of memory.
+        pace: of fetching and sending, from bytes a second and what says that it is over.
 
     Raises:
         ConflictError: the task is somebody else's by now.
@@ -59,20 +68,21 @@ def answer_merge(
             directory=scratch.name,
             memory=min(question.asked.memory, task.memory // 3),
         )
+        paced = pace(question.asked.bytes_per_second, task.is_lost)
         try:
-            _fetch(task, placed.files, folder)
+            _fetch(task, placed.files, folder, paced)
             answer = _merged(task, placed, process(task.memory))
         except (ValueError, MergeRefused) as error:
             return msgspec.msgpack.encode(MergeReply(None, why=str(error)))
         except ProcessDied as error:
             return msgspec.msgpack.encode(MergeReply(None, why=str(error), died=True))
-        _send(task, answer, min(_BLOCK, question.block))
+        _send(task, answer, min(_BLOCK, question.block), paced)
     # The receiver reads in the files themselves which devices they have.
     outputs = tuple(msgspec.structs.replace(each, path="", devices=()) for each in answer.outputs)
     return msgspec.msgpack.encode(MergeReply(msgspec.structs.replace(answer, outputs=outputs)))
 
 
-def _fetch(task: TaskAsked, files: Sequence[FileAsked], folder: Path) -> None:
+def _fetch(task: TaskAsked, files: Sequence[FileAsked], folder: Path, pace: MergePace) -> None:
     missing = [each for each in files if not Path(each.path or "").exists()]
     size, total = sum(each.size for each in missing), sum(each.size for each in files)
     need, free = size + total + _SLACK, free_bytes(folder)
@@ -83,7 +93,7 @@ def _fetch(task: TaskAsked, files: Sequence[FileAsked], folder: Path) -> None:
         )
     counter = StepCounter("files are fetched", len(missing), size, task.told)
     try:
-        task.files.fetch_all(missing, task.is_lost, counter.done)
+        task.files.fetch_all(missing, task.is_lost, counter.done, pace.take)
     except FetchFailed as error:
         raise Transient(str(error)) from error
     except FileNotFoundError as error:  # it has ended since: what is merged is chosen anew
@@ -104,7 +114,7 @@ def _merged(task: TaskAsked, asked: MergeAsked, process: MergesFiles) -> MergeAn
         process.close()
 
 
-def _send(task: TaskAsked, answer: MergeAnswer, block: int) -> None:
+def _send(task: TaskAsked, answer: MergeAnswer, block: int, pace: MergePace) -> None:
     total = sum(each.size for each in answer.outputs)
     counter = StepCounter("merged files are sent", len(answer.outputs), total, task.told)
     for number, output in enumerate(answer.outputs, 1):
@@ -112,9 +122,17 @@ def _send(task: TaskAsked, answer: MergeAnswer, block: int) -> None:
         try:
             offset = 0
             while piece := os.pread(fd, block, offset):
+                _wait(pace, len(piece))
                 task.put(number, offset, piece)
                 offset += len(piece)
                 counter.done(len(piece), 0)
             counter.done(0)
         finally:
             os.close(fd)
+
+
+def _wait(pace: MergePace, size: int) -> None:
+    try:
+        pace.take(size)
+    except StoppedError as error:
+        raise ConflictError("the task is somebody else's by now, or was stopped") from error
