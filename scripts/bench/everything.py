@@ -54,6 +54,7 @@ COMMANDS: dict[str, list[str]] = {
     "two-nodes": ["two_nodes.py", "--write"],
     "rounds-meanwhile": ["rounds_meanwhile.py"],
     "spark-writes": ["spark_writes.py"],
+    "spark-devices": ["spark_devices.py", "--kill"],
     "large-commit": ["large_commit.py"],
 }  # fmt: skip
 
