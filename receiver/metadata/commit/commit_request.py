@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from common.errors import TooLargeError
+from receiver.metadata.commit.pace import weight_of
 from receiver.metadata.log.frames import MAX_PAYLOAD
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
@@ -37,7 +38,7 @@ Build = Callable[[int], "Sequence[Op]"]
 
 def is_large(ops: Sequence[Op]) -> bool:
     """Whether judging operations would hold up others for long."""
-    count = len(ops)
+    count = sum(map(weight_of, ops))
     for op in ops:
         if type(op) is records.FileLoaded or type(op) is records.SeriesLoaded:
             count += len(op.devices)

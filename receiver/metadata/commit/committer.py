@@ -117,9 +117,13 @@ class Committer:
     ) -> int:
         """See `Engine.commit` and `Engine.commit_judged`."""
         request = CommitRequest(ops, tuple(guards), judged=judged)
-        if request.is_large and judged is None and self._beside is not None:
-            return self._commit_large(request, self._beside)
-        return self._submit(request)
+        if not request.is_large or self._beside is None:
+            return self._submit(request)
+        if judged is not None:
+            with suppress(OvertakenError):
+                return self._submit(request)
+            request = request.again()
+        return self._commit_large(request, self._beside)
 
     def _commit_large(self, request: CommitRequest, beside: JudgeBeside) -> int:
         """Judge it beside the line first; where it is overtaken again and again, in the line."""
@@ -275,9 +279,12 @@ class Committer:
                 touched = self._standing(request, request.judged)
                 if touched is not None:
                     return touched
-            check_guards(self._state, request.guards)
+                if request.judged is None and request.is_large and self._beside is not None:
+                    raise OvertakenError
             if request.beside is not None:
+                check_guards(self._state, request.beside.guards)
                 return self._standing_beside(request, request.beside, pending)
+            check_guards(self._state, request.guards)
             if request.build is not None:
                 request.asked = None
                 request.ts = self._next_timestamp()

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from common.errors import TsferryError
-from receiver.metadata.commit.pace import paced
+from receiver.metadata.commit.pace import weight_of
 from receiver.metadata.commit.rules import Rules, check_txn
 from receiver.metadata.commit.schema_rules import SchemaRules
 from receiver.metadata.commit.touched import Touched
@@ -149,7 +149,9 @@ class Draft:
         """
         rules = self._rules
         schema, end = rules.schema, len(ops) - 1
-        for number, op in enumerate(paced(ops, self._pace)):
+        for number, op in enumerate(ops):
+            if self._pace is not None:
+                self._pace.step(weight_of(op))
             schema.keeps = not last or number != end
             rules.play(op)
         if self.state.max_memory is not None:

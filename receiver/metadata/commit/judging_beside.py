@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from common import crash
 from receiver.metadata.commit.draft import Draft
-from receiver.metadata.commit.pace import Pace
+from receiver.metadata.commit.guards import check_guards
+from receiver.metadata.commit.pace import Pace, paced
 from receiver.metadata.commit.recent_commits import JudgedBeside
 
 if TYPE_CHECKING:
@@ -65,17 +66,19 @@ class JudgeBeside:
             bring_back: adds that.
 
         Raises:
-            TsferryError: as the rules say, of the state at this moment.
+            TsferryError: as the rules and guards say, of the state at this moment.
         """
         walk = _Walk(self._reading, self._recent, self._sleep)
         state = walk.enter()
         try:
             bring_back(request)
-            draft = Draft(state, notes=True, pace=Pace(walk.pause))
+            pace = Pace(walk.pause)
+            draft = Draft(state, notes=True, pace=pace)
             walk.touched = draft.touched
-            draft.take(request.ops, last=True)
-            for guard in request.guards:
+            for guard in paced(request.guards, pace):
                 draft.touched.read.update(guard.keys(state))
+                check_guards(state, (guard,))
+            draft.take(request.ops, last=True)
         except OvertakenError:
             return None
         except Exception:
@@ -84,7 +87,8 @@ class JudgeBeside:
             raise
         finally:
             walk.leave()
-        return JudgedBeside(walk.ts, draft.touched)
+        left = [guard for guard in request.guards if guard.table != "owner"]
+        return JudgedBeside(walk.ts, draft.touched, left)
 
 
 class _Walk:

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from receiver.metadata.model import records
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["AT_ONCE", "Pace", "paced"]
+__all__ = ["AT_ONCE", "Pace", "paced", "weight_of"]
 
 T = TypeVar("T")
 
 AT_ONCE: Final = 256
 """Devices, or operations; judging a device takes some 25 microseconds."""
+_NAMES: Final = 8
+"""New series of one device that take as long as a device by itself."""
+
+
+def weight_of(op: records.Op) -> int:
+    """As how many devices an operation takes to be judged, without the devices that it has."""
+    if type(op) is records.SeriesCreated:
+        return 1 + len(op.names) // _NAMES
+    return 1
 
 
 class Pace:
@@ -30,12 +41,12 @@ class Pace:
         self._pause = pause
         self._at_once = self._left = at_once
 
-    def step(self) -> None:
-        """Something is about to be done."""
-        if not self._left:
+    def step(self, weight: int = 1) -> None:
+        """Something is about to be done that takes as long as so many devices."""
+        if self._left <= 0:
             self._left = self._at_once
             self._pause()
-        self._left -= 1
+        self._left -= weight
 
 
 def paced(things: Iterable[T], pace: Pace | None) -> Iterable[T]:

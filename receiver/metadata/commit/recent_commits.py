@@ -46,10 +46,13 @@ class JudgedBeside:
     Attributes:
         ts: the newest commit when they did.
         touched: what it touches, with the keys of its guards.
+        guards: those that the line has to look at: there are others only on owners, of which the
+            keys tell all.
     """
 
     ts: int
     touched: Touched
+    guards: Sequence[Guard] = ()
 
 
 class RecentCommits:

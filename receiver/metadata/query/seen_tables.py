@@ -7,6 +7,7 @@ through all files that were seen then.
 from __future__ import annotations
 
 from itertools import pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from receiver.metadata.query import questions as ask
@@ -85,20 +86,27 @@ def seen_tablets(look: Look, meant: Callable[[str], bool] = lambda _: True) -> l
     Raises:
         HistoryGoneError: history does not reach back to the commit.
     """
-    with look as (state, at):
-        tables = [row for row in state.loaded_tables.at(look.ts) if meant(row.name)]
-        there = [
-            (table, row)
-            for table in tables
-            for row in state.tablet_table.of_table(table.id)
-            if row.created <= look.ts
+    with look as (state, _):
+        every = list(state.loaded_tables.rows.values())
+    tables = [row for row in every if row.is_there_at(look.ts) and meant(row.name)]
+    tables.sort(key=attrgetter("name"))
+    with look as (state, at):  # what is summed up is copied: a group may have very many partitions
+        several = [state.tablet_table.of_table(table.id) for table in tables]
+        kept = (
+            None
+            if at is not None
+            else state.file_table.by_partition.copied(each.name for each in tables)
+        )
+    there = [
+        (table, row)
+        for table, rows in zip(tables, several, strict=True)
+        for row in rows
+        if row.created <= look.ts
+    ]
+    if kept is not None:
+        return [
+            SeenTablet(row, table, kept.of(table.name, row.begin, row.end)) for table, row in there
         ]
-        if at is None:
-            kept = state.file_table.by_partition
-            return [
-                SeenTablet(row, table, kept.of(table.name, row.begin, row.end))
-                for table, row in there
-            ]
     past = _past_totals(look, {table.name for table in tables})
     return [SeenTablet(row, table, _sum(past, table.name, row)) for table, row in there]
 

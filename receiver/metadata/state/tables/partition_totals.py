@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from receiver.metadata.state.tables.retired import partition_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from receiver.metadata.state.packed_files import PackedFiles
     from receiver.metadata.state.table_rows import FileRow
@@ -100,6 +100,12 @@ class _Group:
             return
         self._widen(bisect_left(self.numbers, number), total)
 
+    def copied(self) -> _Group:
+        """The totals alone."""
+        made = _Group()
+        made.numbers, made.totals = self.numbers.copy(), self.totals.copy()
+        return made
+
     def _widen(self, at: int, total: PartitionTotal) -> None:
         if total.last is not None:
             for each in range(at, len(self._lasts)):
@@ -169,6 +175,14 @@ class PartitionTotals:
         for at in range(bisect_left(found.numbers, begin), bisect_left(found.numbers, end)):
             total = total.with_other(found.totals[found.numbers[at]])
         return total
+
+    def copied(self, groups: Iterable[str]) -> PartitionTotals:
+        """Those of some groups as they are now, for `of` alone: they need no lock."""
+        made = PartitionTotals()
+        for each in groups:
+            if (found := self._groups.get(each)) is not None:
+                made._groups[each] = found.copied()
+        return made
 
     def meeting(self, group: str, first: int, last: int) -> Iterator[int]:
         """Partitions of a group that may have a file with a time of a range, in order.

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import threading
 
+import msgspec
 import pytest
 
 from common import crash
 from common.errors import ConflictError
 from receiver.metadata.commit import commit_request, committer
 from receiver.metadata.commit.commit_request import is_large
+from receiver.metadata.commit.draft import Draft
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.commit.pace import Pace
+from receiver.metadata.commit.recent_commits import JudgedOps
 from receiver.metadata.engine import Engine, EngineOptions
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import (
@@ -204,6 +207,65 @@ def test_a_guard_holds_in_the_line(engine):
     with armed, pytest.raises(GuardFailed):
         engine.commit(write(), [guard])
     assert not is_whole(engine)
+
+
+def test_guards_on_owners_are_looked_at_beside_the_line_and_count_in_it(engine, monkeypatch):
+    unowned = [Guard("owner", each, 0) for each in NAMES]
+    looked = []
+    check = committer.check_guards
+    monkeypatch.setattr(
+        committer, "check_guards", lambda state, guards: looked.extend(guards) or check(state, ())
+    )
+    other = records.OwnerSet(NAMES[-1], B, "other")
+    armed, passed = at("mlog.commit.judged", lambda n: n == 1 and engine.commit([other]))
+    with armed, pytest.raises(GuardFailed):
+        engine.commit(write(), unowned)
+    assert passed
+    assert not looked
+    with engine.reading() as state:
+        assert list(state.owners) == [NAMES[-1]]
+
+
+def test_an_owner_that_goes_meanwhile_counts_for_a_guard_on_it(engine):
+    engine.commit([records.OwnerSet("root.t.other", B, "by hand")])
+    with engine.reading() as state:
+        guard = Guard("owner", "root.t.other", state.changed("owner", "root.t.other"))
+    gone = records.OwnerSet("root.t.other", None, "released")
+    armed, passed = at("mlog.commit.judged", lambda n: n == 1 and engine.commit([gone]))
+    with armed, pytest.raises(GuardFailed):
+        engine.commit(write(), [guard])
+    assert passed
+    assert not is_whole(engine)
+
+
+def test_many_new_series_of_a_device_make_a_commit_large():
+    codes = bytes([1] * (8 * DEVICES))
+    names = tuple(f"s{each}" for each in range(len(codes)))
+    made = records.SeriesCreated("root.t.d", names, codes, codes, codes)
+    assert is_large([made])
+    assert not is_large([msgspec.structs.replace(made, names=names[:8])])
+
+
+@pytest.mark.parametrize("stands", [True, False])
+def test_a_large_transaction_that_was_overtaken_is_judged_beside_the_line(
+    engine, monkeypatch, stands
+):
+    with engine.reading() as state:
+        guard = Guard("sender", B, state.senders[B].changed)
+        draft = Draft(state, notes=True)
+        draft.take(write())
+        judged = JudgedOps(state.newest, draft.touched, lambda: [guard])
+    engine.commit([seen(label="touches what it looked at")])
+    if not stands:
+        engine.commit([seen(B, label="other")])
+    monkeypatch.setattr(committer, "examine", None)  # in the line nothing is judged
+    ops = [*write(), records.TxnCommitted(7)]
+    if stands:
+        engine.commit_judged(ops, (), judged)
+    else:
+        with pytest.raises(GuardFailed):
+            engine.commit_judged(ops, (), judged)
+    assert is_whole(engine) is stands
 
 
 def test_one_that_is_overtaken_again_and_again_is_judged_in_the_line(engine, monkeypatch):

@@ -16,6 +16,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.metadata.sql.executing import execute
+from receiver.metadata.state.tables.partition_totals import PartitionTotal, PartitionTotals
 from receiver.metadata.state.tables.tablets import LoadedTableRow
 from receiver.operator.table_lists import list_tables, list_tablets
 from tests.support.spark_world import NORTH, SOUTH, World
@@ -101,6 +102,25 @@ def test_they_are_told_of_as_they_were(world: World):
     assert tables(engine, f" at {before}") == [("root.wind", 1, 2, 1, 2)]
     assert tablets(engine, f" at {before}") == [("root.wind", 0, 1, 2)]
     assert tables(engine)[1] == ("root.wind", 2, 2, 1, 3), "what has gone may have had these times"
+
+
+def test_what_comes_while_tablets_are_summed_up_does_not_count(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    engine = world.engine
+    load(world, 1)
+    load(world, 2, partition=7)
+    before, sum_up = tablets(engine), PartitionTotals.of
+
+    def overtaken(totals: PartitionTotals, *place: object) -> PartitionTotal:
+        monkeypatch.setattr(PartitionTotals, "of", sum_up)
+        load(world, 3, partition=7)
+        load(world, 4, partition=8)
+        return sum_up(totals, *place)
+
+    monkeypatch.setattr(PartitionTotals, "of", overtaken)
+    assert tablets(engine) == before
+    assert len(tablets(engine)) == 3
 
 
 def standing(engine: Engine, when: str = "") -> list[tuple[object, ...]]:
