@@ -279,8 +279,6 @@ class Committer:
                 touched = self._standing(request, request.judged)
                 if touched is not None:
                     return touched
-                if request.judged is None and request.is_large and self._beside is not None:
-                    raise OvertakenError
             if request.beside is not None:
                 check_guards(self._state, request.beside.guards)
                 return self._standing_beside(request, request.beside, pending)
@@ -303,12 +301,18 @@ class Committer:
         return touched
 
     def _standing(self, request: CommitRequest, judged: JudgedOps) -> Touched | None:
-        """What a commit touches that was judged already; None where that may not hold any more."""
+        """What a commit touches that was judged already; None where that may not hold any more.
+
+        Raises:
+            OvertakenError: the same, of a large one: it is judged beside the line.
+        """
         own, last = judged.touched, request.ops[-1]
         stands = isinstance(last, TxnCommitted) and not request.guards
         if not stands or not self.recent.leave_alone(judged.ts, own):
             request.judged = None  # nor will it later: what was committed since stays
             request.guards = (*request.guards, *judged.guards())
+            if request.is_large and self._beside is not None:
+                raise OvertakenError
             return None
         self._bring_back(request)
         if request.asked is not None:
