@@ -145,8 +145,9 @@ class Node(Closing):
             is_full=lambda: load.cache is not None and load.cache.room() == 0,
             made_room=self.compactor.made_room,
         )
-        self.tables = TableUpkeep(engine)
-        load.reaper.chores += [self.merged.let_go, self.tables.forget]
+        self.tables = TableUpkeep(engine, keep_empty=config.limits.upload_expiry)
+        load.reaper.chores += [self.merged.let_go, self.tables.drop_empty]
+        load.reaper.chores += [self.tables.forget_tablets, self.tables.forget]
         self.merge_comparer = self._merge_comparer()
         self.final_merges = self._final_merges()
         self.compactor.chores.append(self.final_merges.run_once)
@@ -167,6 +168,7 @@ class Node(Closing):
             config.nodes, engine, self.nodes, load.disks, stirred=load.loader.stir
         )
         self.tables.may_forget = self.copies.may_forget
+        self.tables.has_gone, self.tables.is_empty = self.copies.has_gone, self.copies.is_empty
         load.reaper.nodes_with = self.copies.condition.count
         load.reaper.nodes_perhaps = self.copies.condition.perhaps
         self.damaged = DamagedFiles(

@@ -454,6 +454,9 @@ class Assignment(Closing):
             # What has left the master's disks is nowhere else: it stays as long as its row.
             is_last = bool(state.released_table.of_tablet(tablet.id))
             return _Verdict.SOON if is_last else _Verdict.OVER
+        if tablet.dropped:
+            # It was empty. What a node has of it was forgotten with its rows, or never known here.
+            return _Verdict.STRANGE if reported.files else _Verdict.OVER
         row = state.placement_table.rows.get(reported.id)
         if row is None or reported.generation > row.generation:
             return _Verdict.STRANGE  # the master that asked for it knew more than this one

@@ -113,7 +113,7 @@ class CopyLists:
     def _news(self, state: State, row: PlacementRow) -> TabletNews | None:
         tablet = state.tablet_table.rows[row.tablet]
         table = state.loaded_tables.rows[tablet.table]
-        if table.dropped:
+        if table.dropped or tablet.dropped:
             return None
         return TabletNews(
             tablet=tablet.id,
@@ -182,6 +182,8 @@ class CopyLists:
         table = state.loaded_tables.rows[row.table]
         if table.dropped:
             raise NotFoundError(f"the table {table.name} of tablet {tablet} was dropped")
+        if row.dropped:
+            raise NotFoundError(f"the tablet {tablet} of {table.name} was dropped, empty")
         return row, placement, table.name
 
     def _delta(
@@ -206,7 +208,7 @@ class CopyLists:
         with self._engine.reading() as state:
             row = state.tablet_table.rows.get(tablet)
             table = None if row is None else state.loaded_tables.rows[row.table]
-            if row is None or table is None or table.dropped:
+            if row is None or table is None or table.dropped or row.dropped:
                 return None
             touched = state.placement_table.touched(table.name, row.begin, row.end)
         return self._digest(row, table.name, touched)

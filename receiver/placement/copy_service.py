@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from common.durable import Closing
 from common.errors import CloneError
+from receiver.heartbeats.node_wire import ReportedTablet
 from receiver.placement.assignment import Assignment, PlacementRules
 from receiver.placement.copies_back import CopiesBack
 from receiver.placement.copy_lists import CopyLists
@@ -25,15 +26,15 @@ from receiver.tablet_copies.copies_wire import FilePlace
 from receiver.tablet_copies.read_tickets import TicketMaker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from receiver.config import NodesConfig
     from receiver.disks import Disks
     from receiver.heartbeats.node_manager import NodeManager
     from receiver.heartbeats.node_reports import ReportNews
-    from receiver.heartbeats.node_wire import ReportedTablet, TicketKey
+    from receiver.heartbeats.node_wire import TicketKey
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.tables.tablets import LoadedTableRow
+    from receiver.metadata.state.tables.tablets import LoadedTableRow, TabletRow
     from receiver.placement.placeable_nodes import PlaceableNode
     from receiver.tablet_copies.copies_wire import HeldCopies
 
@@ -41,6 +42,8 @@ __all__ = ["CopyService"]
 
 _FRESH: Final = 0.5
 """Seconds for which a look at the nodes is good enough."""
+_NOT_HEARD: Final = ReportedTablet(id="0" * 32, files=1)
+"""The worst that may be at a node."""
 
 
 class CopyService(Closing):
@@ -252,22 +255,27 @@ class CopyService(Closing):
     def may_forget(self, table: LoadedTableRow) -> bool:
         """Whether no node has anything of a dropped table any more, or is known to be lost."""
         with self._engine.reading() as state:
-            tablets = state.tablet_table.of_table(table.id)
-            placed = [
-                (uuid, tablet.id)
-                for tablet in tablets
-                if (row := state.placement_table.rows.get(tablet.id)) is not None
-                for uuid in row.nodes
-            ]
-        if not placed:
-            return True
-        nodes = self.nodes()
-        for uuid, tablet in placed:
+            tablets = state.tablet_table.every_of(table.id)
+        return all(self.has_gone(each) for each in tablets)
+
+    def has_gone(self, tablet: TabletRow) -> bool:
+        """Whether no node has anything of a tablet any more, or is known to be lost."""
+        return all(each is None for each in self._said_of(tablet))
+
+    def is_empty(self, tablet: TabletRow) -> bool:
+        """Whether all nodes that a tablet is placed at say that they have no file of it."""
+        return all(each is None or not each.files for each in self._said_of(tablet))
+
+    def _said_of(self, tablet: TabletRow) -> Iterator[ReportedTablet | None]:
+        """What each node of a placement that is not lost reports; of one not heard the worst."""
+        with self._engine.reading() as state:
+            row = state.placement_table.rows.get(tablet.id)
+        nodes = {} if row is None else self.nodes()
+        for uuid in () if row is None else row.nodes:
             if uuid not in nodes or nodes[uuid].is_lost:
                 continue
             heard = self._manager.heard(uuid)
             if heard is None or heard.reports.acknowledged is None:
-                return False
-            if self._reported(uuid, tablet) is not None:
-                return False
-        return True
+                yield _NOT_HEARD
+            else:
+                yield self._reported(uuid, tablet.id)

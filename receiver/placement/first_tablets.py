@@ -149,8 +149,8 @@ class FirstTablets:
         with self._lock:
             for ident, each in list(self._made.items()):
                 number = each.partition
-                is_there = ident in state.tablet_table.rows
-                if not is_there or totals.of(each.table, number, number + 1).files:
+                row = state.tablet_table.rows.get(ident)
+                if row is None or row.dropped or totals.of(each.table, number, number + 1).files:
                     del self._made[ident]
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from common import crash
 from common.errors import FailedSyncError, TsferryError
 from receiver.metadata.commit.tablet_making import missing_tablets
 from receiver.metadata.model import records
+from receiver.metadata.model.errors import RefusedCommitError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.tables.tablets import LoadedTableRow
+    from receiver.metadata.state.tables.tablets import LoadedTableRow, TabletRow
 
 __all__ = ["TableUpkeep"]
 
@@ -24,19 +26,33 @@ _AT_ONCE: Final = 1000
 
 
 class TableUpkeep:
-    """Keeps the tables in step with the files."""
+    """Keeps the tables in step with the files.
+
+    Attributes:
+        may_forget: whether nobody elsewhere has anything of a dropped table any more.
+        has_gone: the same of a dropped tablet.
+        is_empty: whether nobody elsewhere has a file of a tablet that is empty here.
+    """
 
     def __init__(
-        self, engine: Engine, *, may_forget: Callable[[LoadedTableRow], bool] = lambda _: True
+        self,
+        engine: Engine,
+        *,
+        may_forget: Callable[[LoadedTableRow], bool] = lambda _: True,
+        keep_empty: float = 0.0,
     ) -> None:
         """Prepare.
 
         Args:
             engine: the metadata engine.
-            may_forget: whether nobody elsewhere has anything of a dropped table any more.
+            may_forget: see the class.
+            keep_empty: seconds since its making for which an empty tablet waits for a file.
         """
         self._engine = engine
+        self._keep_empty = keep_empty
         self.may_forget = may_forget
+        self.has_gone: Callable[[TabletRow], bool] = lambda _: True
+        self.is_empty: Callable[[TabletRow], bool] = lambda _: True
 
     def take_over(self) -> int:
         """Make what files need that were loaded before there were tables; how many records.
@@ -73,4 +89,61 @@ class TableUpkeep:
         for begin in range(0, len(ids), _AT_ONCE):
             some = ids[begin : begin + _AT_ONCE]
             self._engine.commit([records.TableForgotten(each) for each in some])
+        return len(ids)
+
+    def drop_empty(self, now: float) -> int:
+        """Drop tablets that no file is in any more, or came to; how many.
+
+        Those that were made by hand stay. A file that comes later makes another one.
+
+        Args:
+            now: seconds since the epoch.
+        """
+        dropped = 0
+        for row in self._empty(now - self._keep_empty):
+            if not self.is_empty(row):
+                continue
+            try:
+                self._engine.commit([records.TabletDropped(row.id)])
+            except RefusedCommitError as error:  # a file came meanwhile, or its table has gone
+                log.info("a tablet is not dropped", extra={"reason": str(error)})
+            else:
+                crash.point("reaper.tablet_dropped")
+                dropped += 1
+        return dropped
+
+    def _empty(self, before: float) -> list[TabletRow]:
+        """Tablets that were made before a time, and have no file; at most so many at once."""
+        found: list[TabletRow] = []
+        with self._engine.reading() as state:
+            tables = [(row.id, row.name) for row in state.loaded_tables.there()]
+        for ident, name in tables:  # commits go on in between
+            with self._engine.reading() as state:
+                seconds, files = state.clock.times.seconds, state.file_table
+                found += [
+                    row
+                    for row in state.tablet_table.of_table(ident)
+                    if not row.by_hand
+                    and not files.by_partition.of(name, row.begin, row.end).files
+                    and seconds(row.created) <= before
+                    and files.is_empty(name, row.begin, row.end)
+                ]
+            if len(found) >= _AT_ONCE:
+                break
+        return found[:_AT_ONCE]
+
+    def forget_tablets(self, _: float = 0.0) -> int:
+        """Forget dropped tablets that no question about the past can see; how many."""
+        oldest = self._engine.oldest_answerable
+        with self._engine.reading() as state:
+            tables = state.loaded_tables.rows
+            past = [
+                row
+                for row in state.tablet_table.dropped()
+                if row.dropped <= oldest and not tables[row.table].dropped
+            ]
+        ids = [row.id for row in past if self.has_gone(row)]
+        for begin in range(0, len(ids), _AT_ONCE):
+            some = ids[begin : begin + _AT_ONCE]
+            self._engine.commit([records.TabletForgotten(each) for each in some])
         return len(ids)

@@ -20,6 +20,8 @@ from receiver.metadata.commit.tablet_rules import (
     check_table_forgotten,
     check_table_known,
     check_table_made,
+    check_tablet_dropped,
+    check_tablet_forgotten,
     check_tablet_made,
 )
 from receiver.metadata.model import records
@@ -98,6 +100,28 @@ def _tablet_made(on: RuleOverlay, op: records.TabletMade) -> None:
     on.put(("tablets", op.table), (*made, op))
 
 
+def _tablet_dropped(on: RuleOverlay, op: records.TabletDropped) -> None:
+    name, begin, end = check_tablet_dropped(on.state, op)
+    on.touched.sweep()  # a file that is loaded meanwhile has to find it, or to make another one
+    for kind, *key in on.changes:
+        if kind == "file":
+            place = partition_of(str(key[0]))
+            if place.sg == name and begin <= int(place.partition) < end:
+                raise refusal_of(op, f"the tablet {op.id} has files")
+    _gone_once(on, op)
+
+
+def _tablet_forgotten(on: RuleOverlay, op: records.TabletForgotten) -> None:
+    check_tablet_forgotten(on.state, op)
+    _gone_once(on, op)
+
+
+def _gone_once(on: RuleOverlay, op: records.TabletDropped | records.TabletForgotten) -> None:
+    if on.get(("tablet", op.id), lambda: False):
+        raise refusal_of(op, f"the tablet {op.id} goes twice")
+    on.put(("tablet", op.id), True)
+
+
 def _node(on: RuleOverlay, uuid: str) -> StorageNodeRow | None:
     return on.get(("node", uuid), lambda: on.state.node_table.rows.get(uuid))
 
@@ -128,7 +152,7 @@ def _placement(on: RuleOverlay, tablet: str) -> int:
 
 def _tablet_placed(on: RuleOverlay, op: records.TabletPlaced) -> None:
     row = on.state.tablet_table.rows.get(op.tablet)
-    if row is None or _table_name(on, row.table) is None:
+    if row is None or row.dropped or _table_name(on, row.table) is None:
         raise refusal_of(op, f"there is no tablet {op.tablet!a}")
     check_placed(op, _placement(on, op.tablet))
     for each in op.nodes:
@@ -192,6 +216,8 @@ PLACE_RULES: dict[type, Rule] = {
     records.TableDropped: _table_dropped,
     records.TableForgotten: _table_forgotten,
     records.TabletMade: _tablet_made,
+    records.TabletDropped: _tablet_dropped,
+    records.TabletForgotten: _tablet_forgotten,
     records.TableReplicasSet: _table_told,
     records.TableTtlSet: _table_told,
     records.NodeRegistered: _node_registered,

@@ -143,7 +143,7 @@ def table_named(state: State, table: str) -> LoadedTableRow:
 
 def _tablets(table: str, splits: Sequence[int]) -> Iterator[records.TabletMade]:
     for begin, end in pairwise(splits):
-        yield records.TabletMade(uuid4().hex, table, begin, end)
+        yield records.TabletMade(uuid4().hex, table, begin, end, by_hand=True)
 
 
 def _check_name(name: str) -> Nodes:

@@ -66,6 +66,9 @@ def with_tablets(state: State, ops: Sequence[records.Op]) -> Sequence[records.Op
         elif isinstance(op, _DROPPING):
             draft = draft or _Draft(state, ops)
             made += draft.without_group(parse_stored(op.path))
+        elif isinstance(op, records.TabletDropped):
+            draft = draft or _Draft(state, ops)
+            draft.gone.add(op.id)
         made.append(op)
         if isinstance(op, _TELLING):
             draft = draft or _Draft(state, ops)
@@ -90,7 +93,11 @@ def missing_tablets(state: State) -> Iterator[records.Op]:
 
 
 class _Draft:
-    """The tables as a commit has changed them so far."""
+    """The tables as a commit has changed them so far.
+
+    Attributes:
+        gone: tablets that it has dropped.
+    """
 
     def __init__(self, state: State, ops: Sequence[records.Op]) -> None:
         self._state = state
@@ -99,6 +106,7 @@ class _Draft:
         self._tablets: set[tuple[str, int]] = set()
         self._ttls: dict[Nodes, int | None] = {}
         self._told: dict[str, int | None] = {}
+        self.gone: set[str] = set()
 
     def _table(self, name: str) -> str | None:
         if name in self._tables:
@@ -114,7 +122,8 @@ class _Draft:
             yield records.TableMade(table, name)
         if (table, partition) in self._tablets:
             return
-        if self._state.tablet_table.holding(table, partition) is None:
+        there = self._state.tablet_table.holding(table, partition)
+        if there is None or there.id in self.gone:
             self._tablets.add((table, partition))
             yield records.TabletMade(uuid4().hex, table, partition, partition + 1)
 

@@ -19,6 +19,8 @@ __all__ = [
     "check_table_forgotten",
     "check_table_known",
     "check_table_made",
+    "check_tablet_dropped",
+    "check_tablet_forgotten",
     "check_tablet_made",
 ]
 
@@ -69,3 +71,27 @@ def check_tablet_made(state: State, op: records.TabletMade) -> None:
     other = next(state.tablet_table.overlapping(op.table, op.begin, op.end), None)
     if other is not None:
         raise refusal_of(op, f"tablet {other.id} has partitions of it")
+
+
+def check_tablet_dropped(state: State, op: records.TabletDropped) -> tuple[str, int, int]:
+    """Refuse to drop what is not there, was made by hand, or has a file in whatever state.
+
+    Returns:
+        the name of its table, and its partitions.
+    """
+    row = state.tablet_table.rows.get(op.id)
+    table = None if row is None else state.loaded_tables.rows[row.table]
+    if row is None or row.dropped or table is None or table.dropped:
+        raise refusal_of(op, f"there is no tablet {op.id!a}")
+    if row.by_hand:
+        raise refusal_of(op, f"the tablet {op.id} was made by hand")
+    if not state.file_table.is_empty(table.name, row.begin, row.end):
+        raise refusal_of(op, f"the tablet {op.id} has files")
+    return table.name, row.begin, row.end
+
+
+def check_tablet_forgotten(state: State, op: records.TabletForgotten) -> None:
+    """Refuse to forget what is there, or goes with its table."""
+    row = state.tablet_table.rows.get(op.id)
+    if row is None or not row.dropped:
+        raise refusal_of(op, f"there is no dropped tablet {op.id!a}")

@@ -69,13 +69,13 @@ def seen_tables(look: Look, meant: Callable[[str], bool] = lambda _: True) -> li
     Raises:
         HistoryGoneError: history does not reach back to the commit.
     """
-    found: dict[str, SeenTable] = {}
+    with look as (state, _):
+        there = [row for row in state.loaded_tables.at(look.ts) if meant(row.name)]
+    found = {row.id: SeenTable(row, 0, PartitionTotal()) for row in there}
     for each in seen_tablets(look, meant):
         sums = found.get(each.table.id)
-        if sums is None:
-            found[each.table.id] = SeenTable(each.table, 1, each.total)
-        else:
-            total = sums.total.with_other(each.total)
+        if sums is not None:  # else it came since
+            total = sums.total.with_other(each.total) if sums.tablets else each.total
             found[each.table.id] = SeenTable(each.table, sums.tablets + 1, total)
     return list(found.values())
 
@@ -91,7 +91,7 @@ def seen_tablets(look: Look, meant: Callable[[str], bool] = lambda _: True) -> l
     tables = [row for row in every if row.is_there_at(look.ts) and meant(row.name)]
     tables.sort(key=attrgetter("name"))
     with look as (state, at):  # what is summed up is copied: a group may have very many partitions
-        several = [state.tablet_table.of_table(table.id) for table in tables]
+        several = [state.tablet_table.every_of(table.id) for table in tables]
         kept = (
             None
             if at is not None
@@ -100,8 +100,8 @@ def seen_tablets(look: Look, meant: Callable[[str], bool] = lambda _: True) -> l
     there = [
         (table, row)
         for table, rows in zip(tables, several, strict=True)
-        for row in rows
-        if row.created <= look.ts
+        for row in sorted(rows, key=attrgetter("begin"))
+        if row.is_there_at(look.ts)
     ]
     if kept is not None:
         return [
@@ -221,7 +221,7 @@ def _tablets(look: Look, asked: ask.ShowTablets) -> list[Row]:
             each.row.end,
             *each.total[:4],
             each.row.created,
-            each.table.dropped or None,
+            each.row.dropped or each.table.dropped or None,
         )
         for each in seen_tablets(look, _is_meant(asked))
     ]

@@ -137,6 +137,8 @@ from receiver.metadata.model.records.tablet_records import (
     TableForgotten,
     TableMade,
     TableReplicasSet,
+    TabletDropped,
+    TabletForgotten,
     TabletMade,
     TableTtlSet,
 )
@@ -233,6 +235,8 @@ __all__ = [
     "TableMade",
     "TableReplicasSet",
     "TableTtlSet",
+    "TabletDropped",
+    "TabletForgotten",
     "TabletMade",
     "TabletPlaced",
     "TabletRunning",

@@ -90,6 +90,8 @@ from receiver.metadata.model.records.tablet_records import (
     TableForgotten,
     TableMade,
     TableReplicasSet,
+    TabletDropped,
+    TabletForgotten,
     TabletMade,
     TableTtlSet,
 )
@@ -154,6 +156,8 @@ Op = (
     | TableDropped
     | TableForgotten
     | TabletMade
+    | TabletDropped
+    | TabletForgotten
     | TableReplicasSet
     | TableTtlSet
     | CompactionFinal

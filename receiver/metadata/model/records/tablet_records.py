@@ -37,12 +37,26 @@ class TabletMade(Record, frozen=True, tag=103):
         table: id of the table.
         begin: number of the first partition.
         end: of the first that is not in it.
+        by_hand: whether it stays without files.
     """
 
     id: str
     table: str
     begin: int
     end: int
+    by_hand: bool = False
+
+
+class TabletDropped(Record, frozen=True, tag=115):
+    """A tablet that nobody made by hand is no more: no file of it is known. Its table stays."""
+
+    id: str
+
+
+class TabletForgotten(Record, frozen=True, tag=116):
+    """The row of a tablet that was dropped goes, with that of its placement."""
+
+    id: str
 
 
 class TableReplicasSet(Record, frozen=True, tag=124):

@@ -27,7 +27,7 @@ from receiver.metadata.state.tables.partition_totals import PartitionTotals
 from receiver.metadata.state.tables.retired import RetiredIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
     from receiver.metadata.state.packed_files import PackedFiles
@@ -278,6 +278,22 @@ class FileTable:
         own = {f"{kind}/{'/'.join(key)}" for kind in Kind}
         found = self.rows.meeting(ids, first, last, since=since, beside=own, hidden=hidden)
         return list(found)
+
+    def is_empty(self, sg: str, begin: int, end: int) -> bool:
+        """Whether partitions `begin` to `end` of a storage group have no file in whatever state.
+
+        Those count too that are not yet forgotten.
+        """
+        if self.by_partition.of(sg, begin, end).files:
+            return False
+        for state in (FileState.QUARANTINED, FileState.SUPERSEDED, FileState.DELETED):
+            keys = self._orders[state]
+            for above in (f"{kind}/{sg}/" for kind in Kind):
+                for region in _directories(keys, above):
+                    places = (f"{above}{region}/{each}/" for each in range(begin, end))
+                    if any(_first(keys, each) for each in places):
+                        return False
+        return True
 
     def every_in(self, sg: str, vsg: str, partition: int | str) -> list[FileRow]:
         """The files of a partition in whatever state, those too that are not yet forgotten."""
@@ -789,6 +805,21 @@ class FileTable:
         if keys is None:
             keys = self._inventories[sender] = SortedKeys()
         return keys
+
+
+def _first(keys: SortedKeys, above: str) -> str | None:
+    """The first of some names that begin so."""
+    found = keys.page(above, 1)
+    return found[0] if found and found[0].startswith(above) else None
+
+
+def _directories(keys: SortedKeys, above: str) -> Iterator[str]:
+    """The names of what is in a directory that has some of these, a step for each of them."""
+    after = above
+    while (found := keys.page(after, 1)) and found[0].startswith(above):
+        name = found[0][len(above) :].partition("/")[0]
+        yield name
+        after = f"{above}{name}0"  # which stands behind a slash
 
 
 def _under(path: str, row: FileRow) -> FileRow:

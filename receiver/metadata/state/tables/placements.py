@@ -151,6 +151,7 @@ class PlacementTable:
             records.TabletPlaced: self._tablet_placed,
             records.TabletRunning: self._tablet_running,
             records.TableForgotten: self._table_forgotten,
+            records.TabletForgotten: self._tablet_forgotten,
         }
         found.update(dict.fromkeys(_TOUCHING, self._file_changed))
         return found
@@ -175,9 +176,13 @@ class PlacementTable:
         self.rows[op.tablet] = msgspec.structs.replace(row, running=ts, changed=ts)
 
     def _table_forgotten(self, op: records.TableForgotten, ts: int) -> None:
-        for row in self._tablets.of_table(op.id):
+        for row in self._tablets.every_of(op.id):
             self._drop(row.id)
             self._placed.pop(row.id, None)
+
+    def _tablet_forgotten(self, op: records.TabletForgotten, ts: int) -> None:
+        self._drop(op.id)
+        self._placed.pop(op.id, None)
 
     def _file_changed(self, op: records.FileLoaded | records.DeletionsNoted, ts: int) -> None:
         if op.physical is None:

@@ -7,7 +7,7 @@ and of each table its tablets in order of the partitions that they begin with.
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from operator import attrgetter
 from typing import TYPE_CHECKING, Literal
 
@@ -54,7 +54,11 @@ class LoadedTableRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class TabletRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A tablet; see `records.TabletMade`. It is there as long as its table is."""
+    """A tablet; see `records.TabletMade`. It is gone with its table, or by itself before that.
+
+    Attributes:
+        dropped: the commit that dropped it by itself, 0 where none has.
+    """
 
     id: str
     table: str
@@ -62,6 +66,12 @@ class TabletRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     end: int
     created: int
     changed: int
+    by_hand: bool = False
+    dropped: int = 0
+
+    def is_there_at(self, ts: int) -> bool:
+        """Whether it is there as of a commit, as far as its table is."""
+        return self.created <= ts and (not self.dropped or ts < self.dropped)
 
 
 class LoadedTables:
@@ -146,16 +156,30 @@ class TabletTable:
     """Tablets of all tables.
 
     Attributes:
-        rows: by id.
+        rows: by id, those too that were dropped and are not yet forgotten.
     """
 
     def __init__(self) -> None:
         self.rows: dict[str, TabletRow] = {}
         self._of_table: dict[str, list[TabletRow]] = {}
+        self._dropped: dict[str, dict[str, TabletRow]] = {}
 
     def of_table(self, table: str) -> list[TabletRow]:
         """The tablets of a table, by id, in order of their partitions."""
         return list(self._of_table.get(table, ()))
+
+    def every_of(self, table: str) -> list[TabletRow]:
+        """The same with those that were dropped by themselves."""
+        return [*self._of_table.get(table, ()), *self._dropped.get(table, {}).values()]
+
+    def at(self, table: str, ts: int) -> list[TabletRow]:
+        """The tablets that a table, by id, had as of a commit, in order of their partitions."""
+        there = [row for row in self.every_of(table) if row.is_there_at(ts)]
+        return sorted(there, key=_BEGIN)
+
+    def dropped(self) -> list[TabletRow]:
+        """Those that were dropped by themselves, and are not forgotten."""
+        return [row for several in self._dropped.values() for row in several.values()]
 
     def holding(self, table: str, partition: int) -> TabletRow | None:
         """The tablet of a table, by id, that a partition is in."""
@@ -178,6 +202,9 @@ class TabletTable:
     def restore(self, row: TabletRow) -> None:
         """Put a row in as it was."""
         self.rows[row.id] = row
+        if row.dropped:
+            self._dropped.setdefault(row.table, {})[row.id] = row
+            return
         several = self._of_table.setdefault(row.table, [])
         if several and several[-1].begin > row.begin:
             insort(several, row, key=_BEGIN)
@@ -188,14 +215,38 @@ class TabletTable:
         """What it does with operations."""
         return {
             records.TabletMade: self._made,
+            records.TabletDropped: self._tablet_dropped,
+            records.TabletForgotten: self._tablet_forgotten,
             records.TableForgotten: self._table_forgotten,
         }
 
     def _made(self, op: records.TabletMade, ts: int) -> None:
         self.restore(
-            TabletRow(id=op.id, table=op.table, begin=op.begin, end=op.end, created=ts, changed=ts)
+            TabletRow(
+                id=op.id,
+                table=op.table,
+                begin=op.begin,
+                end=op.end,
+                created=ts,
+                changed=ts,
+                by_hand=op.by_hand,
+            )
         )
 
+    def _tablet_dropped(self, op: records.TabletDropped, ts: int) -> None:
+        row = self.rows[op.id]
+        several = self._of_table[row.table]
+        del several[bisect_left(several, row.begin, key=_BEGIN)]
+        self.restore(msgspec.structs.replace(row, dropped=ts, changed=ts))
+
+    def _tablet_forgotten(self, op: records.TabletForgotten, ts: int) -> None:
+        row = self.rows.pop(op.id)
+        del self._dropped[row.table][op.id]
+        if not self._dropped[row.table]:
+            del self._dropped[row.table]
+
     def _table_forgotten(self, op: records.TableForgotten, ts: int) -> None:
-        for row in self._of_table.pop(op.id, ()):
+        for row in self.every_of(op.id):
             del self.rows[row.id]
+        self._of_table.pop(op.id, None)
+        self._dropped.pop(op.id, None)

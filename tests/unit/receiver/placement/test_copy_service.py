@@ -173,3 +173,32 @@ def test_a_copy_comes_back_though_another_file_of_its_tablet_is_nowhere(copied: 
     service.assignment.run_once()
     assert service.places(copied.physical) == []  # it lists what it cannot pull
     assert {each.url for each in service.back._places(copied.physical)} == {one.url, two.url}
+
+
+@pytest.mark.parametrize("end", ["it has none", "it is lost"])
+def test_a_tablet_is_empty_when_all_of_its_nodes_say_so(copied: Copied, end: str):
+    """What is not known of a node is the worst: it may be of a master that knew more."""
+    one, two = copied.nodes
+    service = copied.node.copies
+    with copied.node.engine.reading() as state:
+        tablet = state.tablet_table.rows[copied.tablet]
+    for each in copied.nodes:
+        each.store.put(ReportedTablet(id=copied.tablet, generation=1, files=1))
+        each.settle(copied.node.nodes)
+    assert not service.is_empty(tablet)
+    for each in copied.nodes:
+        each.store.put(ReportedTablet(id=copied.tablet, generation=1))
+        each.settle(copied.node.nodes)
+    assert service.is_empty(tablet)
+    assert not service.has_gone(tablet)
+    copied.node.nodes._heard.pop(two.uuid)  # it was not heard since a restart of the master
+    assert not service.is_empty(tablet)
+    if end == "it is lost":
+        copied.node.engine.commit([records.NodeLost(two.uuid, lost=True)])
+        service._looked = None  # a moment later
+    else:
+        _drops(two, copied)
+    assert service.is_empty(tablet)
+    assert not service.has_gone(tablet)
+    _drops(one, copied)
+    assert service.has_gone(tablet)

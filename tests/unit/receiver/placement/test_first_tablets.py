@@ -155,6 +155,11 @@ def test_an_edge_that_is_weeks_behind_has_a_few_made_at_once_and_one_that_sends_
     planned.centre.load(1000)  # one of them is empty no more
     assert planned.plan(next(numbers)) is not None
     assert len(planned.partitions()) == 102
+    with planned.centre.engine.reading() as state:
+        [dropped] = [row.id for row in state.tablet_table.rows.values() if row.begin == 1001]
+    planned.centre.engine.commit([records.TabletDropped(dropped)])  # nothing came to it for days
+    assert planned.plan(next(numbers)) is not None
+    assert planned.plan(next(numbers)) is None
 
 
 def test_a_file_that_is_loaded_already_makes_nothing(planned: Planned):
