@@ -110,6 +110,8 @@ class NodeManager:
         timeout: seconds of silence until a node counts as down.
         listeners: are told what reports changed, in the thread of the call.
         beaten: called behind each heartbeat that was taken, in the thread of the call.
+        begins: called with a start of a node before it is the one that speaks for it: what was
+            known of the one before counts no more.
         ticket_key: gives the key that goes to a node, by its uuid; None for none.
     """
 
@@ -132,6 +134,7 @@ class NodeManager:
         self.timeout = timeout
         self.listeners: list[Callable[[ReportNews], object]] = []
         self.beaten: Callable[[], object] = lambda: None
+        self.begins: Callable[[NodeStart], object] = lambda start: None
         self.ticket_key: Callable[[str], TicketKey | None] = _no_key
         self._engine = engine
         self._incarnation = incarnation
@@ -289,6 +292,7 @@ class NodeManager:
             log.info(
                 "a node has registered", extra={"node": start.uuid, "instance": start.instance}
             )
+            self.begins(start)
             self._heard[start.uuid] = HeardNode(
                 start,
                 registration,

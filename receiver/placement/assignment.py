@@ -238,7 +238,7 @@ class Assignment(Closing):
             TsferryError: the engine takes no commits; nothing was asked of a node then.
         """
         nodes = self._nodes()
-        self._forget_starts(nodes)
+        self._forget_gone(nodes)
         now = self._monotonic()
         due = _tablets(self._engine)
         placed, short = self._place(due, nodes, now)
@@ -259,11 +259,8 @@ class Assignment(Closing):
         version, nodes = self._told.get(table.id, (0, frozenset[str]()))
         return nodes if version == table.version else None
 
-    def _forget_starts(self, nodes: Mapping[str, PlaceableNode]) -> None:
-        """What another start of a node has said is not known of this one."""
-        for uuid, node in nodes.items():
-            if node.boot:
-                self._book.started(uuid, node.boot)
+    def _forget_gone(self, nodes: Mapping[str, PlaceableNode]) -> None:
+        """Nothing is known of nodes that are none any more."""
         for uuid in self._there - nodes.keys():
             self._book.forget(uuid)
         self._there = set(nodes)

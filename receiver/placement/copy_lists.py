@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from receiver.placement.held_copies import HeldCopiesBook
     from receiver.tablet_copies.copies_wire import CopySource, GoneAsked, HeldCopies
 
-__all__ = ["CopyLists", "attributes_of", "copied_file"]
+__all__ = ["CopyLists", "attributes_of", "copied_file", "rows_behind"]
 
 _MARKS: Final = 1000
 """Commits that are remembered as told to a node, however short the history is."""
@@ -215,7 +215,7 @@ class CopyLists:
 
     def _files(self, row: TabletRow, name: str, after: str | None) -> list[CopiedFile]:
         with self._engine.reading() as state:
-            rows = islice(_rows_behind(state, row, name, after), self._page)
+            rows = islice(rows_behind(state, row, name, after), self._page)
             return [copied_file(state, each) for each in rows]
 
     def _digest(self, row: TabletRow, name: str, touched: int) -> str:
@@ -276,9 +276,7 @@ class CopyLists:
             return at < len(commits) and commits[at] == commit
 
 
-def _rows_behind(
-    state: State, tablet: TabletRow, name: str, after: str | None
-) -> Iterator[FileRow]:
+def rows_behind(state: State, tablet: TabletRow, name: str, after: str | None) -> Iterator[FileRow]:
     """Files of a tablet by physical name, from behind one: visible ones, and some others.
 
     What has left the master's disks is nowhere else, and stays as long as its row, seen or not.

@@ -154,6 +154,8 @@ class CopyService(Closing):
         manager.listeners.append(self._heard)
         manager.ticket_key = self._ticket_key
         manager.beaten = self.slots.look
+        # Not with the next pass: a start on an older disk lacks what the one before has said.
+        manager.begins = lambda start: self.book.started(start.uuid, start.boot)
 
     def start(self) -> None:
         """Begin to place tablets, where copies are wanted, or have what the disks here have not."""

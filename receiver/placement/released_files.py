@@ -6,7 +6,10 @@ tablet, as long as it is heard from and misses no directory (`held_copies`).
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from receiver.placement.copy_lists import rows_behind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["ReleasedCount", "ReleasedFiles"]
 
 _SHOWN: Final = 20
+_PAGE: Final = 1000
+"""Files that are looked at without a commit in between."""
 
 
 class ReleasedCount(NamedTuple):
@@ -91,9 +96,15 @@ class ReleasedFiles:
             yield from (not self._seems_here(each) for each in names)
 
     def alone_at(self, uuid: str) -> ReleasedCount:
-        """Of these, those that a node may have, and that no other one is known to have now."""
+        """Files in no data directory that a node may have, and no other one is known to have now.
+
+        Those too that no commit has let go: a stand-by has begun with empty directories, or a disk
+        is lost. What the object store has is not among them, unless it has left for nodes.
+        """
+        with self._engine.reading() as state:
+            every = list(state.tablet_table.rows)
         tablets = []
-        for each in self._tablets():
+        for each in every:
             with self._engine.reading() as state:
                 row, table = state.placement_table.rows.get(each), state.released_table
                 proved = any(uuid in table.rows[name].nodes for name in table.of_tablet(each))
@@ -102,7 +113,29 @@ class ReleasedFiles:
             is_there = proved or is_placed or self._reports(uuid, each)
             if is_there and not self._holders(each) - {uuid}:
                 tablets.append(each)
-        return self._count(tablets)
+        return _counted(row for each in tablets for row in self._of_tablet(each))
+
+    def _of_tablet(self, tablet: str) -> Iterator[FileRow]:
+        """Its files in no data directory, as far as no object store has them."""
+        yield from self._away([tablet])
+        after: str | None = None
+        while True:
+            with self._engine.reading() as state:
+                its = state.tablet_table.rows.get(tablet)
+                table = None if its is None else state.loaded_tables.rows[its.table]
+                if its is None or table is None or table.dropped:
+                    return
+                rows = list(islice(rows_behind(state, its, table.name, after), _PAGE))
+                alone = [
+                    row
+                    for row in rows
+                    if row.physical not in state.released_table.rows
+                    and not state.uploaded_table.parts(row).file
+                ]
+            yield from (row for row in alone if not self._seems_here(row.physical))
+            if len(rows) < _PAGE:
+                return
+            after = rows[-1].physical
 
     def _tablets(self) -> list[str]:
         with self._engine.reading() as state:
@@ -120,13 +153,7 @@ class ReleasedFiles:
             return {each for each in whole if each in nodes and nodes[each].counts}
 
     def _count(self, tablets: Iterable[str]) -> ReleasedCount:
-        files = size = 0
-        first: list[str] = []
-        for row in self._away(tablets):
-            files, size = files + 1, size + row.size
-            if len(first) < _SHOWN:
-                first.append(row.physical)
-        return ReleasedCount(files, size, tuple(first))
+        return _counted(self._away(tablets))
 
     def _away(self, tablets: Iterable[str]) -> Iterator[FileRow]:
         for tablet in tablets:
@@ -134,3 +161,13 @@ class ReleasedFiles:
                 names = state.released_table.of_tablet(tablet)
                 rows = [row for each in names if (row := state.files.get(each)) is not None]
             yield from (row for row in rows if not self._seems_here(row.physical))
+
+
+def _counted(rows: Iterable[FileRow]) -> ReleasedCount:
+    files = size = 0
+    first: list[str] = []
+    for row in rows:
+        files, size = files + 1, size + row.size
+        if len(first) < _SHOWN:
+            first.append(row.physical)
+    return ReleasedCount(files, size, tuple(first))

@@ -66,6 +66,7 @@ class HeartbeatTalk:
         registration: Callable[[], NodeRegistration],
         rooms: Callable[[], Sequence[DirectoryRoom]],
         load: Callable[[], int] = lambda: 0,
+        newest: Callable[[], int] = lambda: 0,
     ) -> None:
         """Begin with a registration.
 
@@ -75,6 +76,7 @@ class HeartbeatTalk:
             registration: gives what a registration tells.
             rooms: gives how much room there is.
             load: gives how many calls are worked on.
+            newest: gives the newest commit that a file of the node came with.
         """
         self.listeners: list[Callable[[NodeHeartbeatAnswer], object]] = []
         self._home = home
@@ -82,6 +84,7 @@ class HeartbeatTalk:
         self._registration = registration
         self._rooms = rooms
         self._load = load
+        self._newest = newest
         self._registers = True
         self._acknowledged: int | None = None
         self._full: _FullReport | None = None
@@ -94,6 +97,8 @@ class HeartbeatTalk:
 
     def next(self) -> NodeHeartbeat:
         """What is said now."""
+        # Lists are read between heartbeats: whoever hears this has to know what they brought.
+        self._home.has_files_of(self._newest())
         seen = self._home.seen
         return NodeHeartbeat(
             start=self._home.start,

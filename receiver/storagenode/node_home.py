@@ -173,6 +173,18 @@ class NodeHome(Closing):
             if instance > self._mark.instance:
                 self._write(msgspec.structs.replace(self._mark, instance=instance))
 
+    def has_files_of(self, commit: int) -> None:
+        """Files are here that came with this commit of the master, or with earlier ones.
+
+        So that commit was seen, whatever was noted: a power cut takes what was heard in the last
+        minute, and nothing of the files that came in it.
+        """
+        with self._lock:
+            seen = self._mark.seen
+            if seen is not None and seen.commit < commit:
+                kept = msgspec.structs.replace(seen, commit=commit)
+                self._mark = msgspec.structs.replace(self._mark, seen=kept)
+
     def hear(self, mark: MasterMark, *, lacks: int = 0) -> None:
         """Hold who answers against what was seen before.
 

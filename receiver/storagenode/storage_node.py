@@ -120,7 +120,12 @@ class StorageNode(Closing):
         for each in calls:
             self._resources.callback(each.close)
         self._talk = HeartbeatTalk(
-            home, PromptStore(copies), self._registration, watch.rooms, lambda: self.working.count
+            home,
+            PromptStore(copies),
+            self._registration,
+            watch.rooms,
+            lambda: self.working.count,
+            copies.newest,
         )
         self._talk.listeners.append(self._take_key)
         self._heartbeats = HeartbeatsThread(self._talk, Masters(calls), every=config.node.heartbeat)
@@ -176,6 +181,7 @@ class StorageNode(Closing):
             copies = ReplicaStore(
                 trees, home, keep_free=config.limits.min_free_bytes, free=watch.free
             )
+            home.has_files_of(copies.newest())
             uploads = StagedUploads(trees, copies, config.limits, clock=clock)
             node = cls(config, home, directories, watch, copies, uploads, clock)
             if config.node.cache and config.node.cache_dir is not None:
@@ -233,7 +239,9 @@ class StorageNode(Closing):
         Raises:
             ConflictError: there is nothing to confirm.
         """
+        self.copies.keep_unlisted()
         self.home.confirm()
+        self.pulls.look_anew()
         self._heartbeats.changed()
 
     def status(self) -> NodeStatus:

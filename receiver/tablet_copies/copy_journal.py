@@ -7,6 +7,8 @@
     {"kept": <name>}          a master did not know it: it does not go by a master's word
     {"rotten": <name>}        its bytes are not those that came: it does not count, and stays where
                               it is until a whole one has taken its place
+    {"unlisted": true}        a master that was doubted is trusted: until one has listed all that is
+                              here (false), what is here does not go
     {"dropped": <number>}     the replica of this generation is going, with all it has
 
 One JSON object a line, `copies.log` in the directory of the tablet. A line is on the disk before
@@ -40,6 +42,7 @@ class JournalLine(Struct, frozen=True, kw_only=True):
     gone: str | None = None
     kept: str | None = None
     rotten: str | None = None
+    unlisted: bool | None = None
     dropped: int | None = None
 
 
@@ -53,6 +56,7 @@ class JournalState:
         going: names of files whose bytes may still be there.
         kept: names of files that a master did not know.
         rotten: what was known of files whose bytes are not those that came.
+        is_unlisted: whether no master that is trusted has listed what is here.
         dropped: the generation that is going, 0 for none.
     """
 
@@ -63,6 +67,7 @@ class JournalState:
         self.going: set[str] = set()
         self.kept: set[str] = set()
         self.rotten: dict[str, CopiedFile] = {}
+        self.is_unlisted = False
         self.dropped = 0
 
     def take(self, line: JournalLine) -> None:
@@ -88,6 +93,8 @@ class JournalState:
             self.kept.add(line.kept)
         if line.rotten is not None and line.rotten in self.files:
             self.rotten[line.rotten] = self.files.pop(line.rotten)
+        if line.unlisted is not None:
+            self.is_unlisted = line.unlisted
         if line.dropped is not None:
             self.dropped = line.dropped
 

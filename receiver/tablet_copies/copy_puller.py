@@ -145,6 +145,7 @@ class CopyPuller(Closing):
         self._orders: dict[str, TabletNews] = {}
         self._pool = ThreadPoolExecutor(parallel, thread_name_prefix="pull")
         self._woken = threading.Event()
+        self._anew = threading.Event()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -155,6 +156,11 @@ class CopyPuller(Closing):
 
     def wake(self) -> None:
         """Ask now."""
+        self._woken.set()
+
+    def look_anew(self) -> None:
+        """Ask for all lists now."""
+        self._anew.set()
         self._woken.set()
 
     def close(self) -> None:
@@ -197,9 +203,12 @@ class CopyPuller(Closing):
         Raises:
             TsferryError: the master does not answer, or its word does not count here.
         """
-        news = self._calls.news(self._after)
+        is_anew = self._anew.is_set()
+        news = self._calls.news(0 if is_anew else self._after)
+        if is_anew:
+            self._anew.clear()
         self._store.hear(news.master)
-        if news.life != self._life and self._after:
+        if news.life != self._life and self._after and not is_anew:
             news = self._calls.news(0)  # it knows nothing of what is here
         self._life = news.life
         self._orders.update((each.tablet, each) for each in news.tablets)
@@ -304,7 +313,10 @@ class CopyPuller(Closing):
                 return False
             here = replica.rotten() | replica.files()
             over = set(page.ended) & here.keys() if is_delta else here.keys() - listed
-            self._let_go(replica, sorted(over), commit, seen)
+            if not self._let_go(replica, sorted(over), commit, seen):
+                is_delta = True  # a newer list has the rest
+        if not is_delta:
+            replica.set_unlisted(False)
         if not replica.completed(commit, losses):
             return False
         crash.point("copies.complete")
@@ -392,11 +404,15 @@ class CopyPuller(Closing):
             yield block
             at += len(block)
 
-    def _let_go(self, replica: TabletReplica, names: Sequence[str], commit: int, seen: int) -> None:
-        """Let go of what is on no list: only of what the master knows to be gone."""
+    def _let_go(self, replica: TabletReplica, names: Sequence[str], commit: int, seen: int) -> bool:
+        """Let go of what is on no list: only of what the master knows to be gone.
+
+        Returns:
+            whether it was asked about all of that.
+        """
         here, kept = replica.rotten() | replica.files(), set(replica.kept())
-        over = [(name, here[name].commit) for name in names if name not in kept]
-        over = [each for each in over if each[1] <= commit]  # what is newer is on a newer list
+        every = [(name, here[name].commit) for name in names if name not in kept]
+        over = [each for each in every if each[1] <= commit]  # what is newer is on a newer list
         for begin in range(0, len(over), _GONE_AT_ONCE):
             some = over[begin : begin + _GONE_AT_ONCE]
             asked = GoneAsked(generation=replica.generation, commit=commit, seen=seen, files=some)
@@ -407,6 +423,7 @@ class CopyPuller(Closing):
         strange = replica.kept()
         text = f"files that the master does not know: {len(strange)}, as {''.join(strange[:1])}"
         self._store.note_trouble(f"{replica.tablet} unknown", text if strange else None)
+        return len(over) == len(every)
 
 
 def _among(said: Sequence[str], asked: set[str]) -> list[str]:

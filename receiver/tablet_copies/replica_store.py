@@ -2,7 +2,7 @@
 
 Making and dropping can be asked for any number of times. What takes something away is refused while
 the node doubts its master (`receiver.storagenode.node_home`): one that was restored from an older
-copy does not know what it would destroy.
+copy does not know what it would destroy. Once it is trusted, what it has not listed stays as well.
 """
 
 from __future__ import annotations
@@ -154,6 +154,10 @@ class ReplicaStore(Closing):
             for order in orders:
                 replica = self._replicas.get(order.tablet)
                 self._must_be_trusted(master, replica)
+                if replica is not None and (why := replica.why_it_stays):
+                    text = f"it is to go, and stays: {why}; see copies offered, at the master"
+                    self.note_trouble(f"{order.tablet} kept", text)
+                    continue
                 if replica is not None and replica.drop(order.generation):
                     del self._replicas[order.tablet]
                     self._forget_trouble(order.tablet)
@@ -175,6 +179,22 @@ class ReplicaStore(Closing):
         if gone:
             self.tell(tablet)
         return gone
+
+    def keep_unlisted(self) -> None:
+        """An operator trusts a master that was doubted: what it does not list stays all the same.
+
+        Raises:
+            OSError: a disk does not take it; the master is to be doubted still.
+        """
+        with self._lock:
+            replicas = list(self._replicas.values())
+        for each in replicas:
+            each.set_unlisted(True)
+
+    def newest(self) -> int:
+        """The newest commit that any file here came with, or that lists were of."""
+        # No lock, as in `replica`.
+        return max((each.newest() for each in list(self._replicas.values())), default=0)
 
     def place(self, wanted: int) -> int:
         """Number of the directory with most room, of which so many bytes are taken for now.

@@ -104,7 +104,7 @@ class TabletReplica:
         self._journals: dict[int, JournalState] = {}
         self._where: dict[str, int] = {}
         self._missing: set[str] = set()
-        self._size = self._sum = 0
+        self._size = self._sum = self._newest = 0
 
     @property
     def order(self) -> CopyOrder | None:
@@ -158,6 +158,7 @@ class TabletReplica:
 
     def _find(self, number: int, name: str, file: CopiedFile) -> None:
         found = self._trees[number].stat(self._rel(name))
+        self._newest = max(self._newest, file.commit)
         if found is None or found.st_size != file.size:
             self._missing.add(name)
         else:
@@ -263,6 +264,7 @@ class TabletReplica:
         """A file counts, in this directory and in no other."""
         self._take_out(file.physical)
         self._where[file.physical] = number
+        self._newest = max(self._newest, file.commit)
         self._missing.discard(file.physical)
         self._size += file.size
         self._sum += sum_of_file(file)
@@ -471,6 +473,26 @@ class TabletReplica:
         with self._lock:
             return sorted(each for state in self._journals.values() for each in state.kept)
 
+    def set_unlisted(self, is_unlisted: bool) -> None:
+        """Whether all that is here waits for a list of a master that is trusted."""
+        with self._lock:
+            if is_unlisted:
+                self.commit = 0  # what was complete was so by lists of another one
+            for number, state in self._journals.items():
+                if state.is_unlisted is not is_unlisted:
+                    line = JournalLine(unlisted=is_unlisted)
+                    append_lines(self._trees[number], self._rel(COPIES_LOG), line)
+                    state.take(line)
+
+    @property
+    def why_it_stays(self) -> str:
+        """Why it is not dropped by the word of any master, empty if it is."""
+        with self._lock:
+            if any(state.is_unlisted for state in self._journals.values()):
+                return "no master has listed its files since an operator has trusted one again"
+            kept = self.kept()
+        return f"{len(kept)} files, as {kept[0]}, were not known to a master" if kept else ""
+
     def _unlink(self, number: int, name: str) -> None:
         self._trees[number].unlink(self._rel(name), sync=False)
 
@@ -562,8 +584,7 @@ class TabletReplica:
 
     def newest(self) -> int:
         """The newest commit that is known of, by the files and by what was complete."""
-        files = self.files().values()
-        return max([self.commit, *(each.commit for each in files)], default=0)
+        return max(self.commit, self._newest)
 
     def open_file(self, name: str) -> tuple[int, CopiedFile]:
         """A descriptor of a file, for reading, and what it must be; the caller closes it.

@@ -74,6 +74,7 @@ class Machine:
         self.store = ReplicaStore(self.trees, self.home, free=lambda tree: self.free[tree.path])
         seen = 0 if self.home.seen is None else self.home.seen.commit
         self.puller = CopyPuller(self.store, self, seen=seen, parallel=1)
+        self.centre.book.started(self.uuid, ident(self.instance))
         self.is_up = True
 
     def stop(self) -> None:

@@ -1,388 +1,472 @@
 """What an edge is told is true, whichever of two masters it hears, and stays true.
 
-Two masters over one log, nodes and edges, of which any may be parted from any, asleep, dead or
-late. The oracle knows what edges were told (loaded; safe to delete), what the bytes are, and looks
-at all disks; of what masters believe it knows nothing. Copies go by what the world does to nodes,
-and by no order: neither of a master that leads, nor of one that does not know that it does no more.
+Beside what parts masters and nodes (`tests.support.masters_and_edges`): disks that are copied and
+come back older, that fill up and rot, what leaves the master's disks, tables that go and come, and
+operators who empty nodes and take them off the list.
 """
 
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 
 from common.errors import TsferryError
 from receiver.metadata.model import records
-from receiver.metadata.state.table_rows import FileRow
-from receiver.storage.reading.several_addresses import Failover
+from receiver.operator.forgetting_nodes import forget_node
+from receiver.operator.node_losses import lose_node
+from receiver.operator.node_views import LossRequest
+from receiver.operator.remote_nodes import declare_node_found
 from tests.support import tiers
-from tests.support.spark_world import NORTH
-from tests.support.tsfile_bytes import build
-from tests.support.two_masters import LEASE, NodeOfTwo, OneOfTwo, TwoMasters
+from tests.support.homed_nodes import HomedNode
+from tests.support.masters_and_edges import GROUP, MASTER, NODE, MastersAndEdges
+from tests.support.two_masters import LEASE, OneOfTwo
 
-_NODES = 4
-_HOSTS = tuple(f"host{each + 1}" for each in range(_NODES))
-_PLACES = st.sampled_from(("first", "second", "log", *_HOSTS))
-_MASTER, _NODE = st.integers(0, 1), st.integers(0, _NODES - 1)
+_PICK = st.integers(0, 1 << 16)
 
 
-class MastersAndEdges(RuleBasedStateMachine):
+class DisksAndOperators(MastersAndEdges):
     """See the module."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.root = Path(tempfile.mkdtemp(dir=tiers.MEMORY if tiers.MEMORY.is_dir() else None))
-        self.there = TwoMasters(self.root, _NODES)
-        self.edge = Failover(self.there.masters)
-        self.contents: dict[str, bytes] = {}
-        """Of each path that an edge has, or had."""
-        self.loaded: set[str] = set()
-        self.safe: set[str] = set()
-        self.deleted: set[str] = set()
-        self.burnt: set[str] = set()
-        """Hosts whose disks have burned since they spoke last: nobody can know of it yet."""
-        self.least: dict[str, int] = {}
-        """Copies of what was said to be safe, as the world has left them."""
+        self.saved: dict[str, set[Path]] = {}
+        self.copied = 0
+        self.gone_from: dict[str, set[str]] = {"first": set(), "second": set()}
+        self.log_kept: list[tuple[int, int, bytes]] | None = None
+        self.is_turned_back = False
 
-    def teardown(self) -> None:
-        try:
-            self.all_is_well_in_the_end()
-        finally:
-            self.there.close()
-            shutil.rmtree(self.root)
-
-    @initialize()
-    def begin(self) -> None:
-        self.an_edge_sends(0)
-        self.all_go_on(3)
-        self.an_edge_asks()
-
-    # -- edges ---------------------------------------------------------------------------------
-
-    def _ask(self, call: Callable[[OneOfTwo], None]) -> None:
-        """An edge asks whichever answers; nothing is learned of one that does not."""
-        try:
-            self.edge.ask(lambda master: master.answer(lambda: call(master)))
-        except TsferryError:
-            return
-
-    @rule(partition=st.integers(0, 1), rounds=st.integers(0, 2))
-    def an_edge_sends_and_asks(self, partition: int, rounds: int) -> None:
-        self.an_edge_sends(partition)
-        if rounds:
-            self.all_go_on(rounds)
-        self.an_edge_asks()
-
-    @rule(partition=st.integers(0, 1))
-    def an_edge_sends(self, partition: int) -> None:
-        number = len(self.contents) + 1
-        path = f"sequence/root.wind/0/{partition}/{number}-{number}-0-0.tsfile"
-        self.contents[path] = build({"root.wind.d1": {"s1": [(number, number)]}})
-        self._ask(lambda master: self._load(master, path))
-
-    @rule()
-    def an_edge_sends_again_what_it_was_not_told_of(self) -> None:
-        for path in sorted(self.contents.keys() - self.loaded - self.deleted):
-            self._ask(lambda master, path=path: self._load(master, path))  # type: ignore[misc]
-
-    def _load(self, master: OneOfTwo, path: str) -> None:
-        row = self._row(master, path)
-        if row is not None:
-            with master.engine.reading() as state:
-                is_known = master.condition.count(state, row) > 0
-            if is_known or (master.world.data / row.physical).exists():
-                return
-            # It lay on the disks of a master that is gone, and its edge was told nothing.
-            master.engine.commit([records.FileDeleted(row.physical, "operator")])
-        if self._row(master, path) is None:
-            self.there.tags += 1
-            master.world._tag = self.there.tags
-            master.world.load(NORTH, path, self.contents[path])
-
-    @rule()
-    def an_edge_asks(self) -> None:
-        """What is loaded, and what it may delete."""
-        told: dict[str, set[str]] = {}
-
-        def ask(master: OneOfTwo) -> None:
-            told.update(loaded=set(), safe=set(), here=set())
-            for path in self.contents:
-                row = self._row(master, path)
-                if row is None:
-                    continue
-                told["here"].add(path)
-                with master.engine.reading() as state:
-                    if not master.condition.lacks(state, row):
-                        told["loaded"].add(path)
-                    if master.condition.is_safe(state, row):
-                        told["safe"].add(path)
-
-        try:
-            self.edge.ask(lambda master: master.answer(lambda: ask(master)))
-        except TsferryError:
-            return
-        assert told["here"] >= self.loaded - self.deleted, "what was told before is not here"
-        assert not told["here"] & self.deleted, "what was deleted is here"
-        for path in told["loaded"]:
-            had = {*self.whole_at(path), *self.burnt}
-            assert had, f"{path} is told to be loaded, and no node has it"
-        for path in told["safe"]:
-            copies = self.whole_at(path)
-            had = {*copies, *self.burnt}
-            assert len(had) >= 2, f"{path} is told to be safe, and {copies} have it"
-            self.least[path] = min(2, len(copies))
-        self.loaded |= told["loaded"]
-        self.safe |= told["safe"]
-
-    @rule(at=_MASTER)
-    def an_edge_asks_one_of_them_first(self, at: int) -> None:
-        """As another one does, or the same when it starts anew."""
-        self.edge = Failover([self.there.masters[at], self.there.masters[1 - at]])
-        self.an_edge_asks()
-
-    def _row(self, master: OneOfTwo, path: str) -> FileRow | None:
-        with master.engine.reading() as state:
-            found = state.file_table.held(NORTH, path)
-        return found if found is not None and found.visible else None
-
-    # -- masters -------------------------------------------------------------------------------
-
-    @rule(seconds=st.sampled_from((1.0, 6.0, 16.0)))
-    def time_passes(self, seconds: float) -> None:
-        self.there.pass_time(seconds)
-
-    @rule(at=_MASTER)
-    def a_master_sleeps_or_wakes(self, at: int) -> None:
-        master = self.there.masters[at]
-        master.is_paused = not master.is_paused
-
-    @rule(at=_MASTER)
-    def a_master_dies(self, at: int) -> None:
-        if self.there.masters[at].is_alive:
-            self.there.masters[at].die()
-
-    @rule(at=_MASTER)
-    def who_stands_by_takes_over_if_it_may(self, at: int) -> None:
-        if not self.there.masters[at].is_alive:
-            self.there.masters[at].take_over()
-
-    @rule(at=_MASTER, partition=st.integers(0, 1))
-    def the_other_leads_while_a_master_sleeps(self, at: int, partition: int) -> None:
-        """It wakes up with what it remembers, and is asked first."""
-        master, other = self.there.masters[at], self.there.masters[1 - at]
-        master.is_paused, other.is_paused = True, False
-        self.there.pass_time(LEASE + 1)
-        if not other.is_alive:
-            other.take_over()
-        self.an_edge_sends_and_asks(partition, 2)
-        master.is_paused = False
-        self.an_edge_asks_one_of_them_first(at)
-        master.one_pass()
-        self.nodes_report_and_pull()
-
-    @rule()
-    def somebody_leads(self) -> None:
-        """The network of one heals, and time passes until it may be master."""
-        master = next((it for it in self.there.masters if it.is_alive), self.there.masters[0])
-        self.there.parted = {each for each in self.there.parted if master.name not in each}
-        master.is_paused = False
-        self.there.pass_time(1.0)
-        if master.is_alive and self.there.place.owner is not master.remote:
-            master.die()
-        if not master.is_alive:
-            self.there.pass_time(LEASE + 1)
-            master.take_over()
-
-    @rule(at=_MASTER)
-    def a_pass(self, at: int) -> None:
-        self.there.masters[at].one_pass()
-
-    @rule(at=_MASTER)
-    def a_pass_in_which_it_sleeps_past_its_lease(self, at: int) -> None:
-        """Its orders go out behind what the other one has done since."""
-        master = self.there.masters[at]
-
-        def sleep() -> None:
-            master.before_order = lambda: None
-            master.is_paused = True
-            self.there.pass_time(LEASE + 1)
-            other = self.there.masters[1 - at]
-            if not other.is_alive:
-                other.take_over()
-            for _ in range(2):
-                self.nodes_report_and_pull()
-                other.one_pass()
-                self.there.pass_time(6.0)
-            self.an_edge_asks()
-            master.is_paused = False
-
-        master.before_order = sleep
-        master.one_pass()
-        master.before_order = lambda: None
-
-    # -- nodes and networks --------------------------------------------------------------------
-
-    @rule(one=_PLACES, other=_PLACES)
-    def two_are_parted(self, one: str, other: str) -> None:
-        if one != other:
-            self.there.parted.add(frozenset((one, other)))
-
-    @precondition(lambda self: self.there.parted)
-    @rule()
-    def all_networks_heal(self) -> None:
+    @rule(partition=st.integers(0, 1), group=GROUP, evicts=st.booleans())
+    def all_goes_well_for_a_while(self, partition: int, group: str, evicts: bool) -> None:
+        """Else little comes to be true that could be lost."""
         self.there.parted.clear()
-
-    @rule(at=_NODE)
-    def a_node_reports_and_pulls(self, at: int) -> None:
-        self._goes_on(self.there.nodes[at])
-
-    @rule()
-    def nodes_report_and_pull(self) -> None:
-        for each in self.there.nodes:
-            self._goes_on(each)
-
-    def _goes_on(self, node: NodeOfTwo) -> None:
-        for step in (node.report, node.puller.run_once, node.report):
-            if node.is_up:
-                try:
-                    step()
-                except TsferryError:
-                    continue
-                if step == node.report:
-                    self.burnt.discard(node.host)
-
-    @rule(rounds=st.integers(1, 3))
-    def all_go_on(self, rounds: int) -> None:
-        for _ in range(rounds):
-            for master in self.there.masters:
-                master.one_pass()
-            self.nodes_report_and_pull()
-            self.there.pass_time(6.0)
-        for master in self.there.masters:
-            master.one_pass()
-
-    @rule(at=_NODE)
-    def a_node_stops_or_starts(self, at: int) -> None:
-        node = self.there.nodes[at]
-        if node.is_up:
-            node.stop()
-        else:
-            node.start()
-
-    @rule(at=_NODE)
-    def a_node_is_drained_or_not(self, at: int) -> None:
-        self.there.draining ^= {self.there.nodes[at].uuid}
-
-    @rule(at=_NODE)
-    def the_disks_of_a_node_burn(self, at: int) -> None:
-        """It goes on with empty ones; of what was said to be safe another copy is there."""
-        node = self.there.nodes[at]
-        if any(set(self.whole_at(path)) <= {node.host} for path in self.loaded - self.deleted):
-            return
-        node.stop()
-        for path in node.paths:
-            shutil.rmtree(path)
-        node.start()
-        self.burnt.add(node.host)
-        for path in self.least:
-            self.least[path] = min(self.least[path], len(self.whole_at(path)))
-
-    @rule(pick=st.integers(0, 1 << 16))
-    def an_operator_deletes_a_file(self, pick: int) -> None:
-        left = sorted(self.loaded - self.deleted)
-        if len(left) < 2:
-            return
-        path = left[pick % len(left)]
-
-        def delete(master: OneOfTwo) -> None:
-            row = self._row(master, path)
-            if row is not None:
-                master.engine.commit([records.FileDeleted(row.physical, "operator")])
-                self.deleted.add(path)
-                self.least.pop(path, None)
-                master.engine.commit([records.FileForgotten(row.physical)])
-
-        self._ask(delete)
-
-    # -- the oracle ----------------------------------------------------------------------------
-
-    def whole_at(self, path: str) -> list[str]:
-        """Hosts on whose disks a file is whole, whatever anybody says."""
-        directory, name = path.rsplit("/", 1)
-        stem = name.removesuffix(".tsfile")
-        return sorted(
-            {
-                node.host
-                for node in self.there.nodes
-                for root in node.paths
-                for found in root.glob(f"tablets/*/{directory}/{stem}.*")
-                if found.read_bytes() == self.contents[path]
-            }
-        )
-
-    @invariant()
-    def nothing_but_the_world_takes_copies(self) -> None:
-        for path, before in self.least.items():
-            copies = len(self.whole_at(path))
-            assert copies >= before, f"{path}: {copies} copies, and {before} there were"
-            self.least[path] = min(2, copies)
-
-    @invariant()
-    def whoever_leads_knows_what_was_told_and_has_it_once(self) -> None:
-        for master in self.there.masters:
-            if not master.works or master.engine.displaced() is not None:
-                continue
-            if self.there.place.owner is not master.remote:
-                continue  # it cannot commit, and does not lead for long
-            for path in self.loaded - self.deleted:
-                assert self._row(master, path) is not None, f"{path} is forgotten"
-            with master.engine.reading() as state:
-                visible = [row.path for row in state.files.values() if row.visible]
-            assert len(visible) == len(set(visible)), "something is loaded twice"
-
-    def all_is_well_in_the_end(self) -> None:
-        self.there.parted.clear()
-        self.there.draining.clear()
-        self.there.pass_time(LEASE + 1)
+        self.somebody_leads()
         for node in self.there.nodes:
             if not node.is_up:
                 node.start()
-        for master in self.there.masters:
-            master.is_paused = False
-        for _ in range(3):
-            self.there.pass_time(6.0)
-            for master in self.there.masters:
-                if master.is_alive and self.there.place.owner is not master.remote:
-                    master.die()
-                if not master.is_alive:
-                    master.take_over()
-            self.all_go_on(4)
-        self.an_edge_sends_again_what_it_was_not_told_of()
-        self.all_go_on(4)
+            node.free = 1 << 40
+        self.an_edge_sends(partition, group)
+        self.all_go_on(2)
         self.an_edge_asks()
-        at_nodes = {path for path in self.loaded - self.deleted if self.whole_at(path)}
-        assert at_nodes == self.loaded - self.deleted
-        assert self.contents.keys() - self.deleted == self.loaded - self.deleted
+        if evicts:
+            self.files_leave_the_disks_of_a_master(0)
+            self.files_leave_the_disks_of_a_master(1)
+
+    # -- a master's disks ----------------------------------------------------------------------
+
+    @rule(at=MASTER)
+    def files_leave_the_disks_of_a_master(self, at: int) -> None:
+        """For nodes, each of which proves it: then two have them, or had a moment ago."""
+        master = self.there.masters[at]
+        if not master.works:
+            return
+        before = self._on_disk(master)
+        master.evict()
+        for path in before - self._on_disk(master):
+            had = {*self.whole_at(path), *self.burnt}
+            assert len(had) >= 2, f"{path} has left, and {self.whole_at(path)} have it"
+            if path not in self.deleted:
+                self.least[path] = min(2, len(self.whole_at(path)))
+
+    def _on_disk(self, master: OneOfTwo) -> set[str]:
+        return {
+            path
+            for path, names in self.physical.items()
+            if any((master.world.data / each).is_file() for each in names)
+        }
+
+    @rule(at=MASTER)
+    def a_file_that_left_is_read(self, at: int) -> None:
+        """By whoever leads, or it says that it does not come."""
+        master = self.there.masters[at]
+        if not self._leads(master):
+            return
+        for path in sorted(self.loaded - self.deleted)[:2]:
+            row = self._row(master, path)
+            if row is None:
+                continue
+            try:
+                assert master.fetched(row) == self.contents[path]
+            except (TsferryError, FileNotFoundError):
+                continue
+
+    @rule(at=MASTER, own=st.booleans())
+    def a_master_begins_anew(self, at: int, own: bool) -> None:
+        """On the disks that it had, or another machine in its place."""
+        master = self.there.masters[at]
+        if master.is_alive:
+            master.die()
+        self.there.pass_time(LEASE + 1)
+        master.take_over(own=own and not self.is_turned_back)
+
+    @rule(at=MASTER)
+    def a_copy_is_made_of_the_disks_of_a_master(self, at: int) -> None:
+        master = self.there.masters[at]
+        if master.is_alive:
+            self._save(master)
+
+    @rule(at=MASTER)
+    def a_master_comes_back_with_older_disks(self, at: int) -> None:
+        master = self.there.masters[at]
+        place = self._saved(master)
+        if place is None or self.is_turned_back:
+            return
+        if master.is_alive:
+            master.die()
+        master.restored(place)
+        self.there.pass_time(LEASE + 1)
+        master.take_over(own=True)
+
+    def _save(self, what: OneOfTwo | HomedNode) -> Path:
+        name = what.name if isinstance(what, OneOfTwo) else what.host
+        self.copied += 1
+        place = self.root / "copies" / f"{name}-{self.copied}"
+        what.saved(place)
+        self.saved[name] = {place}
+        return place
+
+    def _saved(self, what: OneOfTwo | HomedNode) -> Path | None:
+        name = what.name if isinstance(what, OneOfTwo) else what.host
+        return next(iter(self.saved.get(name, ())), None)
+
+    # -- a node's disks ------------------------------------------------------------------------
+
+    @rule(at=NODE)
+    def the_disks_of_a_node_are_full_or_not(self, at: int) -> None:
+        node = self.there.nodes[at]
+        node.free = 0 if node.free else 1 << 40
+
+    @rule(at=NODE)
+    def the_power_of_a_node_is_cut(self, at: int) -> None:
+        node = self.there.nodes[at]
+        if node.is_up:
+            node.stop(power=True)
+            node.start()
+
+    @rule(at=NODE)
+    def a_copy_is_made_of_the_disks_of_a_node(self, at: int) -> None:
+        self._save(self.there.nodes[at])
+
+    @rule(at=NODE, home=st.booleans())
+    def a_node_comes_back_with_older_disks(self, at: int, home: bool) -> None:
+        """Those of yesterday; with an older past it is refused until an operator accepts it."""
+        node = self.there.nodes[at]
+        place = self._saved(node)
+        if place is None or self.alone_at(node.host):
+            return
+        node.restored(place, home=home)
+        self.world_took(node.host)
+
+    @rule(at=NODE, is_slow=st.booleans())
+    def a_node_comes_back_with_older_disks_and_an_edge_asks_at_once(
+        self, at: int, is_slow: bool
+    ) -> None:
+        """No pass of a master comes by in between; what the node had said may come by later."""
+        node = self.there.nodes[at]
+        if not node.is_up or self.alone_at(node.host):
+            return
+        place = self._save(node)
+        self.all_goes_well_for_a_while(0, "root.wind", False)
+        if self.alone_at(node.host):
+            return
+        said, before = node.said, node.home.start
+        node.restored(place, home=False)
+        self.world_took(node.host)
+        try:
+            node.report()
+        except TsferryError:
+            return
+        self.burnt.discard(node.host)
+        if is_slow and said is not None and said.start == before:
+            node.late.append(said)
+            node.arrive()
+        self.an_edge_asks()
+
+    @rule(at=MASTER, pick=_PICK)
+    def a_stand_by_takes_over_and_an_operator_forgets_the_node_that_has_a_file_alone(
+        self, at: int, pick: int
+    ) -> None:
+        """Its machine is lost, with its disks, and one of two nodes does not come back."""
+        self.all_goes_well_for_a_while(pick % 2, "root.sun", False)
+        self.a_master_begins_anew(at, own=False)
+        holders = [each for each in range(4) if self.there.nodes[each].tablets_in_use()]
+        if len(holders) < 2:
+            return
+        away, alone = holders[pick % len(holders)], holders[(pick + 1) % len(holders)]
+        if self.alone_at(self.there.nodes[away].host):
+            return
+        self.there.nodes[away].burn()
+        self.there.nodes[away].stop()
+        self.world_took(self.there.nodes[away].host)
+        self.burnt.discard(self.there.nodes[away].host)  # nobody has heard of it in this life
+        self.nodes_report_and_pull()
+        self.there.nodes[alone].stop()
+        self.there.pass_time(6.0)
+        self.there.pass_time(6.0)
+        self.an_operator_forgets_a_node_and_wipes_it(alone)
+        self.there.nodes[away].start()
+
+    @rule(at=NODE, steps=st.lists(st.booleans(), min_size=1, max_size=4))
+    def a_clone_of_a_node_runs_beside_it(self, at: int, steps: list[bool]) -> None:
+        """Until somebody ends it; the node is accepted again if it is refused."""
+        node = self.there.nodes[at]
+        if not node.is_up or len(self.there.nodes) > 4:
+            return
+        clone = self.there.add(f"{node.host}clone", of=node)
+        for is_clone in steps:
+            self._goes_on(clone if is_clone else node)
+        clone.stop()
+        self.there.nodes.remove(clone)
+        shutil.rmtree(clone.root)
+        for path in self.loaded - self.deleted:
+            if not self.whole_at(path) and not self.burnt:
+                raise AssertionError(f"{path} was at the clone alone, and was told to be loaded")
+        self.world_took(node.host)
+
+    @rule(at=NODE, pick=_PICK, again=st.booleans())
+    def bytes_of_a_node_rot(self, at: int, pick: int, again: bool) -> None:
+        """And it finds that out, by itself; its master hears it later.
+
+        Or at once, and then once more what the node had said before.
+        """
+        node = self.there.nodes[at]
+        paths = [each for each in sorted(self.contents) if node.host in self.whole_at(each)]
+        paths = [each for each in paths if len(self.whole_at(each)) > 1]
+        if not paths or not node.is_up:
+            return
+        path = paths[pick % len(paths)]
+        place = self.found_at(node, path)
+        assert place is not None
+        content = bytearray(place.read_bytes())
+        content[len(content) // 2] ^= 1
+        place.write_bytes(content)
+        for tablet in node.store.tablets():
+            for name in [*node.store.replica(tablet).files()]:
+                node.read_again(tablet, name)
+        self.world_took(node.host)
+        if not again:
+            return
+        try:
+            node.report()
+        except TsferryError:
+            return
+        self.burnt.discard(node.host)
+        if node.said is not None:
+            node.late.append(node.said)
+            node.arrive()
+        self.an_edge_asks()
+
+    @rule(at=NODE)
+    def a_node_is_slow_to_say_what_it_has(self, at: int) -> None:
+        """What it says arrives behind what it says later."""
+        node = self.there.nodes[at]
+        if node.is_slow:
+            node.is_slow = False
+            node.arrive()
+        else:
+            node.is_slow = True
+
+    # -- a log that is turned back -------------------------------------------------------------
+
+    @rule()
+    def a_copy_is_made_of_the_log(self) -> None:
+        if not self.is_turned_back:
+            self.log_kept = list(self.there.place.log)
+
+    @rule(power=st.booleans(), partition=st.integers(0, 1), group=GROUP)
+    def the_log_is_turned_back(self, power: bool, partition: int, group: str) -> None:
+        """Whoever leads then has never heard of what edges were told since.
+
+        Edges are refused from then on: what they know is of commits that are not there.
+        """
+        if self.is_turned_back or self.log_kept is None:
+            return
+        self.all_goes_well_for_a_while(partition, group, evicts=False)
+        self.is_turned_back = True
+        for master in self.there.masters:
+            if master.is_alive:
+                master.die()
+        if power:
+            for node in self.there.nodes:
+                node.stop(power=True)
+                node.start()
+        self.there.place.log[:] = self.log_kept
+        self.there.place.owner = None
+        self.there.masters[0].take_over()
+        self.all_go_on(3)
+
+    def an_edge_asks(self) -> None:
+        if not self.is_turned_back:
+            super().an_edge_asks()
+
+    def an_edge_sends(self, partition: int, group: str = "root.wind") -> None:
+        if not self.is_turned_back:
+            super().an_edge_sends(partition, group)
+
+    def an_edge_sends_again_what_it_was_not_told_of(self) -> None:
+        if not self.is_turned_back:
+            super().an_edge_sends_again_what_it_was_not_told_of()
+
+    @invariant()
+    def whoever_leads_knows_what_was_told_and_has_it_once(self) -> None:
+        if not self.is_turned_back:
+            super().whoever_leads_knows_what_was_told_and_has_it_once()
+
+    # -- operators -----------------------------------------------------------------------------
+
+    @rule(group=GROUP)
+    def an_operator_drops_a_table(self, group: str) -> None:
+        def drop(master: OneOfTwo) -> None:
+            with master.engine.reading() as state:
+                table = state.loaded_tables.named(group)
+                rows = [row for row in state.files.values() if row.parsed.sg == group]
+                rows = [row for row in rows if row.visible]
+            if table is None:
+                return
+            ops: list[records.Op] = [
+                records.FileDeleted(each.physical, "operator") for each in rows
+            ]
+            master.engine.commit([*ops, records.TableDropped(table.id)])
+            self.deleted |= {each.path for each in rows}
+            for each in rows:
+                self.least.pop(each.path, None)
+
+        self._ask(drop)
+
+    @rule()
+    def what_was_deleted_is_forgotten(self) -> None:
+        """The history has ended, and the reaper has come by."""
+
+        def forget(master: OneOfTwo) -> None:
+            with master.engine.reading() as state:
+                gone = [row.physical for row in state.files.values() if not row.visible]
+                tables = state.loaded_tables.dropped()
+            for each in gone:
+                (master.world.data / each).unlink(missing_ok=True)
+                master.engine.commit([records.FileForgotten(each)])
+            for table in tables:
+                if master.copies.may_forget(table):
+                    master.engine.commit([records.TableForgotten(table.id)])
+
+        self._ask(forget)
+
+    @rule(at=NODE)
+    def an_operator_forgets_a_node_and_wipes_it(self, at: int) -> None:
+        """Which is refused as long as something is known to be there alone."""
+        node = self.there.nodes[at]
+        wiped: list[str] = []
+        if self.is_turned_back:
+            return  # of what the master does not know it can warn nobody
+
+        def forget(master: OneOfTwo) -> None:
+            forget_node(master.operator(), node.uuid)
+            wiped.append(node.uuid)
+
+        self._ask(forget)
+        if not wiped:
+            return
+        leader = next((each for each in self.there.masters if self._leads(each)), None)
+        here = set() if leader is None else self._on_disk(leader)
+        for path in self.loaded - self.deleted - here:
+            had = {*self.whole_at(path), *self.burnt} - {node.host}
+            assert had, f"{path} is at {node.host} alone, which was forgotten"
+        if self.alone_at(node.host):
+            return  # the master has it on its own disks: who is careful waits for another node
+        node.stop()
+        shutil.rmtree(node.root)
+        node.disks = ["disk0"]
+        node.start()
+        self.world_took(node.host)
+
+    @rule(at=NODE)
+    def an_operator_says_that_a_node_is_lost_or_found(self, at: int) -> None:
+        uuid = self.there.nodes[at].uuid
+
+        def say(master: OneOfTwo) -> None:
+            with master.engine.reading() as state:
+                row = state.node_table.rows.get(uuid)
+            if row is None:
+                return
+            if row.lost:
+                declare_node_found(master.operator(), uuid)
+            else:
+                lose_node(master.operator(), uuid, LossRequest(confirm=True))
+
+        self._ask(say)
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def _leads(self, master: OneOfTwo) -> bool:
+        return (
+            master.works
+            and master.engine.displaced() is None
+            and self.there.place.owner is master.remote
+        )
+
+    def all_is_well_in_the_end(self) -> None:
+        for node in self.there.nodes:
+            node.free = 1 << 40
+            node.is_slow = False
+            node.arrive()
+        self._humans_do_what_they_are_asked()
+        if self.is_turned_back:
+            self.what_a_turned_back_master_does_not_know_is_offered()
+            return
+        super().all_is_well_in_the_end()
+        leader = next(each for each in self.there.masters if self._leads(each))
+        for path in self.loaded - self.deleted:
+            row = self._row(leader, path)
+            assert row is not None
+            assert leader.fetched(row) == self.contents[path]
+
+    def what_a_turned_back_master_does_not_know_is_offered(self) -> None:
+        """Before and behind the word of a human that it is right all the same."""
+        for _ in range(2):
+            self.all_go_on(4)
+            self.nothing_but_the_world_takes_copies()
+            leader = next(each for each in self.there.masters if self._leads(each))
+            offered, silent = leader.copies.offers.find(1000)
+            assert not silent
+            names = {each.file.path for each in offered}
+            for path in self.loaded - self.deleted:
+                is_here = bool(self.whole_at(path))
+                assert is_here, f"{path} is nowhere"
+                assert self._row(leader, path) or path in names, f"{path} is not offered"
+            for node in self.there.nodes:
+                if node.home.doubt:
+                    assert "nodes confirm-master" in node.home.doubt
+                    node.confirm_master()
+
+    def _humans_do_what_they_are_asked(self) -> None:
+        """A node that is refused says which command lets it go on; a lost one is found again."""
+        self.there.parted.clear()
+        self.there.pass_time(LEASE + 1)
+        self.somebody_leads()
+        for node in self.there.nodes:
+            if not node.is_up:
+                node.start()
+            for _ in range(4):
+                if not node.goes_on() and node.refused:
+                    self._ask(lambda master, node=node: self._lets_go_on(master, node))  # type: ignore[misc]
+            assert not node.refused, node.refused
+
+    def _lets_go_on(self, master: OneOfTwo, node: HomedNode) -> None:
+        if "nodes found" in node.refused:
+            declare_node_found(master.operator(), node.uuid)
+        else:
+            assert "nodes accept" in node.refused, node.refused
+            master.manager.accept(node.uuid)
 
 
 @pytest.mark.slow
 def test_what_edges_were_told_is_true_whoever_is_parted_asleep_or_dead() -> None:
     run_state_machine_as_test(
-        MastersAndEdges,
+        DisksAndOperators,
         settings=settings(
             max_examples=tiers.examples(10),
             stateful_step_count=30,
@@ -390,3 +474,65 @@ def test_what_edges_were_told_is_true_whoever_is_parted_asleep_or_dead() -> None
             phases=(Phase.explicit, Phase.reuse, Phase.generate),  # to shrink one takes minutes
         ),
     )
+
+
+def _lives(*steps: Callable[[DisksAndOperators], object]) -> None:
+    it = DisksAndOperators()
+    try:
+        it.begin()
+        for step in steps:
+            step(it)
+            it.nothing_but_the_world_takes_copies()
+            it.whoever_leads_knows_what_was_told_and_has_it_once()
+    except BaseException:
+        it.there.close()
+        shutil.rmtree(it.root)
+        raise
+    it.teardown()
+
+
+@pytest.mark.parametrize("power", [False, True])
+@pytest.mark.parametrize("drops", [False, True])
+def test_what_was_told_outlives_a_log_that_is_turned_back(power: bool, drops: bool) -> None:
+    """Over a power cut that takes what nodes had heard, and a human who trusts the master."""
+
+    def drop(it: DisksAndOperators) -> None:
+        if drops:
+            it.an_operator_drops_a_table("root.wind")
+
+    _lives(
+        DisksAndOperators.a_copy_is_made_of_the_log,
+        lambda it: it.the_log_is_turned_back(power, 0, "root.wind"),
+        drop,
+        lambda it: it.all_go_on(3),
+    )
+
+
+def test_nobody_is_told_of_copies_that_a_node_with_an_older_disk_has_not() -> None:
+    """Red where it counts by the word of the start before, until a pass comes by."""
+    for at in range(4):
+        _lives(
+            lambda it: it.all_goes_well_for_a_while(0, "root.sun", False),
+            lambda it, at=at: it.a_node_comes_back_with_older_disks_and_an_edge_asks_at_once(
+                at, True
+            ),
+        )
+
+
+def test_a_stand_by_knows_which_node_has_a_file_alone() -> None:
+    for pick in range(3):
+        _lives(
+            lambda it, pick=pick: (
+                it.a_stand_by_takes_over_and_an_operator_forgets_the_node_that_has_a_file_alone(
+                    0, pick
+                )
+            )
+        )
+
+
+def test_what_has_rotted_counts_no_more_when_an_older_word_arrives_late() -> None:
+    for at in range(4):
+        _lives(
+            lambda it: it.all_goes_well_for_a_while(0, "root.sun", False),
+            lambda it, at=at: it.bytes_of_a_node_rot(at, 0, True),
+        )

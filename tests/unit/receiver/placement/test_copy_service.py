@@ -104,10 +104,24 @@ def test_what_another_start_has_said_does_not_count(copied: Copied):
     said = HeldCopies(start=old, copies=[])
     with pytest.raises(CloneError):
         copied.node.copies.held(said)
-    copied.node.copies.assignment.run_once()
     assert copied.node.copies.places(copied.physical) == []
     copied.complete(one)
     assert len(copied.node.copies.places(copied.physical)) == 1
+
+
+def test_a_node_that_comes_back_on_an_older_disk_counts_for_nothing_from_its_registration_on(
+    copied: Copied,
+):
+    """No pass has to come by first: an edge that asks in between may delete by the answer."""
+    one, service = copied.nodes[0], copied.node.copies
+    copied.hand_over(one)
+    copied.complete(one)
+    with copied.node.engine.reading() as state:
+        assert service.condition.count(state, state.files[copied.physical]) == 1
+    one.restart()
+    one.settle(copied.node.nodes)
+    with copied.node.engine.reading() as state:
+        assert service.condition.count(state, state.files[copied.physical]) == 0
 
 
 def test_a_tablet_is_shown_with_its_nodes_and_runs_when_the_leader_reports_it(copied: Copied):

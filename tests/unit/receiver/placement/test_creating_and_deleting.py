@@ -283,6 +283,45 @@ def test_an_order_of_a_master_that_knows_less_than_the_node_is_refused(centre: C
     assert node.store.tablets() == [tablet]
 
 
+def test_a_replica_with_files_that_no_master_knew_is_not_dropped(centre: CopyCentre):
+    """Though a human trusts the master by now: what it orders is of all but these."""
+    centre.add(), centre.add()
+    physical = centre.load()
+    centre.settle()
+    node, [tablet] = centre.nodes[0], centre.tablets()
+    node.store.replica(tablet).keep([physical])
+    drop = [DropOrder(tablet=tablet, generation=1)]
+    node.store.drop(drop, centre.lists.mark())
+    assert node.names() == [physical]
+    assert any("copies offered" in each for each in node.store.troubles.values())
+    node.store.replica(tablet).note(node.store.replica(tablet).files().values())  # it is listed
+    node.store.drop(drop, centre.lists.mark())
+    assert node.names() == []
+    assert not node.store.troubles
+
+
+@pytest.mark.parametrize("how", ["the same", "files"])
+def test_a_master_that_is_trusted_again_drops_nothing_before_it_has_listed_it(
+    centre: CopyCentre, how: str
+):
+    centre.add(), centre.add()
+    physical = centre.load()
+    centre.settle()
+    node, [tablet] = centre.nodes[0], centre.tablets()
+    node.store.keep_unlisted()
+    node.restart()
+    drop = [DropOrder(tablet=tablet, generation=1)]
+    node.store.drop(drop, centre.lists.mark())
+    assert node.names() == [physical]
+    if how == "files":
+        centre.load()
+    node.puller.look_anew()
+    centre.pull(node)
+    assert not node.store.replica(tablet).why_it_stays
+    node.store.drop(drop, centre.lists.mark())
+    assert node.names() == []
+
+
 def test_files_that_a_restored_master_has_never_heard_of_stay_and_are_told(
     centre: CopyCentre, tmp_path: Path
 ):

@@ -332,6 +332,20 @@ def test_what_all_nodes_have_lost_is_told_and_found(
     assert (remote, found) == (0, [("missing", physical)])
 
 
+def test_what_a_stand_by_has_on_no_disk_is_told_to_be_at_a_node_alone(
+    centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str
+) -> None:
+    """No commit has let it go: its disk was lost with the machine of the master."""
+    (centre.world.data / physical).unlink()
+    assert centre.released.all()[0] == 0
+    assert centre.released.alone_at(pair[0].uuid)[0] == 0
+    pair[1].stop()
+    size = len(centre.contents[physical])
+    assert centre.released.alone_at(pair[0].uuid) == (1, size, (physical,))
+    centre.engine.commit([records.FileUploaded(physical, 1, size, "etag=0")])
+    assert centre.released.alone_at(pair[0].uuid)[0] == 0  # the object store has it
+
+
 def _fsck(centre: ReleasingCentre) -> tuple[int, list[tuple[str, str]]]:
     assert centre.tree is not None
     with Tree(centre.root / "centre" / "schema") as schema:

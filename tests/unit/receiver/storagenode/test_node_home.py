@@ -128,6 +128,25 @@ def test_a_master_that_was_turned_back_is_doubted_until_an_operator_confirms_it(
         assert home.doubt == ""
 
 
+def test_what_came_in_the_last_minute_before_a_power_cut_was_seen_by_the_files_that_it_brought(
+    tmp_path: Path,
+):
+    home = opened(tmp_path)
+    home.hear(mark(commit=100))
+    home.hear(mark(commit=150))  # which is not noted yet
+    home._resources.close()  # the power is cut
+    with opened(tmp_path) as home:
+        assert home.seen == mark(commit=100)
+        home.has_files_of(140)
+        home.has_files_of(120)
+        assert home.seen == mark(commit=140)
+        home.hear(mark(commit=130))
+        assert home.doubt
+    with opened(tmp_path) as home:
+        home.hear(mark(commit=130))
+        assert home.doubt  # it is noted at the end
+
+
 def test_a_restored_master_is_doubted_and_the_one_that_it_replaces_is_refused(tmp_path: Path):
     restored = mark(commit=90, incarnation=3, ident="three")
     with opened(tmp_path) as home:
