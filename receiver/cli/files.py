@@ -13,7 +13,7 @@ from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask
 from receiver.operator.files import FILE_STATES, list_files
 from receiver.operator.paging import collect
-from receiver.operator.views import FilesPage
+from receiver.operator.views import FilesPage, FileView
 from receiver.operator.wire import (
     DeleteAnswer,
     DeleteRequest,
@@ -85,7 +85,7 @@ def files(
         (
             each.path,
             each.sender[:8],
-            each.state if each.reason is None else f"{each.state} ({each.reason})",
+            _stands(each),
             size_text(each.size),
             each.devices,
             each.points,
@@ -96,6 +96,13 @@ def files(
         for each in found
     ]
     show(FilesPage(files=found), as_json, _HEADERS, rows, "no files")
+
+
+def _stands(file: FileView) -> str:
+    """Its state, and what is read in its place."""
+    text = file.state if file.reason is None else f"{file.state} ({file.reason})"
+    names = ", ".join(each.rpartition("/")[2] for each in file.inside)
+    return f"{text}, read inside {names}" if names else text
 
 
 @files.command(

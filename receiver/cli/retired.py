@@ -115,6 +115,8 @@ def show_retired(invocation: Invocation[ReceiverConfig], physical: str, as_json:
         click.echo(f"  {printable(series)}: {each.points} points, {each.first} to {each.last}")
     for physical in view.rests:
         click.echo(f"  rests on {printable(physical)}")
+    for physical in view.inside:
+        click.echo(f"  read inside {printable(physical)}")
     for path in view.made_of:
         click.echo(f"  made of {printable(path)}")
 

@@ -146,6 +146,7 @@ def view_of_file(row: FileRow, there: ReceiverDirectories) -> FileView:
     with there.engine.reading() as state:
         stored = parts_elsewhere(state, row).file
         adopted = state.adoption_table.is_adopted(row)
+        inside = state.compacted_table.inside([row]).get(row.physical, ())
     return FileView(
         sender=row.sender,
         path=row.path,
@@ -169,4 +170,5 @@ def view_of_file(row: FileRow, there: ReceiverDirectories) -> FileView:
         verified_at=times.seconds(row.verified) if row.verified else None,
         stored=stored,
         adopted=adopted,
+        inside=list(inside),
     )

@@ -164,6 +164,7 @@ def _view(there: ReceiverDirectories, row: FileRow, *, ranges: int | None) -> Re
     found = _found(there, row)
     with there.engine.reading() as state:
         maker = state.compacted_table.maker(row.physical)
+        inside = state.compacted_table.inside([row]).get(row.physical, ())
     made_of = [] if maker is None else [path for _, path in maker.made_of]
     exclusive = found.exclusive if found is not None else ()
     return RetiredView(
@@ -186,6 +187,7 @@ def _view(there: ReceiverDirectories, row: FileRow, *, ranges: int | None) -> Re
         rests=list(row.rests),
         merged=len(made_of),
         made_of=made_of if ranges is None else [],
+        inside=list(inside),
     )
 
 

@@ -60,6 +60,8 @@ class RetiredView(Struct, frozen=True, kw_only=True):
         rests: physical paths of the files that give what a superseded one has.
         merged: files of the sender that a merged one is made of for good; 0 for others.
         made_of: paths of those at the sender; empty in lists.
+        inside: physical paths of the merged files that readers read in its place, for now or for
+            good; empty where it is read itself.
     """
 
     sender: str
@@ -78,6 +80,7 @@ class RetiredView(Struct, frozen=True, kw_only=True):
     rests: list[str] = msgspec.field(default_factory=list)
     merged: int = 0
     made_of: list[str] = msgspec.field(default_factory=list)
+    inside: list[str] = msgspec.field(default_factory=list)
 
 
 class RetiredPage(Struct, frozen=True, kw_only=True):

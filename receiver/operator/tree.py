@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from common.errors import NotFoundError
 from receiver.metadata.query.file_tree import DirectoryName, directories_of, ends_of
 from receiver.metadata.query.row_source import Look
-from receiver.metadata.query.seen_files import SeenFile, seen_files
+from receiver.metadata.query.seen_files import SeenFile, seen_files, with_inside
 from receiver.metadata.sql.executing import moment
 from receiver.operator.tree_views import TreeNodeView, TreePage
 from receiver.transfer.listing import page_limit
@@ -75,7 +75,7 @@ def list_tree(
     if files:
         limit = page_limit(limit, there.config.limits.max_page_items)
         some = list(islice(found, limit + 1))
-        nodes = [_file(each, engine) for each in some[:limit]]
+        nodes = [_file(each, engine) for each in with_inside(look, some[:limit])]
         following = some[limit - 1].row.physical if len(some) > limit else None
     else:
         nodes, following = _directories(found, look, engine), None
@@ -147,6 +147,7 @@ def _file(each: SeenFile, engine: Engine) -> TreeNodeView:
         last_time=row.last,
         series=row.series,
         points=row.points,
+        inside=each.inside,
     )
 
 

@@ -34,6 +34,7 @@ class TreeNodeView(Struct, frozen=True, kw_only=True):
         last_time: the same.
         series: how many a file has.
         points: how many a file has.
+        inside: paths of the merged files that readers read in place of a file, at that commit.
     """
 
     kind: str
@@ -49,6 +50,7 @@ class TreeNodeView(Struct, frozen=True, kw_only=True):
     last_time: Time | None = None
     series: int | None = None
     points: int | None = None
+    inside: tuple[str, ...] = ()
 
 
 class ChunkView(Struct, frozen=True, kw_only=True):

@@ -64,6 +64,8 @@ class FileView(Struct, frozen=True, kw_only=True):
         stored: whether the object store has it, or storage nodes have proved to have it; with no
             `data_dir`, it is only there.
         adopted: whether it was taken from an old receiver, and not verified since.
+        inside: physical paths of the merged files that readers read in its place: for now, or, of a
+            superseded one, for good. Empty where it is read itself, or not at all.
     """
 
     sender: str
@@ -88,6 +90,7 @@ class FileView(Struct, frozen=True, kw_only=True):
     verified_at: float | None = None
     stored: bool = False
     adopted: bool = False
+    inside: list[str] = msgspec.field(default_factory=list)
 
 
 class FilesPage(Struct, frozen=True, kw_only=True):

@@ -25,6 +25,7 @@ from receiver.metadata.model.merged_names import is_merged
 from receiver.metadata.model.ranks import LOWEST_LOOK, NOW, Rank, name_rank, stands_above
 from receiver.metadata.state.ranges import ids_of
 from receiver.metadata.state.table_rows import FileState
+from receiver.metadata.state.tables.compactions import may_give
 from receiver.metadata.state.tables.retired import partition_of
 
 if TYPE_CHECKING:
@@ -182,16 +183,9 @@ def _files_of(
         rests = [
             each.physical
             for each, its in zip(row.outputs, devices, strict=True)
-            if _may_give(each, file) and not its.isdisjoint(mine)
+            if may_give(each, file) and not its.isdisjoint(mine)  # on too much: back sooner
         ]
         yield records.FileSuperseded(file.physical, rests or every)
-
-
-def _may_give(output: CompactedOutput, file: FileRow) -> bool:
-    """Whether an output may have times that a file has: who rests on too much comes back sooner."""
-    if file.first is None or file.last is None or output.first is None or output.last is None:
-        return True
-    return output.first <= file.last and file.first <= output.last
 
 
 def _all_kept(state: State, row: CompactedRow) -> bool:

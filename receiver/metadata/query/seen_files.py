@@ -7,7 +7,7 @@ path, so an answer may change from one to the other between two pages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -29,7 +29,7 @@ from receiver.metadata.state.tables.files import GroupKey
 if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import FileRow
 
-__all__ = ["SHOW_FILES", "SHOW_PARTITIONS", "MeantFiles", "SeenFile", "seen_files"]
+__all__ = ["SHOW_FILES", "SHOW_PARTITIONS", "MeantFiles", "SeenFile", "seen_files", "with_inside"]
 
 _AHEAD: Final = 1 << 12
 """Files of the past that are kept for the next pages: each look at the past goes through all."""
@@ -41,10 +41,12 @@ class SeenFile(NamedTuple):
     Attributes:
         row: of it, as it is now.
         ended: the commit that took it out of sight since; 0 for none.
+        inside: merged files that readers read in its place; see `with_inside`.
     """
 
     row: FileRow
     ended: int = 0
+    inside: tuple[str, ...] = ()
 
 
 class _Place(NamedTuple):
@@ -80,6 +82,19 @@ def seen_files(
     past = files_at(look.engine, look.ts, within=within)
     for row in past.visible.behind(after):
         yield SeenFile(row, past.ended.get(row.physical, 0))
+
+
+def with_inside(look: Look, files: Sequence[SeenFile]) -> list[SeenFile]:
+    """The files, with the merged ones that readers of the commit read in place of some.
+
+    Raises:
+        HistoryGoneError: history does not reach back to the commit (any more).
+    """
+    with look as (state, at):
+        inside = state.compacted_table.inside([each.row for each in files], at)
+    if not inside:
+        return list(files)
+    return [each._replace(inside=inside.get(each.row.physical, ())) for each in files]
 
 
 def _next(
@@ -151,7 +166,7 @@ def _group_nodes(group: str) -> Nodes:
 
 def _take_files(look: Look, asked: ask.ShowFiles, position: _Place | None, count: int) -> TakenRows:
     taken, place = _next(look, position or _Place(), MeantFiles(asked.pattern), count)
-    return TakenRows(taken, place, bool(place.ahead) or place.more)
+    return TakenRows(with_inside(look, taken), place, bool(place.ahead) or place.more)
 
 
 def _show_file(each: SeenFile, _: LabelsAt) -> Row:
@@ -169,6 +184,7 @@ def _show_file(each: SeenFile, _: LabelsAt) -> Row:
         each.ended or None,
         row.sender,
         row.path,
+        " ".join(each.inside) or None,
     )
 
 
@@ -201,6 +217,7 @@ SHOW_FILES: Final = RowSource(
         "deleted",
         "sender",
         "path",
+        "inside",
     ),
     _take_files,
     as_they_are,

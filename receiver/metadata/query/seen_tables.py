@@ -113,7 +113,7 @@ def seen_tablets(look: Look, meant: Callable[[str], bool] = lambda _: True) -> l
 
 def _past_totals(look: Look, names: set[str]) -> _Totals:
     found: _Totals = {}
-    for row, _ in seen_files(
+    for row, *_ in seen_files(
         look, within=lambda directory: partition_of(f"{directory}/").sg in names
     ):
         key = partition_of(row.physical)

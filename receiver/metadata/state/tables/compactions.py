@@ -20,6 +20,7 @@ from common.digests import xxh3_128
 from receiver.metadata.model import records
 from receiver.metadata.model.ranks import NameRank
 from receiver.metadata.state.ranges import Devices
+from receiver.metadata.state.table_rows import FileState
 from receiver.metadata.state.tables.retired import PartitionKey, partition_of
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables import Appliers
 
-__all__ = ["CompactedOutput", "CompactedRow", "CompactedTable"]
+__all__ = ["CompactedOutput", "CompactedRow", "CompactedTable", "may_give"]
 
 T = TypeVar("T")
 
@@ -194,6 +195,50 @@ class CompactedTable:
         """The one that stands for a file now."""
         rows = self.of_partition(partition_of(physical)) if self._holding else ()
         return next((row for row in rows if self.stands_for(row, physical)), None)
+
+    def inside(
+        self, files: Collection[FileRow], at: int | None = None
+    ) -> dict[str, tuple[str, ...]]:
+        """Merged files that readers read in place of files, for now or for good.
+
+        Args:
+            files: any.
+            at: a commit; now if left out. Of the past it is told of what is for now alone: what is
+                for good is read as a file of its own from then on, and before it was not.
+
+        Returns:
+            by physical path; those that are read themselves are not among them.
+        """
+        if not self.rows:
+            return {}
+        if at is not None:
+            return self._inside_then({each.physical: each for each in files}, at)
+        found: dict[str, tuple[str, ...]] = {}
+        for file in files:
+            if (row := self.of_input(file.physical)) is not None:
+                found[file.physical] = _that_give(row, file)
+            elif (for_good := self._for_good(file)) is not None:
+                found[file.physical] = for_good
+        return found
+
+    def _inside_then(self, files: Mapping[str, FileRow], at: int) -> dict[str, tuple[str, ...]]:
+        keys = {partition_of(each) for each in files}
+        rows = [row for row in self.rows.values() if row.holds_at(at) and row.key in keys]
+        return {
+            each: _that_give(row, files[each])
+            for row in rows
+            for each in row.inputs
+            if each in files
+        }
+
+    def _for_good(self, file: FileRow) -> tuple[str, ...] | None:
+        """The final outputs that a file was merged into, and not only given by."""
+        if file.state is not FileState.SUPERSEDED:
+            return None
+        makers = [self.maker(each) for each in file.rests]
+        if any(each is None or each.final != file.superseded for each in makers):
+            return None
+        return tuple(file.rests)
 
     def stands_for(self, row: CompactedRow, physical: str) -> bool:
         """Whether a file is among the inputs of one that holds."""
@@ -419,6 +464,24 @@ class _Reaches:
         """Ids of those that meet a range, each once."""
         found: list[int] = self._ids[(self._firsts <= last) & (self._lasts >= first)].tolist()
         return list(dict.fromkeys(found))
+
+
+def _that_give(row: CompactedRow, file: FileRow) -> tuple[str, ...]:
+    """The outputs that may have points of an input; who asks is told of one too many at worst."""
+    mine = file.devices.parts()[0]
+    devices = frozenset(mine)
+    return tuple(
+        each.physical
+        for each in row.outputs
+        if may_give(each, file) and not devices.isdisjoint(each.devices.parts()[0])
+    )
+
+
+def may_give(output: CompactedOutput, file: FileRow) -> bool:
+    """Whether an output may have times that a file has."""
+    if file.first is None or file.last is None or output.first is None or output.last is None:
+        return True
+    return output.first <= file.last and file.first <= output.last
 
 
 def _take_out(table: dict[T, dict[int, None]], key: T, ident: int) -> None:
