@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from common.wire.base import Count, Struct, Time
 from common.wire.checking import IncarnationMark, LostFile, LostFiles
 from common.wire.outcomes import Propagate
@@ -33,6 +35,9 @@ class InventoryEntry(Struct, frozen=True, kw_only=True):
     """The `.resource` that came with it. Only if it was asked whether it stands."""
     deletions: str = ""
     """What is known of its deletion files, as `common.listed` has it."""
+    inside: list[str] = msgspec.field(default_factory=list)
+    """Merged files that the receiver's readers read in place of this one, which is there as well:
+    `stands` and `verified` are of its own bytes. Only if it was asked whether it stands."""
 
 
 class InventoryAnswer(Struct, frozen=True, kw_only=True):

@@ -137,6 +137,7 @@ class Listing:
             owner = state.senders.get(sender)
             known = [state.file_table.listed.deletions(row.physical) for row in rows]
             stored = {row.physical: state.uploaded_table.parts(row) for row in rows}
+            inside = state.compacted_table.inside(rows) if look else {}
         standing = self._standing(rows, stored) if look else frozenset()
         entries = [
             InventoryEntry(
@@ -151,6 +152,7 @@ class Listing:
                 stands=row.physical in standing,
                 resource=resource_entry(row) if look else None,
                 deletions=deletions,
+                inside=list(inside.get(row.physical, ())),
             )
             for row, deletions in zip(rows, known, strict=True)
         ]

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from common.wire import InventoryEntry
+from receiver.load.merge_verdicts import ProvedMerge, record_merges
 from receiver.metadata.model import records
 from receiver.metadata.sql.executing import execute
 from receiver.node import Node
@@ -15,7 +17,7 @@ from receiver.operator.files import list_files
 from receiver.operator.retired import show_retired
 from receiver.operator.tree import list_tree
 from tests.support.merging_node import compactions, merge_here, small_files, with_interval
-from tests.support.node_world import Clock, World
+from tests.support.node_world import A, Clock, World
 from tests.support.proving import Site, in_this_process
 
 OTHER = "sequence/root.sg/0/9/99-99-0-0.tsfile"
@@ -104,3 +106,29 @@ def test_of_what_was_merged_for_good_it_is_told_too(node: Node, clock: Clock, si
     }
     assert show_retired(node.operator, names[0]).inside == [row.outputs[0].physical]
     assert told(node)[row.outputs[0].physical] == [], "the merged file is a file by now"
+
+
+def test_an_edge_is_told_of_its_file_and_never_of_the_merged_one_in_its_place(
+    node: Node, site: Site
+) -> None:
+    """What may go at the edge rests on the file's own bytes and its own verdict."""
+
+    def entries(*, look: bool = True) -> dict[str, InventoryEntry]:
+        page = node.listing.inventory(site.edge.who, A, None, None, look=look)
+        return {each.path: each for each in page.entries}
+
+    (row,) = compactions(node)
+    first, *others = inputs(node)
+    with node.engine.reading() as state:
+        path, rest = state.files[first].path, [state.files[each].path for each in others]
+    assert record_merges(node.engine, [ProvedMerge.of(row)], by="verification") == 1
+    found = entries()
+    assert (found[path].state, found[path].inside) == ("loaded", [row.outputs[0].physical])
+    assert found[OTHER].inside == entries(look=False)[path].inside == []
+    assert [each.verified for each in found.values()] == [0] * 5, "that is said of the merged file"
+    commit = node.engine.commit([records.FileVerified([first])])
+    (node.load.disks.trees[0].path / others[0]).unlink()
+    found = entries()
+    assert (found[path].verified, found[path].stands) == (commit, True)
+    assert [found[each].verified for each in rest] == [0] * 3
+    assert [found[each].stands for each in rest] == [False, True, True], "the merged file is there"
