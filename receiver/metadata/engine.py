@@ -491,22 +491,19 @@ class Engine(Operations, Closing):
         """
         return self._writer().commit(ops, guards)
 
-    def commit_judged(
-        self, ops: Sequence[records.Op], guards: Sequence[Guard], judged: JudgedOps
-    ) -> int:
+    def commit_judged(self, judged: JudgedOps, committed: records.TxnCommitted) -> int:
         """Like `commit`, of a transaction whose operations were judged as they were written.
 
         They are judged again only where something that has to do with them was committed since.
 
         Args:
-            ops: of it, the last one `TxnCommitted`.
-            guards: besides those of `judged`.
-            judged: what is known of all but the last.
+            judged: its operations, and what is known of them.
+            committed: says whose they are; the last operation of the commit.
 
         Raises:
             see `commit`.
         """
-        return self._writer().commit(ops, guards, judged)
+        return self._writer().commit_judged(judged, committed)
 
     def left_alone(self, since: int, touched: Touched) -> bool:
         """Whether no commit since one had to do with what is touched; False where nobody knows.

@@ -39,38 +39,34 @@ class Txn:
 
     Attributes:
         id: a number below 2^63, by which its outcome can be asked for.
+        who: began it, as it is shown.
+        began: when, by the clock of its manager.
         state: how far it is.
         error: why it was not committed, once it is over; None otherwise.
         commit_ts: of the commit, once it is there; the read time of one that wrote nothing.
         database: the schema as it sees it; `execute` of SQL takes it in the place of an engine.
     """
 
-    __slots__ = (
-        "_busy",
-        "_ended",
-        "_keys",
-        "_store",
-        "commit_ts",
-        "database",
-        "error",
-        "id",
-        "state",
-    )
+    state = TxnState.ACTIVE
+    error: TsferryError | None = None
+    commit_ts: int | None = None
+    _keys: TxnKeys | None = None
 
-    def __init__(self, ident: int, store: TxnStore, ended: Callable[[Txn], None]) -> None:
+    def __init__(
+        self, ident: int, store: TxnStore, ended: Callable[[Txn], None], who: str = ""
+    ) -> None:
         """Begin it.
 
         Args:
             ident: see there.
             store: its read time, and what it writes.
             ended: told of it when it is over.
+            who: see there.
         """
         self.id = ident
-        self.state = TxnState.ACTIVE
-        self.error: TsferryError | None = None
-        self.commit_ts: int | None = None
+        self.who = who
+        self.began = store.used
         self.database = TxnDatabase(store)
-        self._keys: TxnKeys | None = None
         self._ended = ended
         self._store = store
         self._busy = store.busy

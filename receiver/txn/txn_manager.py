@@ -1,18 +1,16 @@
 """The manager: begins transactions, ends those that nobody uses, knows what became of each.
 
-An id is the second in which its transaction began, above 31 random bits: so ids grow, are used
-once, and cannot be guessed. A committed transaction has its id in its commit, so what became of it
-is found after a restart as well. All others are over with the process: nothing of them was ever
-written.
+An id is the second in which its transaction began, above 31 bits of `TxnNumbers`: so ids grow, are
+used once, and cannot be guessed. A committed transaction has its id in its commit, so what became
+of it is found after a restart as well. All others are over with the process: nothing of them was
+ever written.
 """
 
 from __future__ import annotations
 
-import os
-import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -20,6 +18,7 @@ from common.errors import BusyError
 from receiver.metadata.model.timestamps import to_seconds
 from receiver.txn.errors import TxnEndedError, TxnForgottenError, TxnMissingError
 from receiver.txn.txn import Txn, TxnState
+from receiver.txn.txn_numbers import NUMBER_BITS, TxnNumbers
 from receiver.txn.txn_operator import TxnOperator
 from receiver.txn.txn_store import TxnStore
 
@@ -34,9 +33,6 @@ LEASE: Final = 60.0
 MOST_ACTIVE: Final = 100
 _FORKS: Final = 4
 """Transactions that have a copy of the schema, each as large as the schema is."""
-_RANDOM_BITS: Final = 31
-_RANDOM_NUMBERS: Final = struct.Struct("<1024I")
-"""That are asked of the system at a time: one at a time costs as much as the rest of a begin."""
 _KEPT_UNKNOWN: Final = 10_000
 
 
@@ -71,12 +67,6 @@ class RunningTxn(NamedTuple):
     age: float
     idle: float
     written: int
-
-
-class _Held(NamedTuple):
-    txn: Txn
-    who: str
-    began: float
 
 
 class _Block:
@@ -131,11 +121,11 @@ class TxnManager:
         self._clock = clock
         self._lock = threading.Lock()
         self._forks = threading.BoundedSemaphore(_FORKS)
-        self._held: dict[int, _Held] = {}
+        self._held: dict[int, Txn] = {}
         self._next_sweep = clock()
         self._unknown: dict[int, None] = {}
         self._pins: dict[int, tuple[int, float]] = {}
-        self._random: Iterator[int] = iter(())
+        self._numbers = TxnNumbers()
         engine.window.needed = self._oldest_needed
 
     def begin(self, who: str = "") -> Txn:
@@ -152,9 +142,9 @@ class TxnManager:
         try:
             # Only now: the window stands before whatever is newest behind the pin.
             read_ts = engine.newest_commit
-            store = TxnStore(TxnOperator(engine, ident, read_ts), read_ts, self._forks, self._clock)
-            txn = Txn(ident, store, self._ended)
-            self._held[ident] = _Held(txn, who, now)
+            operator = TxnOperator(engine, ident, read_ts)
+            store = TxnStore(operator, read_ts, self._forks, self._clock, now)
+            txn = self._held[ident] = Txn(ident, store, self._ended, who)
         except BaseException:
             del self._pins[ident]
             raise
@@ -176,10 +166,10 @@ class TxnManager:
             TxnMissingError: it is over, or never was.
         """
         self.sweep()
-        held = self._held.get(ident)
-        if held is None:
+        txn = self._held.get(ident)
+        if txn is None:
             raise TxnMissingError(f"there is no transaction {ident}; it is over, or was not used")
-        return held.txn
+        return txn
 
     def outcome(self, ident: int) -> TxnFate:
         """What became of a transaction, as it will be answered for ever once it is over.
@@ -208,17 +198,11 @@ class TxnManager:
         """All that are not over, the oldest first."""
         self.sweep()
         now = self._clock()
-        held = list(self._held.values())
         return [
             RunningTxn(
-                each.txn.id,
-                each.who,
-                each.txn.read_ts,
-                now - each.began,
-                now - each.txn.used,
-                each.txn.written,
+                each.id, each.who, each.read_ts, now - each.began, now - each.used, each.written
             )
-            for each in held
+            for each in list(self._held.values())
         ]
 
     def sweep(self) -> None:
@@ -226,16 +210,16 @@ class TxnManager:
         now = self._clock()
         self._next_sweep = now + self._lease / 10
         limit = now - self._lease
-        late = [each.txn for each in list(self._held.values()) if each.txn.used < limit]
+        late = [each for each in list(self._held.values()) if each.used < limit]
         for txn in late:
             why = TxnEndedError(f"nobody used it for {self._lease:g} s")
             txn.abandon(lambda txn=txn: txn.used < limit, why)  # type: ignore[misc]
 
     def close(self) -> None:
         """Roll back all that are not over."""
-        for held in list(self._held.values()):
+        for txn in list(self._held.values()):
             try:
-                held.txn.rollback(TxnEndedError("the receiver is stopped"))
+                txn.rollback(TxnEndedError("the receiver is stopped"))
             except TxnEndedError:
                 continue
 
@@ -245,27 +229,26 @@ class TxnManager:
         Without the lock of readers, in whose line all would stand: the window moves at most to what
         was newest when it asked for the pins. If it did not see this one, it stands before whatever
         is newest once the pin is there; if it did, it stands before the pin.
+
+        Without any lock, since whoever loses the processor while it has one makes a line of all
+        that begin: a pin is put in, then counted. Of two that want the last place at one moment
+        none may get it, and never do both.
         """
-        with self._lock:
-            if len(self._pins) >= self._most:
-                raise BusyError(
-                    f"{self._most} transactions are open; try again when one of them is over",
-                    retry_after=1.0,
-                )
-            ident = self._new_id()
-            self._pins[ident] = (self._engine.newest_commit, now + self._lease)
+        pins, newest = self._pins, self._engine.newest_commit
+        pin = newest, now + self._lease
+        ident = self._new_id(newest)
+        while pins.setdefault(ident, pin) is not pin:
+            ident = self._new_id(newest)
+        if len(pins) > self._most:
+            del pins[ident]
+            raise BusyError(
+                f"{self._most} transactions are open; try again when one of them is over",
+                retry_after=1.0,
+            )
         return ident
 
-    def _new_id(self) -> int:
-        seconds = int(to_seconds(self._engine.newest_commit))
-        while True:
-            number = next(self._random, None)
-            if number is None:
-                self._random = iter(_RANDOM_NUMBERS.unpack(os.urandom(_RANDOM_NUMBERS.size)))
-                continue
-            ident = seconds << _RANDOM_BITS | number & (1 << _RANDOM_BITS) - 1
-            if ident and ident not in self._pins:
-                return ident
+    def _new_id(self, newest: int) -> int:
+        return int(to_seconds(newest)) << NUMBER_BITS | self._numbers.take()
 
     def _ended(self, txn: Txn) -> None:
         if txn.state is TxnState.UNKNOWN:

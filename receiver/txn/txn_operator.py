@@ -31,21 +31,29 @@ class TxnOperator:
         engine: the participant.
     """
 
+    __slots__ = ("_id", "_read_ts", "engine")
+
     def __init__(self, engine: Engine, ident: int, read_ts: int) -> None:
         self.engine = engine
         self._id = ident
         self._read_ts = read_ts
 
-    def commit(
-        self, ops: Sequence[records.Op], guards: Sequence[Guard], judged: JudgedOps | None = None
-    ) -> int:
+    def commit_judged(self, judged: JudgedOps) -> int:
+        """The same as `commit`, of a write set of which all is known that the rules said of it."""
+        try:
+            return self.engine.commit_judged(judged, records.TxnCommitted(self._id))
+        except GuardFailed as error:
+            raise _conflict(error, self._read_ts) from error
+        except RefusedCommitError as error:
+            self._blame_others(error)
+            raise
+
+    def commit(self, ops: Sequence[records.Op], guards: Sequence[Guard]) -> int:
         """Make a write set true, all or nothing; returns the timestamp of the commit.
 
         Args:
             ops: the write set, in its order.
-            guards: a row each that it changes, as the transaction saw it; those of `judged` are
-                not among them.
-            judged: what the rules said of all of it when it was written.
+            guards: a row each that it changes, as the transaction saw it.
 
         Raises:
             WriteConflictError: one of the rows was changed since, or a rule does not hold any more
@@ -53,35 +61,29 @@ class TxnOperator:
             TsferryError: as `Engine.commit`.
         """
         whole = [*ops, records.TxnCommitted(self._id)]
-        groups: list[str] = []
-        if judged is None:
-            groups = [op.path for op in ops if isinstance(op, records.StorageGroupDeleted)]
+        groups = [op.path for op in ops if isinstance(op, records.StorageGroupDeleted)]
         for attempt in range(_ATTEMPTS):
             checked = [*guards]
             if groups:
                 checked.append(self._nothing_unseen(groups))
             try:
-                return self._commit(whole, checked, judged)
+                return self.engine.commit(whole, checked)
             except GuardFailed as error:
                 if error.extra.get("table") == "state" and attempt < _ATTEMPTS - 1:
                     continue  # something was committed; whether it matters is looked at again
                 raise _conflict(error, self._read_ts) from error
             except RefusedCommitError as error:
-                # Each statement was taken by the same rules: what they say now is another's doing.
-                if self.engine.newest_commit == self._read_ts:
-                    raise
-                raise WriteConflictError(
-                    f"what was committed since it began is against it: {error.message}",
-                    extra=dict(error.extra),
-                ) from error
+                self._blame_others(error)
+                raise
         raise AssertionError
 
-    def _commit(
-        self, ops: Sequence[records.Op], guards: Sequence[Guard], judged: JudgedOps | None
-    ) -> int:
-        if judged is None:
-            return self.engine.commit(ops, guards)
-        return self.engine.commit_judged(ops, guards, judged)
+    def _blame_others(self, error: RefusedCommitError) -> None:
+        """Each statement was taken by the same rules: what they say now is another's doing."""
+        if self.engine.newest_commit != self._read_ts:
+            raise WriteConflictError(
+                f"what was committed since it began is against it: {error.message}",
+                extra=dict(error.extra),
+            ) from error
 
     def _nothing_unseen(self, groups: Sequence[str]) -> Guard:
         """What is in storage groups that go was seen by the transaction; holds until a commit."""

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from common.errors import BusyError, ConflictError, TooLargeError, TsferryError
 from receiver.metadata.commit.draft import Draft, examine
 from receiver.metadata.commit.guards import Guard, UnchangedGuard
@@ -53,12 +55,26 @@ class TxnStore:
         lost: the conflict that it has met; it cannot be committed any more.
     """
 
+    over: str | None = None
+    has_written_schema = False
+    lost: WriteConflictError | None = None
+    statements = 0
+    _draft: Draft | None = None
+    _dropped: frozenset[str] = frozenset()
+    _groups: frozenset[str] = frozenset()
+    _is_light = True
+    _judged_ts = 0
+    _own: OwnState | None = None
+    _size = 0
+    _touched: Touched | None = None
+
     def __init__(
         self,
         operator: TxnOperator,
         read_ts: int,
         forks: threading.BoundedSemaphore,
         clock: Callable[[], float],
+        now: float,
     ) -> None:
         """Begin with nothing written.
 
@@ -67,28 +83,18 @@ class TxnStore:
             read_ts: see there.
             forks: how many transactions may have a schema of their own at a time.
             clock: seconds that nobody sets.
+            now: by it.
         """
         self.busy = threading.RLock()
-        self._clock = clock
-        self.used = clock()
-        self.over: str | None = None
-        self.has_written_schema = False
-        self._forks = forks
         self.operator = operator
-        self.read_ts = read_ts
         self.ops: list[records.Op] = []
-        self.statements = 0
-        self.lost: WriteConflictError | None = None
+        self.read_ts = read_ts
+        self.used = now
+        self._clock = clock
         self._engine = operator.engine
+        self._forks = forks
         self._guards: dict[Changed, Guard] = {}
-        self._size = 0
-        self._draft: Draft | None = None
-        self._own: OwnState | None = None
-        self._groups: set[str] = set()
-        self._dropped: set[str] = set()
-        self._is_light = True
-        self._judged_ts = read_ts
-        self._touched: Touched | None = None
+        self._pieces: list[bytes] = []
 
     def knows_group(self, device: Nodes) -> bool:
         """Whether a device lies in a storage group, of the transaction or of what is committed."""
@@ -154,7 +160,7 @@ class TxnStore:
         """
         with self.busy:
             self.use()
-            size = self._need_room(ops)
+            ops, pieces = self._stored(ops)
             guards: list[Guard] = []
             with self._engine.reading() as state:
                 if not (self._is_light and self._take_lightly(state, ops)):
@@ -163,7 +169,8 @@ class TxnStore:
                     self._see_groups(state, ops)
                     touched = self._judge(state, ops)
                     self._see_unchanged(state, touched, guards)
-            self._take(ops, guards, size)
+            self._take(ops, guards)
+            self._grow(ops, pieces)
 
     def write_new(self, op: records.SeriesCreated) -> bool:
         """Take new series of a device that lies in a storage group, if nothing is against it.
@@ -175,30 +182,39 @@ class TxnStore:
         """
         with self.busy:
             self.use()
-            ops = [op]
-            size = self._need_room(ops)
             if not self._is_light:
                 return False
+            ops, pieces = self._stored((op,))
             with self._engine.reading() as state:
                 if not self._take_lightly(state, ops):
                     return False
             self.has_written_schema = True
-            self._grow(ops, size)
+            self._grow(ops, pieces)
             return True
 
-    def _need_room(self, ops: Sequence[records.Op]) -> int:
-        """Bytes of operations, which the write set and the tlog have room for."""
-        size = len(records.encode_ops(ops))
-        if len(self.ops) + len(ops) > MOST_OPS or self._size + size > _MOST_BYTES:
+    def _stored(self, ops: Sequence[records.Op]) -> tuple[list[records.Op], list[bytes]]:
+        """Operations as they are read back from their bytes, and these: the commit needs both.
+
+        Raises:
+            TooLargeError: the write set, or the tlog, has no room for them.
+            RefusedCommitError: they cannot be stored.
+        """
+        try:
+            pieces = list(map(records.encode_op, ops))
+            stored = list(map(records.decode_op, pieces))
+        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
+            raise RefusedCommitError(f"operations that cannot be stored: {error}") from error
+        size = self._size + sum(map(len, pieces))
+        if len(self.ops) + len(ops) > MOST_OPS or size > _MOST_BYTES:
             raise TooLargeError(
                 f"a transaction has at most {MOST_OPS} operations, of {_MOST_BYTES} bytes; commit "
                 "in parts"
             )
-        layout(ops, 0, limit=self._engine.options.tag_bytes)
-        return size
+        layout(stored, 0, limit=self._engine.options.tag_bytes)
+        return stored, pieces
 
-    def _take(self, ops: Sequence[records.Op], guards: Sequence[Guard], size: int) -> None:
-        """Put operations that were judged into the write set."""
+    def _take(self, ops: Sequence[records.Op], guards: Sequence[Guard]) -> None:
+        """Let what the transaction sees be as operations that were judged make it."""
         if self._own is not None:
             with self._own.reading.writing():
                 self._own.apply(ops)
@@ -206,16 +222,16 @@ class TxnStore:
             self._guards[guard.table, guard.key] = guard
         for op in ops:
             if isinstance(op, records.StorageGroupSet):
-                self._groups.add(op.path)
+                self._groups |= {op.path}
             elif isinstance(op, records.StorageGroupDeleted):
-                self._groups.discard(op.path)
-                self._dropped.add(op.path)
+                self._groups -= {op.path}
+                self._dropped |= {op.path}
         self.has_written_schema |= not _SEEN.isdisjoint(map(type, ops))
-        self._grow(ops, size)
 
-    def _grow(self, ops: Sequence[records.Op], size: int) -> None:
+    def _grow(self, ops: Sequence[records.Op], pieces: Sequence[bytes]) -> None:
+        self._size += sum(map(len, pieces))
         self.ops += ops
-        self._size += size
+        self._pieces += pieces
         self.statements += 1
 
     def commit(self) -> int:
@@ -227,8 +243,11 @@ class TxnStore:
         if not self.ops:
             return self.read_ts
         if self._touched is not None and self._is_light:
-            judged = JudgedOps(self._judged_ts, self._touched, self._light_guards)
-            return self.operator.commit(self.ops, (), judged)
+            return self.operator.commit_judged(
+                JudgedOps(
+                    self.ops, self._pieces, self._judged_ts, self._touched, self._light_guards
+                )
+            )
         return self.operator.commit(self.ops, list(self._guards.values()))
 
     # -- judging -----------------------------------------------------------------------------
@@ -245,18 +264,21 @@ class TxnStore:
         """
         if self._own is not None or state.max_memory is not None or not _are_light(ops):
             return False
+        is_behind = state.newest != self.read_ts
         try:
             if not self.ops and self._draft is None:  # most are of one statement
                 touched = examine(state, ops)
-                self._see_alone(touched)
+                if is_behind:
+                    self._see_alone(touched)
             else:
-                if self._touched is not None:
+                if is_behind and self._touched is not None:
                     self._see_alone(self._touched)
                 draft = self._draft_over(state)
                 with draft.all_or_nothing():
                     draft.take(ops)
                     touched = draft.touched
-                    self._see_alone(touched)
+                    if is_behind:
+                        self._see_alone(touched)
         except TsferryError:
             return False
         self._judged_ts, self._touched = state.newest, touched

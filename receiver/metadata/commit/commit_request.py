@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
@@ -52,7 +52,7 @@ class CommitRequest:
         settled: `ts` or `error` is known.
         is_large: it has so many devices or operations that it is judged beside the line first.
         asked: the operations that the caller gave, where others were added.
-        judged: what the caller knows of all of them but the last, `TxnCommitted`.
+        judged: what the caller knows of all of them but the last, `TxnCommitted`; see `of_txn`.
         leads: its thread has been told to lead.
         beside: what was judged of it before it stood in the line.
         abandoned: its thread has gone (an interrupt); nobody may wait for it.
@@ -87,10 +87,9 @@ class CommitRequest:
         *,
         build: Build | None = None,
         work: Callable[[], None] | None = None,
-        judged: JudgedOps | None = None,
     ) -> None:
         self.guards = guards
-        self.judged = judged
+        self.judged: JudgedOps | None = None
         self.beside: JudgedBeside | None = None
         self.is_large = False
         self._pieces: dict[int, bytes] = {}
@@ -112,6 +111,20 @@ class CommitRequest:
         # A bare lock, taken twice, is the cheapest way to wait: an Event costs three times that.
         self.turn = threading.Lock()
         self.turn.acquire()
+
+    @classmethod
+    def of_txn(cls, judged: JudgedOps, committed: records.TxnCommitted) -> Self:
+        """Of a transaction: what it wrote was encoded and judged as it was written."""
+        made = cls(None)
+        made.judged = judged
+        made.ops = [*judged.ops, committed]
+        pieces = [*judged.pieces, encode_op(committed)]
+        made.encoded = join_ops(pieces)
+        # No device, name or operation takes less than a byte.
+        made.is_large = len(made.encoded) >= _MANY and is_large(made.ops)
+        if made.is_large:
+            made._pieces = {id(op): piece for op, piece in zip(made.ops, pieces, strict=True)}
+        return made
 
     def encode(self, ops: Sequence[Op]) -> None:
         """Let it have these operations.

@@ -112,18 +112,21 @@ class Committer:
         self._leader = 0
         self._closed = False
 
-    def commit(
-        self, ops: Sequence[Op], guards: Sequence[Guard], judged: JudgedOps | None = None
-    ) -> int:
-        """See `Engine.commit` and `Engine.commit_judged`."""
-        request = CommitRequest(ops, tuple(guards), judged=judged)
-        if not request.is_large or self._beside is None:
-            return self._submit(request)
-        if judged is not None:
+    def commit(self, ops: Sequence[Op], guards: Sequence[Guard]) -> int:
+        """See `Engine.commit`."""
+        request = CommitRequest(ops, tuple(guards))
+        if request.is_large and self._beside is not None:
+            return self._commit_large(request, self._beside)
+        return self._submit(request)
+
+    def commit_judged(self, judged: JudgedOps, committed: TxnCommitted) -> int:
+        """See `Engine.commit_judged`."""
+        request = CommitRequest.of_txn(judged, committed)
+        if request.is_large and self._beside is not None:
             with suppress(OvertakenError):
                 return self._submit(request)
-            request = request.again()
-        return self._commit_large(request, self._beside)
+            return self._commit_large(request.again(), self._beside)
+        return self._submit(request)
 
     def _commit_large(self, request: CommitRequest, beside: JudgeBeside) -> int:
         """Judge it beside the line first; where it is overtaken again and again, in the line."""
@@ -306,20 +309,18 @@ class Committer:
         Raises:
             OvertakenError: the same, of a large one: it is judged beside the line.
         """
-        own, last = judged.touched, request.ops[-1]
-        stands = isinstance(last, TxnCommitted) and not request.guards
-        if not stands or not self.recent.leave_alone(judged.ts, own):
+        touched = judged.touched
+        if judged.ts != self._state.newest and not self.recent.leave_alone(judged.ts, touched):
             request.judged = None  # nor will it later: what was committed since stays
-            request.guards = (*request.guards, *judged.guards())
+            request.guards = tuple(judged.guards())
             if request.is_large and self._beside is not None:
                 raise OvertakenError
             return None
-        self._bring_back(request)
-        if request.asked is not None:
-            return None
-        assert isinstance(last, TxnCommitted)
-        check_txn(self._state, last)
-        return Touched(own.read, {*own.written, ("txn", last.id)}, own.shared)
+        committed = request.ops[-1]
+        assert isinstance(committed, TxnCommitted)
+        check_txn(self._state, committed)
+        touched.written.add(("txn", committed.id))
+        return touched
 
     def _standing_beside(
         self, request: CommitRequest, beside: JudgedBeside, pending: int

@@ -9,13 +9,14 @@ them: a transaction judges each statement when it is made.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from receiver.metadata.commit.guards import Guard
     from receiver.metadata.commit.touched import Touched
+    from receiver.metadata.model.records import Op
 
 __all__ = ["JudgedBeside", "JudgedOps", "RecentCommits"]
 
@@ -24,16 +25,19 @@ _MOST_KEYS: Final = 20_000
 """Of all of them, some three megabytes; what was judged before older ones is judged again."""
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedOps:
-    """Operations that the rules took.
+class JudgedOps(NamedTuple):
+    """Operations that the rules took, none of which has others added to it by a commit.
 
     Attributes:
-        ts: the newest commit when they did.
-        touched: what they touch.
+        ops: read back from their bytes.
+        pieces: their bytes, each by itself (`records.encode_op`).
+        ts: the newest commit when the rules took them.
+        touched: what they touch; the commit adds to it.
         guards: what must hold besides, where something that has to do with them was committed.
     """
 
+    ops: Sequence[Op]
+    pieces: Sequence[bytes]
     ts: int
     touched: Touched
     guards: Callable[[], Sequence[Guard]]

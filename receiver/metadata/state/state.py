@@ -174,10 +174,14 @@ class State:
         if offsets is None and commit.tags_at >= 0:
             placed = layout(commit.ops, commit.tags_at)
             offsets = None if placed is None else placed.offsets
-        if len(commit.ops) > 1:
-            self._apply_all(commit.ops, ts, offsets or [None] * len(commit.ops))
+        ops = commit.ops
+        if len(ops) == 1:
+            self._apply_placed(ops[0], ts, offsets[0] if offsets else None)
+        elif len(ops) == 2 and type(ops[1]) is records.TxnCommitted:
+            self._apply_placed(ops[0], ts, offsets[0] if offsets else None)
+            self.txn_table.committed(ops[1], ts)
         else:
-            self._apply_placed(commit.ops[0], ts, offsets[0] if offsets else None)
+            self._apply_all(ops, ts, offsets or [None] * len(ops))
         self.newest = ts
 
     def _apply_all(

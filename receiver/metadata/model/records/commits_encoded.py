@@ -208,6 +208,9 @@ def decode_ops(encoded: bytes) -> list[Op]:
     return _ops_decoder.decode(encoded)
 
 
+_SHORT_HEADS = tuple(bytes([0x90 | count]) for count in range(1 << 4))
+
+
 def encode_op(op: Op) -> bytes:
     """One operation, as `join_ops` takes it."""
     return msgspec.msgpack.encode(op)
@@ -225,8 +228,8 @@ def decode_op(encoded: bytes) -> Op:
 def join_ops(pieces: Sequence[bytes]) -> bytes:
     """What `encode_ops` gives for the operations whose bytes these are."""
     count = len(pieces)
-    if count < 1 << 4:
-        head = bytes([0x90 | count])
+    if count < len(_SHORT_HEADS):
+        head = _SHORT_HEADS[count]
     elif count < 1 << 16:
         head = b"\xdc" + count.to_bytes(2, "big")
     else:

@@ -44,7 +44,8 @@ class TxnTable:
 
     def operations(self) -> Appliers:
         """What it does with operations."""
-        return {records.TxnCommitted: self._committed}
+        return {records.TxnCommitted: self.committed}
 
-    def _committed(self, op: records.TxnCommitted, ts: int) -> None:
+    def committed(self, op: records.TxnCommitted, ts: int) -> None:
+        """A transaction is."""
         self.restore(TxnRow(id=op.id, created=ts, changed=ts))

@@ -25,6 +25,7 @@ from receiver.txn import txn_store
 from receiver.txn.errors import TxnEndedError, TxnMissingError, WriteConflictError
 from receiver.txn.txn import TxnState
 from receiver.txn.txn_manager import TxnManager
+from receiver.txn.txn_numbers import TxnNumbers
 from tests.support.metadata import load, path, seen
 
 
@@ -142,6 +143,15 @@ def test_series_that_were_made_meanwhile_are_not_deleted_by_a_pattern(engine, tx
     txn.database.delete_series("root.sg.**")
     txn.commit()
     assert shown(engine) == ["root.sg.d.b"]
+
+
+def test_what_cannot_be_stored_is_refused_at_the_statement(txns):
+    txn = txns.begin()
+    with pytest.raises(RefusedCommitError, match="cannot be stored"):
+        txn.write([records.KeysWritten((), {"k": 1})])
+    with pytest.raises(RefusedCommitError, match="cannot be stored"):
+        txn.write([records.KeysWritten((), {"k": object()})])
+    assert txn.written == 0
 
 
 def test_a_pattern_among_records_is_refused(txns):
@@ -352,6 +362,30 @@ def test_what_nobody_uses_is_rolled_back_and_what_is_used_is_not(engine):
     used.commit()
 
 
+@pytest.mark.parametrize("bits", [12, 13])
+def test_no_number_of_an_id_comes_twice(bits):
+    numbers = TxnNumbers(bits)
+    found = [numbers.take() for _ in range((1 << bits) - 1)]
+    assert sorted(found) == list(range(1, 1 << bits))
+    assert found != sorted(found)
+    other = TxnNumbers(bits)
+    assert found[:100] != [other.take() for _ in range(100)]
+
+
+def test_numbers_of_ids_are_apart_whatever_threads_take_them():
+    numbers, found = TxnNumbers(), []
+
+    def take():
+        found.extend([numbers.take() for _ in range(5000)])
+
+    threads = [threading.Thread(target=take) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(set(found)) == len(found) == 20_000
+
+
 def test_there_are_only_so_many(engine):
     txns = TxnManager(engine, most=1)
     first = txns.begin()
@@ -374,11 +408,11 @@ def test_one_begins_and_ends_while_others_read(engine, txns):
 
 def test_what_is_committed_and_collected_while_it_begins_leaves_what_it_reads(tmp_path):
     class Pins(dict):
-        def __setitem__(self, ident, pin):
+        def setdefault(self, ident, pin):
             engine.set_storage_group("root.meanwhile")
             now[0] += 100
             engine.collect()
-            super().__setitem__(ident, pin)
+            return super().setdefault(ident, pin)
 
     now = [1_700_000_000.0]
     options = EngineOptions(history=10)

@@ -253,18 +253,19 @@ def test_a_large_transaction_that_was_overtaken_is_judged_beside_the_line(
     with engine.reading() as state:
         guard = Guard("sender", B, state.senders[B].changed)
         draft = Draft(state, notes=True)
-        draft.take(write())
-        judged = JudgedOps(state.newest, draft.touched, lambda: [guard])
+        ops = write()
+        draft.take(ops)
+        pieces = [records.encode_op(op) for op in ops]
+        judged = JudgedOps(ops, pieces, state.newest, draft.touched, lambda: [guard])
     engine.commit([seen(label="touches what it looked at")])
     if not stands:
         engine.commit([seen(B, label="other")])
     monkeypatch.setattr(committer, "examine", None)  # in the line nothing is judged
-    ops = [*write(), records.TxnCommitted(7)]
     if stands:
-        engine.commit_judged(ops, (), judged)
+        engine.commit_judged(judged, records.TxnCommitted(7))
     else:
         with pytest.raises(GuardFailed):
-            engine.commit_judged(ops, (), judged)
+            engine.commit_judged(judged, records.TxnCommitted(7))
     assert is_whole(engine) is stands
 
 
