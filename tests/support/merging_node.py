@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from receiver.compaction.merge_asked import (
@@ -99,12 +99,15 @@ def compactions(node: Node) -> list[CompactedRow]:
 
 def given_by(node: Node, row: CompactedRow) -> dict[tuple[str, int], int]:
     """The points of the outputs of a compaction, which must not overlap."""
+    return points_of(node, [each.physical for each in row.outputs])
+
+
+def points_of(node: Node, names: Sequence[str]) -> dict[tuple[str, int], int]:
+    """The points of merged files, which must not overlap."""
     found: dict[tuple[str, int], int] = {}
-    for output in row.outputs:
+    for physical in names:
         place = next(
-            tree.path / output.physical
-            for tree in node.load.disks.trees
-            if tree.exists(output.physical)
+            tree.path / physical for tree in node.load.disks.trees if tree.exists(physical)
         )
         with TsFileReader(place) as reader:
             for device in reader.tail.devices:

@@ -6,13 +6,17 @@ files that they were made of, and what readers get who read those.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from tests.support.edge_shapes import ROW
+from common.errors import TsferryError
+from receiver.metadata.sql.executing import execute
+from receiver.operator.retired import drop_retired
+from tests.support.edge_shapes import ROW, SERIES
 from tests.support.oracle import difference
 from tests.support.oracle_few_values import FewValuesPlay
-from tests.support.oracle_host import Killable
+from tests.support.oracle_host import InProcess, Killable
 from tests.support.oracle_play import Play, WrongAnswer
+from tests.support.oracle_transfers import TransferLife, TransferPlay
 
 if TYPE_CHECKING:
     _Play = Play
@@ -23,6 +27,10 @@ _MERGE = 8.0
 """How often it merges: as often as there is a whole round."""
 _DEADLY = {"deadly_merge": 6.0, "rot": 0.3, "exchange": 0.15}
 """What nobody can read is not merged, nor what two boxes had."""
+OPERATED = {"drop": 4.0, "alter": 4.0}
+"""What an operator does meanwhile, where the receiver is in this process."""
+_CENTURY = 100 * 365 * 86_400_000
+"""Milliseconds: no point of a history is as old."""
 
 
 class _Merges(_Play):
@@ -30,13 +38,15 @@ class _Merges(_Play):
 
     Attributes:
         merged: how many merges readers read when it was looked at, summed up.
+        more: weights of what happens besides.
     """
 
     merged = 0
+    more: ClassVar[dict[str, float]] = {}
 
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
-        self.weights = self.weights | {"merge": _MERGE}
+        self.weights = self.weights | {"merge": _MERGE} | self.more
         if isinstance(self.world.host, Killable):
             self.weights |= _DEADLY
 
@@ -60,6 +70,54 @@ class _Merges(_Play):
             host.merge(self.database.group)  # or proofs wait for the work that was cut off
         self._same()
 
+    def _alter(self) -> None:
+        """Tags, attributes and a TTL that nothing is past are no matter of what is read."""
+        engine, shape = self._in_process().node.engine, self.database.shape
+        number = self.chance.randint(1, 9)
+        said = [f"set ttl to root.e {_CENTURY}", "unset ttl to root.e"]
+        with self.world.host.reading() as state:
+            known = [shape.path(each) for each in SERIES if str(shape.device(each)) in state.owners]
+        for path in known:
+            said.append(f"alter timeseries {path} upsert tags(t{number} = '{number}')")
+            said.append(f"alter timeseries {path} upsert attributes(a{number} = '{number}')")
+        statement = self.chance.choice(said)
+        before = self.world.answer()
+        try:
+            execute(engine, statement)
+        except TsferryError as error:  # there is no such series yet
+            self._note("alter", statement, error.message)
+            return
+        self._note("alter", statement)
+        if self.world.answer() != before:
+            raise WrongAnswer("what was altered is no point", statement)
+        self._same()
+
+    def _drop(self) -> None:
+        """An operator gives up a retired file: what it alone gave is gone, and nothing else."""
+        view = self.world.view()
+        retired = [row for row in view.visible if row.retired]
+        if not retired:
+            return
+        row, before = self.chance.choice(retired), view.answer()
+        drop_retired(self._in_process().node.operator, row.physical)
+        now = self.world.view().answer()
+        changed = {key for key in before if before[key] != now.get(key)}
+        self._note("drop", row.path, sorted(changed))
+        if not changed <= view.points(row).keys() or now.keys() - before.keys():
+            raise WrongAnswer("a dropped file took others along", row.path, changed)
+        for kept in (self.before, self.given):
+            for key in changed & kept.keys():
+                if key in now:
+                    kept[key] = min(kept[key], now[key])
+                else:
+                    del kept[key]
+        self._same()
+
+    def _in_process(self) -> InProcess:
+        host = self.world.host
+        assert isinstance(host, InProcess)
+        return host
+
     def _weak(self) -> None:
         super()._weak()
         self._same()
@@ -81,6 +139,17 @@ class _Merges(_Play):
             raise WrongAnswer("readers of merged files get another", difference(given, wanted))
 
 
-def merging(kind: type[Play]) -> type[Any]:
-    """The same kind of history at a centre that merges files."""
-    return type(f"Merging{kind.__name__}", (_Merges, kind), {})
+def merging(kind: type[Play], **more: float) -> type[Any]:
+    """The same kind of history at a centre that merges files.
+
+    Args:
+        kind: of history.
+        more: weights of what happens besides: see `OPERATED`.
+    """
+    return type(f"Merging{kind.__name__}", (_Merges, kind), {"more": more})
+
+
+class MergingTransferLife(TransferLife):
+    """Two edges whose devices go from one to the other, at a centre that merges their files."""
+
+    kind = merging(TransferPlay)

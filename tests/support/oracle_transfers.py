@@ -16,7 +16,7 @@ import random
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from common import crash
 from receiver.metadata.state.table_rows import FileRow, FileState
@@ -348,11 +348,14 @@ class TransferLife:
     """A history of two edges at one centre.
 
     Attributes:
+        kind: of the part of one edge.
         authors: of each value that was ever written.
         moves: the transfers of each series' device.
         released: of series whose devices an operator has released, who had them until when.
         before: what was given.
     """
+
+    kind: ClassVar[type[TransferPlay]] = TransferPlay
 
     def __init__(self, host: InProcess, worlds: Sequence[SharedOracle], seed: int) -> None:
         self.host, self.chance = host, random.Random(seed)
@@ -362,7 +365,7 @@ class TransferLife:
         self.events: list[tuple[Any, ...]] = []
         self.before: Points = {}
         self.head = 0
-        self.plays = [TransferPlay(each, self, seed * 100 + at) for at, each in enumerate(worlds)]
+        self.plays = [self.kind(each, self, seed * 100 + at) for at, each in enumerate(worlds)]
         first, apart = worlds[0].database, self.chance.random() < 0.5
         for at, each in enumerate(worlds):
             each.together, each.moves, each.notice = worlds, self.moves, self.notice
@@ -503,8 +506,10 @@ class TransferLife:
 
 
 @contextlib.contextmanager
-def shared_centre(root: Path, mode: str, seed: int, shape: Shape = PLAIN) -> Iterator[TransferLife]:
+def shared_centre(
+    root: Path, mode: str, seed: int, shape: Shape = PLAIN, kind: type[TransferLife] = TransferLife
+) -> Iterator[TransferLife]:
     """Two edges at a receiver in this process, which keeps nothing that is superseded."""
     with receiver_at(root, keeps=False) as host:
         worlds = [SharedOracle(root / name, mode, host, shape) for name in ("one", "two")]
-        yield TransferLife(host, worlds, seed)
+        yield kind(host, worlds, seed)

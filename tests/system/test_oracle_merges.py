@@ -20,13 +20,24 @@ from tests.support.oracle_damage import DamagedPlay
 from tests.support.oracle_deaths import DeadlyPlay
 from tests.support.oracle_fading import FadingPlay
 from tests.support.oracle_few_values import EXCHANGED, FewValuesPlay
-from tests.support.oracle_merges import merging
+from tests.support.oracle_merges import OPERATED, MergingTransferLife, merging
 from tests.support.oracle_play import RESTORES, TOLD_OTHERWISE, Play
+from tests.support.oracle_transfers import shared_centre
 from tests.system.test_oracle_plays import MODES, told
 
 STEPS = 150
 SHAPES = (PLAIN, ALIGNED, BINARY, TABLE)
-KINDS = ("restores", "told otherwise", "clocks", "deaths", "damage", "few values", "fading")
+KINDS = (
+    "operated",
+    "transfers",
+    "restores",
+    "told otherwise",
+    "clocks",
+    "deaths",
+    "damage",
+    "few values",
+    "fading",
+)
 CASES = tiers.sample(((seed, mode) for seed in range(60) for mode in MODES), 1)
 OTHERS = [(seed, MODES[seed % 3], kind) for seed in range(20) for kind in KINDS]
 
@@ -38,6 +49,12 @@ def play_of(kind: str, mode: str, seed: int, root: Path) -> Iterator[Any]:
         with killable(root) as host:
             yield merging(DeadlyPlay)(Oracle(root, mode, host, shape), host, seed)
         return
+    if kind == "transfers":
+        # Of a table all series are of one device, which only one can own.
+        shapes = (PLAIN, BINARY)
+        with shared_centre(root, mode, seed, shapes[seed // 3 % 2], MergingTransferLife) as life:
+            yield life
+        return
     if kind == "clocks":
         with clocked(root, mode) as (world, centre):
             yield merging(ClockedPlay)(world, centre, seed)
@@ -47,6 +64,8 @@ def play_of(kind: str, mode: str, seed: int, root: Path) -> Iterator[Any]:
             yield merging(DamagedPlay)(world, seed)
         elif kind == "fading":
             yield merging(FadingPlay)(world, seed)
+        elif kind == "operated":
+            yield merging(Play, **OPERATED)(world, seed)
         elif kind == "few values":
             yield merging(FewValuesPlay)(world, seed, weights=EXCHANGED)
         else:

@@ -9,14 +9,16 @@ import pytest
 
 from receiver.metadata.model import records
 from receiver.metadata.model.ranks import highest
-from receiver.metadata.state.table_rows import FileState
+from receiver.metadata.state.table_rows import FileRow, FileState
 from receiver.node import Node
+from receiver.operator.retired import drop_retired
 from tests.support import tiers
 from tests.support.merging_node import (
     MergedHere,
     compactions,
     given_by,
     merge_here,
+    points_of,
     with_interval,
 )
 from tests.support.node_world import Clock, World
@@ -24,6 +26,7 @@ from tests.support.proving import Site, given, in_this_process
 
 LIVES = 12
 STEPS = 25
+FINAL_AFTER = 50.0
 INTERVAL = 20
 """Width of a partition where times are of several."""
 
@@ -41,13 +44,19 @@ def merged_answer(site: Site) -> dict[tuple[str, int], int]:
             for row in state.files.values()
             if row.visible and row.physical not in inside
         }
+    return found | given_together(site, others)
+
+
+def given_together(site: Site, rows: dict[str, FileRow]) -> dict[tuple[str, int], int]:
+    """What readers are given of some files by their names."""
     giving: dict[tuple[str, int], dict[str, int]] = {}
-    for physical, row in others.items():
+    for physical, row in rows.items():
         for key, value in given(row, site.points[physical], site.deleted).items():
             giving.setdefault(key, {})[physical] = value
-    for key, each in giving.items():
-        found[key] = each[highest([others[name].rank for name in each]).physical]
-    return found
+    return {
+        key: each[highest([rows[name].rank for name in each]).physical]
+        for key, each in giving.items()
+    }
 
 
 class Life:
@@ -60,7 +69,7 @@ class Life:
         self.partitions = partitions
         self.site = Site(node)
         self.number = 0
-        self.merged = 0
+        self.merged = self.finals = 0
         self.process = merge_here(node, MergedHere(self.meanwhile))
         in_this_process(node)
 
@@ -101,15 +110,72 @@ class Life:
         )  # fmt: skip
 
     def loss(self) -> None:
-        if visible := self.visible():
+        if visible := [each for each in self.visible() if "/merged-" not in each]:
             self.node.engine.commit([records.FileDeleted(self.chance.choice(visible), "operator")])
+
+    def drop(self) -> None:
+        """An operator gives up a retired file, which takes nothing along but its points."""
+        with self.node.engine.reading() as state:
+            rows = [row for row in state.files.values() if row.visible and row.retired]
+        if not rows:
+            return
+        row, before = self.chance.choice(rows), self.site.answer()
+        drop_retired(self.node.operator, row.physical)
+        now = self.site.answer()
+        changed = {key for key in before.keys() | now.keys() if before.get(key) != now.get(key)}
+        assert changed <= given(row, self.site.points[row.physical], self.site.deleted).keys()
+
+    def fade(self) -> None:
+        """All is gone at the edge, which comes once more; what was merged of it may be final."""
+        self.by_hand()
+        self.site.round({}, self.listed())
+        self.proofs()
+        self.number += 1
+        path = f"sequence/root.sg/0/9/{self.number}-{self.number}-0-0.tsfile"
+        self.site.round({path: {"a": {1000 + self.number: self.number}}})
+        self.final()
+
+    def final(self) -> None:
+        """Merged files take the place of what they were made of; no answer changes."""
+        before, rows = self.site.answer(), self.rows()
+        self.clock.now += FINAL_AFTER + 1
+        self.node.final_merges.run_once()
+        self.learn(rows)
+        assert self.site.answer() == before
+
+    def rows(self) -> dict[str, FileRow]:
+        with self.node.engine.reading() as state:
+            return dict(state.files.items())
+
+    def learn(self, before: dict[str, FileRow]) -> None:
+        """A merged file that is a file of its own now has the points that its inputs gave."""
+        rows = self.rows() | before  # as they stood before they were superseded
+        made: dict[tuple[str, ...], list[FileRow]] = {}
+        with self.node.engine.reading() as state:
+            for row in state.files.values():
+                if "/merged-" in row.physical and row.physical not in self.site.points:
+                    maker = state.compacted_table.maker(row.physical)
+                    assert maker is not None
+                    made.setdefault(tuple(maker.inputs), []).append(row)
+        for inputs, outputs in made.items():
+            self.finals += 1
+            wanted = given_together(self.site, {name: rows[name] for name in inputs})
+            assert points_of(self.node, [each.physical for each in outputs]) == wanted
+            for output in outputs:
+                points: dict[str, dict[int, int]] = {}
+                for (series, time), value in wanted.items():
+                    if output.first <= time <= output.last:  # type: ignore[operator]
+                        points.setdefault(series, {})[time] = value
+                self.site.points[output.physical] = points
 
     def proofs(self) -> None:
         self.node.prover.run_once()
 
     def merge(self) -> None:
         self.clock.now += 100
-        self.merged += self.node.compactor.run_once()
+        rows = self.rows()
+        self.merged += self.node.compactor.run_once()  # and what may become final does
+        self.learn(rows)
 
     def by_hand(self) -> None:
         self.node.compactor.compact("root.sg")
@@ -136,9 +202,25 @@ def test_nor_where_files_have_times_of_several_partitions(number: int, tmp_path:
     lived(random.Random(f"{tiers.seed()}-{number}"), tmp_path, partitions=3)
 
 
-def lived(chance: random.Random, directory: Path, partitions: int = 1) -> None:
+@pytest.mark.slow
+def test_nor_where_merged_files_take_the_place_of_what_is_gone_and_are_dropped(
+    tmp_path: Path,
+) -> None:
+    finals = 0
+    for number in range(tiers.examples(LIVES)):
+        name = f"{tiers.seed()}-{number}"
+        finals += lived(random.Random(name), tmp_path / name, final=True)
+    assert finals
+
+
+def lived(
+    chance: random.Random, directory: Path, partitions: int = 1, *, final: bool = False
+) -> int:
+    """Live; returns how many merges became final."""
     clock = Clock()
     merge = {"enabled": True, "quiet": 60.0, "min_files": 3, "target_bytes": 1 << 16}
+    if final:
+        merge["final_after"] = FINAL_AFTER
     world = World(
         directory, clock=clock, keep_deleted=100.0, metadata={"history": 1000.0}, merge=merge
     )
@@ -148,6 +230,7 @@ def lived(chance: random.Random, directory: Path, partitions: int = 1) -> None:
         life = Life(chance, node, clock, partitions)
         steps = [life.files, life.files, life.files, life.ends, life.deletion, life.loss,
                  life.proofs, life.merge, life.merge, life.by_hand, life.let_go]  # fmt: skip
+        steps += [life.fade, life.fade, life.final, life.drop] if final else []
         for _ in range(STEPS):
             chance.choice(steps)()
             assert merged_answer(life.site) == life.site.answer()
@@ -167,3 +250,4 @@ def lived(chance: random.Random, directory: Path, partitions: int = 1) -> None:
         named = {each.physical for row in compactions(node) for each in row.outputs}
         on_disk = {name for name in world.loaded() if "/merged-" in name}
         assert named <= on_disk
+        return life.finals
