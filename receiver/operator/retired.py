@@ -11,7 +11,7 @@ from common.names import Kind
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileState
-from receiver.metadata.state.tables.files import GroupKey
+from receiver.metadata.state.tables.file_index import GroupKey
 from receiver.metadata.state.tables.retired import partition_of
 from receiver.operator.directories import RunningReceiver
 from receiver.operator.paging import every_row

@@ -5,7 +5,7 @@ from receiver.metadata.model import records
 from receiver.metadata.state.state import State
 from receiver.metadata.state.table_rows import FileState
 from receiver.metadata.state.tables import tasks as task_tables
-from receiver.metadata.state.tables.files import GroupKey
+from receiver.metadata.state.tables.file_index import GroupKey
 from tests.support.metadata import A, B, load, path, physical, seen, token
 
 
