@@ -10,6 +10,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
+from receiver.metadata.state.tables.file_index import GroupKey
 from receiver.metadata.state.tables.retired import PartitionKey
 
 if TYPE_CHECKING:
@@ -54,10 +55,10 @@ class CrowdedPartitions:
         if not fresh:
             return
         with self._engine.reading() as state:
-            groups = state.file_table.groups()
+            directories = state.file_table.directories()
         there = {
             PartitionKey(each.sg, each.vsg, each.partition)
-            for each in groups
+            for each in map(GroupKey.of, directories)
             if (each.sg, each.partition) in fresh
         }
         with self._lock:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import HistoryGoneError
+from receiver.metadata.state.tables.file_index import GroupKey
 from receiver.metadata.state.tables.retired import PartitionKey, partition_of
 
 if TYPE_CHECKING:
@@ -85,8 +86,11 @@ class TouchedPartitions:
 
     def _every(self) -> dict[PartitionKey, int]:
         with self._engine.reading() as state:
-            groups = state.file_table.groups()
-        keys = (PartitionKey(each.sg, each.vsg, each.partition) for each in groups)
+            directories = state.file_table.directories()
+        keys = (
+            PartitionKey(each.sg, each.vsg, each.partition)
+            for each in map(GroupKey.of, directories)
+        )
         return dict.fromkeys(keys, 0)
 
     def _keys(self, ops: Iterable[records.Op]) -> Iterator[PartitionKey]:

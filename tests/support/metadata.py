@@ -17,6 +17,7 @@ from receiver.metadata.model import records
 from receiver.metadata.state.packed_file import whole
 from receiver.metadata.state.state import State
 from receiver.metadata.state.table_rows import FileState
+from receiver.metadata.state.tables.file_index import GroupKey
 
 A = "aa" * 16
 B = "bb" * 16
@@ -91,7 +92,7 @@ def plain(state: State) -> dict[str, Any]:
         "files": {key: _file(row) for key, row in state.files.items()},
         "groups": {
             key: [row.physical for row in state.file_table.group(key)]
-            for key in state.file_table.groups()
+            for key in map(GroupKey.of, state.file_table.directories())
         },
         "catalogue": [row.physical for row in state.file_table.catalogue(None, 1 << 30)],
         "orders": [

@@ -19,6 +19,7 @@ from receiver.load.deciding.candidates import Change
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileState
+from receiver.metadata.state.tables.file_index import GroupKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -153,10 +154,14 @@ def overlaps(
         for device, first, last in each.ranges:
             spans[device].append((first, last, each.path.text))
     table = state.file_table
-    for key in table.groups():
-        if not any(_are_related(key.sg, sg) for sg in groups):
+    related: dict[str, bool] = {}
+    for directory in table.directories():
+        group = directory.split("/", 2)[1]
+        if group not in related:
+            related[group] = any(_are_related(group, sg) for sg in groups)
+        if not related[group]:
             continue
-        for row in table.group(key):
+        for row in table.group(GroupKey.of(directory)):
             between()
             if row.visible:
                 yield from _overlaps_with(row, spans)

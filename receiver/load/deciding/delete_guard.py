@@ -25,6 +25,7 @@ from receiver.load.deciding.known_deletions import KeptRecords
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileState, author_of
+from receiver.metadata.state.tables.file_index import GroupKey
 from receiver.scope import Scope
 
 if TYPE_CHECKING:
@@ -428,9 +429,9 @@ class DeleteGuard:
         table = self._state.file_table
         return [
             row
-            for key in table.groups()
-            if key.sg == group
-            for row in table.group(key)
+            for directory in table.directories()
+            if directory.split("/", 2)[1] == group
+            for row in table.group(GroupKey.of(directory))
             if row.sender == (sender or self._sender)
         ]
 

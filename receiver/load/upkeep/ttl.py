@@ -18,6 +18,7 @@ from receiver.load.deciding.expiry import Expiry
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed
+from receiver.metadata.state.tables.file_index import GroupKey
 
 if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
@@ -75,15 +76,15 @@ class Ttl:
         moment = self.moment()
         with self._engine.reading() as state:
             expiry = self.expiry(state, moment)
-            groups = state.file_table.groups()
+            directories = state.file_table.directories()
             # Those in quarantine are no part of any group, and would be wanted again for ever.
             found = [] if expiry.newest is None else _past(state.file_table.quarantined(), expiry)
         if expiry.newest is None:
             return 0
         deleted = self._delete(found, expiry)
-        for group in groups:
+        for each in directories:
             with self._engine.reading() as state:
-                found = _past(state.file_table.group(group), expiry)
+                found = _past(state.file_table.group(GroupKey.of(each)), expiry)
             deleted += self._delete(found, expiry)
             if self._stop.is_set():
                 break

@@ -33,7 +33,7 @@ class GroupKey(NamedTuple):
 
     @classmethod
     def of(cls, path: str) -> GroupKey:
-        """The group of a checked path."""
+        """The group of a checked path, or of a directory."""
         return cls._make(path.split("/", 4)[:4])
 
 
@@ -43,7 +43,7 @@ class FileIndex:
     Attributes:
         rows, gone, listed, by_partition, by_directory: see `FileTable`.
         devices: packs what the files hold.
-        groups: physical paths of visible young files, by group, in order.
+        groups: physical paths of visible young files, by the directory of their group, in order.
         at_path: the young file that takes a path, by sender and path.
         inventories: these paths, by sender, in order.
         orders: physical paths of young files by state; visible ones are in one order.
@@ -65,7 +65,7 @@ class FileIndex:
         self.by_partition = PartitionTotals()
         self.by_directory = DirectoryTotals()
         self.devices = devices
-        self.groups: dict[GroupKey, list[str]] = {}
+        self.groups: dict[str, list[str]] = {}
         self.at_path: dict[str, dict[str, str]] = {}
         self.inventories: dict[str, SortedKeys] = {}
         visible = SortedKeys()
@@ -170,18 +170,18 @@ class FileIndex:
         self._count(row, -1)
 
     def _group(self, row: FileRow) -> None:
-        key = GroupKey.of(row.physical)
-        group = self.groups.get(key)
+        directory = row.physical.rpartition("/")[0]
+        group = self.groups.get(directory)
         if group is None:
-            group = self.groups[key] = []
+            group = self.groups[directory] = []
         insort(group, row.physical)
 
     def _ungroup(self, row: FileRow) -> None:
-        key = GroupKey.of(row.physical)
-        group = self.groups[key]
+        directory = row.physical.rpartition("/")[0]
+        group = self.groups[directory]
         del group[bisect_left(group, row.physical)]
         if not group:
-            del self.groups[key]
+            del self.groups[directory]
 
     def _count(self, row: FileRow, sign: int) -> None:
         totals = self.totals.setdefault(row.sender, [0, 0])

@@ -28,6 +28,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.metadata.state.table_rows import FileState
+from receiver.metadata.state.tables.file_index import GroupKey
 from tests.support import tiers
 from tests.support.metadata import A, B, has_commit, load, log_file, path, physical, seen, token
 
@@ -311,7 +312,7 @@ def view(engine):
             },
             "groups": {
                 tuple(key): [row.physical for row in state.file_table.group(key)]
-                for key in state.file_table.groups()
+                for key in map(GroupKey.of, state.file_table.directories())
             },
             "inventories": {
                 sender: [row.path for row in state.file_table.inventory(sender, None, 1000)]

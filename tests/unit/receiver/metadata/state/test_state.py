@@ -86,7 +86,7 @@ def test_a_quarantined_file_is_wanted_again_and_not_visible(state):
     commit(state, load())
     commit(state, records.FileQuarantined(physical(path(), 1), "bad page"))
     assert state.file_table.catalogue(None, 10) == []
-    assert state.file_table.groups() == []
+    assert state.file_table.directories() == []
     assert [row.state for row in state.file_table.inventory(A, None, 10)] == [FileState.QUARANTINED]
     assert [row.reason for row in state.file_table.wanted(A)] == ["bad page"]
     assert state.file_table.totals() == (0, 0)
