@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from receiver.heartbeats.node_wire import TicketKey
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.tables.tablets import LoadedTableRow, TabletRow
+    from receiver.placement.kept_doubts import KeptDoubts
     from receiver.placement.placeable_nodes import PlaceableNode
     from receiver.tablet_copies.copies_wire import HeldCopies
 
@@ -70,6 +71,7 @@ class CopyService(Closing):
         disks: Disks,
         *,
         stirred: Callable[[], None] = lambda: None,
+        doubts: KeptDoubts | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Prepare.
@@ -80,6 +82,7 @@ class CopyService(Closing):
             manager: knows the nodes.
             disks: the data directories of the master.
             stirred: called when a node has come to have something.
+            doubts: where copies with other bytes are kept over starts.
             monotonic: seconds that nobody sets.
         """
         self._config = config
@@ -89,7 +92,7 @@ class CopyService(Closing):
         self._monotonic = monotonic
         self._disks = disks
         self._looked: tuple[float, Mapping[str, PlaceableNode]] | None = None
-        self.book = HeldCopiesBook()
+        self.book = HeldCopiesBook(doubts)
         self.tickets = TicketMaker(monotonic=monotonic)
         self.slots = SlotKeeper(
             engine,

@@ -12,6 +12,7 @@ import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 from receiver.metadata.state.placed_files import placement_of
+from receiver.placement.kept_doubts import DoubtedOfNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables.placements import PlacementRow
     from receiver.metadata.state.tables.tablets import TabletRow
+    from receiver.placement.kept_doubts import KeptDoubts
 
 __all__ = ["HeldCopiesBook"]
 
@@ -32,13 +34,23 @@ class _Held(NamedTuple):
 class HeldCopiesBook:
     """What is known of replicas; any thread may call."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: KeptDoubts | None = None) -> None:
+        """Begin with what is kept of the life before: copies that had other bytes, no more.
+
+        Args:
+            kept: where that is; None where nothing is.
+        """
         self._lock = threading.Lock()
+        self._kept = kept
         self._given: dict[tuple[str, str], dict[int, int]] = {}
         self._held: dict[str, dict[str, _Held]] = {}
         self._again: dict[str, dict[str, None]] = {}
         self._boots: dict[str, str] = {}
         self._doubted: dict[str, set[tuple[str, str]]] = {}
+        for node, each in ({} if kept is None else kept.read()).items():
+            if each.boot:
+                self._boots[node] = each.boot
+            self._doubted[node] = set(each.files)
 
     def started(self, node: str, boot: str) -> None:
         """Which start of a node speaks; what another one has said is not known of this one."""
@@ -95,10 +107,13 @@ class HeldCopiesBook:
         """A node gave the master other bytes than a file has: it does not count for that file.
 
         Until it says itself that something of the tablet is lost there, and has all of it later;
-        until it gives the right bytes, or is started anew.
+        until it gives the right bytes, or is started anew. The master's own restart is none of that.
         """
         with self._lock:
-            self._doubted.setdefault(node, set()).add((tablet, physical))
+            known = self._doubted.setdefault(node, set())
+            if (tablet, physical) not in known:
+                known.add((tablet, physical))
+                self._keep()
 
     def trust(self, node: str, tablet: str, physical: str) -> None:
         """A node has just given the right bytes of a file."""
@@ -115,6 +130,18 @@ class HeldCopiesBook:
         left = {each for each in known if each[0] != tablet or physical not in (None, each[1])}
         if left:
             self._doubted[node] = left
+        if len(left) < len(known):
+            self._keep()
+
+    def _keep(self) -> None:
+        """Under the lock: what is read next was written last. Doubts are few."""
+        if self._kept is not None:
+            self._kept.write(
+                {
+                    node: DoubtedOfNode(boot=self._boots.get(node, ""), files=sorted(files))
+                    for node, files in self._doubted.items()
+                }
+            )
 
     def is_doubted(self, node: str, tablet: str, physical: str | None = None) -> bool:
         """Whether a node does not count for a file, or for any of a tablet."""
@@ -136,7 +163,8 @@ class HeldCopiesBook:
     def _forget(self, node: str) -> None:
         self._held.pop(node, None)
         self._again.pop(node, None)
-        self._doubted.pop(node, None)
+        if self._doubted.pop(node, None):
+            self._keep()
         for key in [key for key in self._given if key[0] == node]:
             del self._given[key]
 

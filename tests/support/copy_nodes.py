@@ -19,6 +19,7 @@ from receiver.metadata.model import records
 from receiver.placement.assignment import Assignment, PlacementRules
 from receiver.placement.copy_lists import CopyLists
 from receiver.placement.held_copies import HeldCopiesBook
+from receiver.placement.kept_doubts import KeptDoubts
 from receiver.placement.placeable_nodes import PlaceableNode
 from receiver.tablet_copies.copies_wire import (
     CopyNews,
@@ -190,7 +191,7 @@ class CopyCentre:
 
     def live(self) -> None:
         """A life of the master: what it knows of nodes is gone."""
-        self.book = HeldCopiesBook()
+        self.book = HeldCopiesBook(KeptDoubts(self.world.root / "schema"))
         self.reports: dict[str, dict[str, ReportedTablet]] = {}
         self.lists = CopyLists(self.engine, self.book, mark=self.mark, page=3, sources=self.sources)
         self.assignment = Assignment(

@@ -216,3 +216,12 @@ def test_a_tablet_is_empty_when_all_of_its_nodes_say_so(copied: Copied, end: str
     assert not service.has_gone(tablet)
     _drops(one, copied)
     assert service.has_gone(tablet)
+
+
+def test_a_receiver_that_starts_anew_knows_which_copies_had_other_bytes(tmp_path: Path):
+    world = World(tmp_path)
+    with world.node() as node:
+        node.copies.book.started("n" * 32, "b" * 32)
+        node.copies.book.doubt("n" * 32, "t" * 32, "a file")
+    with world.node() as node:
+        assert node.copies.book.doubted("n" * 32) == [("t" * 32, "a file")]

@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from common.durable import Tree
+from common.errors import NoSpaceError
+from receiver.placement.held_copies import HeldCopiesBook
+from receiver.placement.kept_doubts import KeptDoubts
 from receiver.tablet_copies.copies_wire import FilePlace
 from receiver.tablet_copies.copy_scrub import CopyScrub
 from tests.support.copy_nodes import Machine
 from tests.support.releasing_centre import ReleasingCentre
+from tests.support.spark_world import World
 
 
 @pytest.fixture
@@ -143,3 +148,91 @@ def test_what_comes_back_from_a_node_with_other_bytes_tells_it_and_comes_from_th
     assert centre.fetched(physical) == centre.contents[physical]
     assert told == [first.url]
     assert bad.uuid in [each.uuid for each in pair if centre.book.doubted(each.uuid)]
+
+
+def _next_life(centre: ReleasingCentre) -> None:
+    """The master is started anew; its nodes report in full."""
+    centre.assignment.close()
+    centre.engine.close()
+    centre.world = World.reopened(centre.world.root)
+    centre.live()
+    centre.settle()
+
+
+def test_a_restart_of_the_master_is_no_reason_to_count_a_copy_with_other_bytes(
+    centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str
+) -> None:
+    """Edges free what is counted; the node that calls its copy good says so to any master."""
+    sound, liar = pair
+    good = centre.contents[physical]
+    centre.damage(liar, physical)
+    centre.evict()
+    _next_life(centre)
+    centre.contents[physical] = good
+    assert centre.has(physical) == [sound.uuid]
+    assert centre.evict() == 0
+    (found,) = liar.paths[0].glob(f"tablets/*/{physical}")
+    found.write_bytes(good)
+    assert centre.evict() == 1
+    _next_life(centre)
+    assert centre.has(physical) == [sound.uuid, liar.uuid]  # what it has proved holds as well
+
+
+def test_a_copy_that_its_node_has_found_rotten_counts_for_no_master_until_it_is_replaced(
+    centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str
+) -> None:
+    """By its full report, whatever the master has kept."""
+    sound, rotten = pair
+    centre.damage(rotten, physical)
+    centre.evict()
+    assert _looks(rotten) == 1
+    rotten.is_silent = True
+    (centre.world.root / "schema" / "doubted-copies.json").unlink()
+    _next_life(centre)
+    rotten.is_silent = False
+    centre.report()
+    assert centre.has(physical) == [sound.uuid]
+    centre.settle()
+    assert centre.has(physical) == [sound.uuid, rotten.uuid]
+    assert centre.whole_at(physical) == ["host1", "host2"]
+
+
+def test_another_start_of_the_node_while_the_master_was_down_is_looked_at_anew(
+    centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str
+) -> None:
+    """As while it was up."""
+    _, other = pair
+    centre.book.started(other.uuid, other.view().boot)
+    centre.book.doubt(other.uuid, centre.tablets()[0], physical)
+    assert centre.book.doubted(other.uuid)
+    other.restart()
+    _next_life(centre)
+    assert centre.book.doubted(other.uuid) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"v": 1, "nodes": [3]}', b"\xff"])
+def test_doubts_that_cannot_be_read_keep_no_master_from_its_work(
+    tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "doubted-copies.json").write_bytes(content)
+    book = HeldCopiesBook(KeptDoubts(tmp_path))
+    book.started("n", "b")
+    book.doubt("n", "t", "f")
+    again = HeldCopiesBook(KeptDoubts(tmp_path))
+    assert again.doubted("n") == [("t", "f")]
+    again.trust("n", "t", "f")
+    assert HeldCopiesBook(KeptDoubts(tmp_path)).doubted("n") == []
+
+
+def test_a_full_disk_keeps_no_doubt_from_counting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book = HeldCopiesBook(KeptDoubts(tmp_path))
+    book.started("n", "b")
+
+    def full(*_: object, **__: object) -> None:
+        raise NoSpaceError("no space left")
+
+    monkeypatch.setattr(Tree, "write_atomic", full)
+    book.doubt("n", "t", "f")
+    assert book.is_doubted("n", "t", "f")
