@@ -107,7 +107,7 @@ class HeldCopiesBook:
         """A node gave the master other bytes than a file has: it does not count for that file.
 
         Until it says itself that something of the tablet is lost there, and has all of it later;
-        until it gives the right bytes, or is started anew. The master's own restart is none of that.
+        until it gives the right bytes, or is started anew. A restart of the master is none of that.
         """
         with self._lock:
             known = self._doubted.setdefault(node, set())
