@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 1000
 """Records of a commit."""
+_EVERY: Final = 3600.0
+"""Seconds between two looks for empty tablets: there may be millions, and none is in a hurry."""
 
 
 class TableUpkeep:
@@ -40,6 +42,7 @@ class TableUpkeep:
         *,
         may_forget: Callable[[LoadedTableRow], bool] = lambda _: True,
         keep_empty: float = 0.0,
+        every: float = _EVERY,
     ) -> None:
         """Prepare.
 
@@ -47,9 +50,12 @@ class TableUpkeep:
             engine: the metadata engine.
             may_forget: see the class.
             keep_empty: seconds since its making for which an empty tablet waits for a file.
+            every: seconds between two looks for empty tablets.
         """
         self._engine = engine
         self._keep_empty = keep_empty
+        self._every = every
+        self._looked = float("-inf")
         self.may_forget = may_forget
         self.has_gone: Callable[[TabletRow], bool] = lambda _: True
         self.is_empty: Callable[[TabletRow], bool] = lambda _: True
@@ -99,6 +105,9 @@ class TableUpkeep:
         Args:
             now: seconds since the epoch.
         """
+        if 0 <= now - self._looked < self._every:
+            return 0
+        self._looked = now
         dropped = 0
         for row in self._empty(now - self._keep_empty):
             if not self.is_empty(row):

@@ -32,7 +32,7 @@ def upkeep_of(centre: CopyCentre) -> TableUpkeep:
     def said(row: object, machine: Machine) -> bool:
         return getattr(row, "id", None) in centre.reports.get(machine.uuid, {})
 
-    upkeep = TableUpkeep(centre.engine, keep_empty=100.0)
+    upkeep = TableUpkeep(centre.engine, keep_empty=100.0, every=0.0)
     upkeep.has_gone = lambda row: not any(said(row, each) for each in centre.nodes)
     return upkeep
 
@@ -129,6 +129,18 @@ def test_a_table_whose_last_tablet_went_is_there_and_takes_files(centre: CopyCen
     centre.settle()
     assert there(centre) == [(1, 1)]
     assert len(centre.has(physical)) == 2
+
+
+def test_there_is_a_look_for_empty_ones_every_hour(centre: CopyCentre):
+    """It goes over all of them, and there may be millions; a clock that was set back stops none."""
+    upkeep = TableUpkeep(centre.engine, keep_empty=100.0)
+    now = age(centre, 1000.0)
+    assert upkeep.drop_empty(now) == 0
+    planned(centre)
+    assert upkeep.drop_empty(now + 3599.0) == 0
+    assert upkeep.drop_empty(now + 3600.0) == 1
+    centre.end(centre.load(9))
+    assert upkeep.drop_empty(now + 10.0) == 1
 
 
 def test_a_file_that_comes_while_its_tablet_goes_has_one(centre: CopyCentre):
