@@ -6,7 +6,8 @@ A node that was complete is told what happened since, where that is still rememb
 anew shows the digest of what it has, and mostly is told that this is all.
 
 A file goes from a node when its row is forgotten here: by then no question about the past needs it.
-What this engine has never had is not let go: then it is an older copy of the one that had it.
+What this engine has never had is not let go: then it is an older copy of the one that had it. That
+is known by the commit that the node had heard last, and by the one that brought the file.
 """
 
 from __future__ import annotations
@@ -259,7 +260,8 @@ class CopyLists:
         if asked.generation != placement.generation:
             forgotten = []
         is_ours = asked.seen in self._told.get(node, ()) or self._has(asked.seen)
-        files = [name for name, _ in forgotten if is_ours]
+        # Nodes may have heard of this engine only since it lacks what they have: each file tells.
+        files = [name for name, commit in forgotten if is_ours and not self._lacks(commit)]
         known = set(files)
         return GoneSaid(
             master=mark,
@@ -267,6 +269,12 @@ class CopyLists:
             files=files,
             unknown=tuple(name for name, _ in forgotten if name not in known),
         )
+
+    def _lacks(self, commit: int) -> bool:
+        """Whether a commit is none of this engine's, though its history goes back as far."""
+        with self._engine.reading():
+            goes_back = self._engine.window.oldest <= commit
+        return goes_back and not self._has(commit)
 
     def _has(self, commit: int) -> bool:
         """Whether a commit is one of this engine's, within what is kept of its history."""

@@ -364,6 +364,10 @@ class DisksAndOperators(MastersAndEdges):
             return  # of what the master does not know it can warn nobody
 
         def forget(master: OneOfTwo) -> None:
+            with master.engine.reading() as state:
+                row = state.node_table.rows.get(node.uuid)
+            if row is not None and row.lost:
+                return  # a human has said already that nothing is there
             forget_node(master.operator(), node.uuid)
             wiped.append(node.uuid)
 
@@ -431,7 +435,7 @@ class DisksAndOperators(MastersAndEdges):
             self.nothing_but_the_world_takes_copies()
             leader = next(each for each in self.there.masters if self._leads(each))
             offered, silent = leader.copies.offers.find(1000)
-            assert not silent
+            assert not {*silent} & {each.uuid for each in self.there.nodes}
             names = {each.file.path for each in offered}
             for path in self.loaded - self.deleted:
                 is_here = bool(self.whole_at(path))
@@ -505,6 +509,16 @@ def test_what_was_told_outlives_a_log_that_is_turned_back(power: bool, drops: bo
         lambda it: it.the_log_is_turned_back(power, 0, "root.wind"),
         drop,
         lambda it: it.all_go_on(3),
+    )
+
+
+def test_a_file_that_a_turned_back_master_never_had_outlives_a_human_who_trusts_it() -> None:
+    """Red where a node that has heard only the turned-back one since lets go what that lacks."""
+    _lives(
+        DisksAndOperators.a_copy_is_made_of_the_log,
+        lambda it: it.all_goes_well_for_a_while(0, "root.wind", True),
+        lambda it: it.a_node_stops_or_starts(3),
+        lambda it: it.the_log_is_turned_back(False, 1, "root.wind"),
     )
 
 

@@ -12,7 +12,7 @@ from common import crash
 from common.errors import UnreachableError
 from receiver.load.upkeep.table_upkeep import TableUpkeep
 from receiver.metadata.model import records
-from receiver.tablet_copies.copies_wire import DropOrder
+from receiver.tablet_copies.copies_wire import DropOrder, GoneAsked
 from receiver.tablet_copies.replica_store import DoubtedMasterError
 from tests.support.copy_nodes import CopyCentre, Machine
 from tests.support.spark_world import World
@@ -281,6 +281,24 @@ def test_an_order_of_a_master_that_knows_less_than_the_node_is_refused(centre: C
     with pytest.raises(DoubtedMasterError):
         node.store.drop([DropOrder(tablet=tablet, generation=1)], old)
     assert node.store.tablets() == [tablet]
+
+
+def test_a_file_whose_commit_a_master_never_had_is_unknown_to_it_whatever_else_was_heard(
+    centre: CopyCentre,
+):
+    centre.add(), centre.add()
+    physical = centre.load()
+    centre.settle()
+    [tablet], node = centre.tablets(), centre.nodes[0]
+    with centre.engine.reading() as state:
+        commit = state.files[physical].created
+    seen = centre.engine.newest_commit
+    centre.end(physical)
+    for given, gone in ((commit, True), (commit + 1, False)):
+        asked = GoneAsked(generation=1, commit=seen, seen=seen, files=[(physical, given)])
+        said = centre.lists.gone(node.uuid, tablet, asked)
+        assert said.files == ([physical] if gone else [])
+        assert said.unknown == (() if gone else (physical,))
 
 
 def test_a_replica_with_files_that_no_master_knew_is_not_dropped(centre: CopyCentre):

@@ -19,6 +19,7 @@ from receiver.metadata.state.placed_files import holding_nodes
 from receiver.metadata.state.tables.released import ReleasedRow
 from receiver.placement.node_place import _differs
 from receiver.placement.replica_condition import ReplicaCondition
+from receiver.tablet_copies.copies_wire import ProofAsked
 from tests.support.copy_nodes import Machine
 from tests.support.releasing_centre import ReleasingCentre
 from tests.support.spark_world import World
@@ -142,6 +143,19 @@ def test_another_start_of_a_node_has_proved_nothing(
     centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str
 ) -> None:
     centre.between = lambda _: pair[1].restart() if pair[1].instance == 1 else None
+    assert centre.evict() == 0
+    assert centre.is_here(physical)
+    assert centre.said(physical) is None
+
+
+def test_a_replica_of_another_generation_has_proved_nothing(
+    centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str
+) -> None:
+    def made_anew(asked: ProofAsked) -> None:
+        order = centre.order(asked.tablet, generation=2)
+        pair[1].store.make([order], centre.mark())
+
+    centre.between = made_anew
     assert centre.evict() == 0
     assert centre.is_here(physical)
     assert centre.said(physical) is None
