@@ -101,11 +101,12 @@ class StandingLooks:
             return
         told = self._hooks.standing(_LATE)
         with self._there.engine.reading() as state:
-            found = [
-                (row, presence)
-                for row, presence in presences(self._there, state)
-                if presence.is_late or f"{_LATE}{row.uuid}" in told
-            ]
+            rows = list(state.senders.values())
+        found = [
+            (row, presence)
+            for row, presence in presences(self._there, rows)
+            if presence.is_late or f"{_LATE}{row.uuid}" in told
+        ]
         for row, presence in found:
             self._hooks.stands(
                 "late",

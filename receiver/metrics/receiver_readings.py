@@ -27,13 +27,13 @@ from receiver.operator.backup_note import read_backup_note
 from receiver.operator.compact import merge_totals
 from receiver.operator.directories import RunningReceiver, time_of
 from receiver.operator.ending import SOON, ended_tokens
-from receiver.operator.lateness import Presence, presences, shared_labels
+from receiver.operator.lateness import Presence, presences, several_labels, shared_labels
 from receiver.operator.remote_nodes import node_totals
 from receiver.operator.retired import retired_totals
 from receiver.transfer import epochs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from common.wire import Heartbeat
     from receiver.metadata.state.state import State
@@ -134,11 +134,21 @@ class ReceiverReadings:
         if known is not None and known.newest == self._there.engine.newest_commit:
             return known
         with self._there.engine.reading() as state:
-            self._committed = known = self._of_state(state)
+            rows, newest = list(state.senders.values()), self._there.engine.newest_commit
+        own, several = _with_measures(rows, self._most_edges), several_labels(rows)
+        with self._there.engine.reading() as state:
+            # A sender that came in between is found by the next scrape: it is as of `newest`.
+            self._committed = known = self._of_state(state, newest, own, several)
         return known
 
-    def _of_state(self, state: State) -> _Committed:
-        table, newest = state.file_table, self._there.engine.newest_commit
+    def _of_state(
+        self,
+        state: State,
+        newest: int,
+        own: Iterable[SenderRow],
+        several: Mapping[str, Sequence[str]],
+    ) -> _Committed:
+        table = state.file_table
         files, size = table.totals()
         bad = [row for row in table.every_wanted() if hold_of(state, row) is None]
         refused = list(state.quarantine.values())
@@ -166,12 +176,12 @@ class ReceiverReadings:
             newest_at=times.seconds(newest) if newest else None,
             history=history or None,
             tokens=tuple(state.tokens.values()),
-            shared=len(shared_labels(state)),
+            shared=len(shared_labels(state, several)),
             edges={
                 row.uuid: _Edge(
                     *table.totals(row.uuid), table.verified(row.uuid), of_edges[row.uuid]
                 )
-                for row in _with_measures(state.senders.values(), self._most_edges)
+                for row in own
             },
         )
 
@@ -305,11 +315,11 @@ class ReceiverReadings:
     # -- edges -------------------------------------------------------------------------------------
 
     def _put_edges(self, into: Readings, known: _Committed) -> None:
+        # Commits wait for the lock, so nothing is reckoned under it that does not have to be.
         with self._there.engine.reading() as state:
-            found = [
-                each for each in presences(self._there, state) if not epochs.is_removed(each[0])
-            ]
-            times = state.clock.times
+            rows = list(state.senders.values())
+        found = [each for each in presences(self._there, rows) if not epochs.is_removed(each[0])]
+        times = self._there.engine.times
         beats = [here.last.beat for _, here in found if here.last and here.last.beat]
         versions = Counter(here.last.version for _, here in found if here.last)
         common = dict(versions.most_common(_VERSIONS))

@@ -94,7 +94,7 @@ def edge_certificates_ending(
     By the last heartbeat of each: an edge whose certificate has ended is heard no more.
     """
     found = []
-    for row, known in presences(there, state):
+    for row, known in presences(there, state.senders.values()):
         beat = None if known.last is None else known.last.beat
         until = None if beat is None else beat.client_certificate_until
         if until is not None and until - now < SOON and not epochs.is_removed(row):

@@ -141,7 +141,7 @@ def list_fleet(
     with there.engine.reading() as state:
         rows = list(state.senders.values())
         waiting = _waiting(state)
-        presence = {row.uuid: each for row, each in presences(there, state, rows)}
+    presence = {row.uuid: each for row, each in presences(there, rows)}
     keys = list(_keys_of(there, rows, waiting, presence))
     found = [key for key in keys if key.has(wanted) and (key.troubles or not troubled)]
     found.sort(key=_BY["label"])
@@ -165,7 +165,7 @@ def edge_row(there: ReceiverDirectories, sender: str) -> EdgeRow | None:
         if row is None:
             return None
         waiting = _waiting(state)
-        presence = {each.uuid: found for each, found in presences(there, state, [row])}
+    presence = {each.uuid: found for each, found in presences(there, [row])}
     (key,) = _keys_of(there, [row], waiting, presence)
     (view,) = senders_named(there, [sender])
     return EdgeRow(view, key.troubles)

@@ -14,8 +14,9 @@ from receiver.transfer import epochs
 from receiver.transfer.heard_senders import read_heard
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from receiver.metadata.model.true_times import TrueTimes
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import SenderRow
     from receiver.operator.directories import ReceiverDirectories
@@ -29,6 +30,7 @@ __all__ = [
     "late_senders",
     "presence_of",
     "presences",
+    "several_labels",
     "shared_labels",
     "silence_of",
 ]
@@ -54,14 +56,13 @@ class Presence(NamedTuple):
 
 
 def presences(
-    there: ReceiverDirectories, state: State, rows: Iterable[SenderRow] | None = None
+    there: ReceiverDirectories, rows: Iterable[SenderRow]
 ) -> Iterator[tuple[SenderRow, Presence]]:
-    """Senders, and whether each is late.
+    """Senders, and whether each is late; of many, ask behind the engine's lock, with a copy.
 
     Args:
         there: of a receiver that runs or not; a node that only reads does not know.
-        state: committed.
-        rows: of the senders; all, if left out.
+        rows: of the senders.
     """
     heard: Mapping[str, HeardSender] | None
     if isinstance(there, RunningReceiver):
@@ -69,16 +70,17 @@ def presences(
     else:
         heard = read_heard(there.config.schema_dir)
     late_after, now = there.config.senders.late_after, time_of(there)
-    for row in state.senders.values() if rows is None else rows:
+    times = there.engine.times
+    for row in rows:
         if heard is None:
             yield row, Presence(None, _allowed(row, late_after), None)
         else:
             last = heard.get(row.uuid)
-            yield row, presence_of(state, row, last, late_after=late_after, now=now)
+            yield row, presence_of(times, row, last, late_after=late_after, now=now)
 
 
 def presence_of(
-    state: State, row: SenderRow, last: HeardSender | None, *, late_after: float, now: float
+    times: TrueTimes, row: SenderRow, last: HeardSender | None, *, late_after: float, now: float
 ) -> Presence:
     """Whether a sender is late, by what is kept of its signs of life.
 
@@ -86,13 +88,13 @@ def presence_of(
     when it came first. One that was removed is never late, nor is the centre itself.
 
     Args:
-        state: with its row.
+        times: that commits stand for.
         row: of the sender.
         last: what is kept of it.
         late_after: as configured, for one that has none of its own.
         now: seconds since the epoch.
     """
-    at = state.clock.times.seconds(row.last_commit or row.first_seen) if last is None else last.at
+    at = times.seconds(row.last_commit or row.first_seen) if last is None else last.at
     allowed = _allowed(row, late_after)
     awaited = allowed > NEVER_LATE and not (epochs.is_removed(row) or is_centre(row.uuid))
     return Presence(at, allowed, awaited and now - at > allowed, last)
@@ -121,7 +123,7 @@ def _allowed(row: SenderRow, late_after: float) -> float:
 def late_senders(there: ReceiverDirectories, state: State) -> list[LateView] | None:
     """Those that are late, the longest silent first; None where it is not known."""
     found = []
-    for row, presence in presences(there, state):
+    for row, presence in presences(there, state.senders.values()):
         if presence.is_late is None:
             return None
         if presence.is_late:
@@ -137,15 +139,28 @@ def label_concerns(view: StatusView) -> list[str]:
     ]
 
 
-def shared_labels(state: State) -> list[SharedLabel]:
-    """Labels that several senders have; one that was removed or replaced has none any more."""
+def several_labels(rows: Iterable[SenderRow]) -> dict[str, list[str]]:
+    """Labels that several rows have -> their uuids, whether they are there or not."""
     found: dict[str, list[str]] = defaultdict(list)
-    for row in state.senders.values():
+    for row in rows:
         if row.label:
             found[row.label].append(row.uuid)
+    return {label: uuids for label, uuids in found.items() if len(uuids) > 1}
+
+
+def shared_labels(
+    state: State, several: Mapping[str, Sequence[str]] | None = None
+) -> list[SharedLabel]:
+    """Labels that several senders have; one that was removed or replaced has none any more.
+
+    Args:
+        state: with the senders.
+        several: their `several_labels`, where these were found before.
+    """
     labels = []
+    found = several_labels(state.senders.values()) if several is None else several
     for label, uuids in sorted(found.items()):
-        there = [each for each in uuids if _is_there(state, each)] if len(uuids) > 1 else []
+        there = [each for each in uuids if each in state.senders and _is_there(state, each)]
         if len(there) > 1:
             labels.append(SharedLabel(label=label, senders=tuple(sorted(there))))
     return labels

@@ -99,7 +99,7 @@ def set_lateness(engine: Engine, sender: str, late_after: float | None) -> None:
 def _heard(there: ReceiverDirectories, views: list[SenderView]) -> list[SenderView]:
     with there.engine.reading() as state:
         rows = [state.senders[each.uuid] for each in views]
-        here = {row.uuid: (row, presence) for row, presence in presences(there, state, rows)}
+    here = {row.uuid: (row, presence) for row, presence in presences(there, rows)}
     found = []
     for each in views:
         row, presence = here[each.uuid]

@@ -38,6 +38,7 @@ COMMANDS: dict[str, list[str]] = {
     "cache-slots": ["cache_slots.py"],
     "idle-memory": ["idle_memory.py", "--limit", "100"],
     "operator-pages": ["operator_pages.py"],
+    "scrape": ["scrape.py"],
     "transactions": ["transactions.py"],
     "schema-logs": ["schema_logs.py"],
     "spark-source": ["spark_source.py"],

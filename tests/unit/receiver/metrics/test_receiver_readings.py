@@ -1,13 +1,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from common import wire
+from common.measures import Readings
 from receiver.metadata.model import records
+from receiver.metadata.model.true_times import TrueTimes
+from receiver.metadata.state.state import State
 from receiver.metrics.receiver_measures import RECEIVER_MEASURES
 from receiver.metrics.receiver_readings import ReceiverReadings
 from receiver.metrics.request_tallies import NodeStanding, RequestTallies
@@ -192,7 +197,7 @@ def test_committed_state_is_read_once_a_commit(world: World, monkeypatch) -> Non
         reads = readings(node)
         counted = []
         inner = reads._of_state
-        monkeypatch.setattr(reads, "_of_state", lambda state: counted.append(1) or inner(state))
+        monkeypatch.setattr(reads, "_of_state", lambda *known: counted.append(1) or inner(*known))
         for _ in range(3):
             reads.text()
         assert len(counted) == 1
@@ -245,6 +250,37 @@ def test_a_scrape_of_many_edges_takes_a_bounded_time(world: World) -> None:
         assert time.thread_time() - begin < 5
         assert len(text) < 4_000_000
         assert Scraped(text)["tsferry_receiver_edges_left_out"] == 19_000
+
+
+def test_commits_do_not_wait_while_a_scrape_judges_edges(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with world.node() as node:
+        Edge(node).check()
+        real, held = node.engine.reading, []
+
+        @contextmanager
+        def reading() -> Iterator[State]:
+            with real() as state:
+                held.append(1)
+                yield state
+                held.pop()
+
+        monkeypatch.setattr(node.engine, "reading", reading)
+        judged = []
+
+        def seconds(times: TrueTimes, ts: int) -> float:
+            judged.append(bool(held))
+            return ts / 1000
+
+        monkeypatch.setattr(TrueTimes, "seconds", seconds)
+        presence = readings(node)._read_committed()
+        judged.clear()
+        into = Readings(RECEIVER_MEASURES)
+        node.checks.heard.all = dict  # type: ignore[method-assign]  # of none is anything kept
+        readings(node)._put_edges(into, presence)
+    assert judged
+    assert not any(judged)
 
 
 def test_tables_are_counted_by_how_they_stand_and_slots_by_the_nodes_that_have_them(
