@@ -58,7 +58,7 @@ class JsonForm:
 
 
 class JsonOption(click.Option):
-    """`--json`, with what is written.
+    """`--json` or `--jsonl`, with what is written.
 
     Attributes:
         forms: of it.
@@ -68,7 +68,11 @@ class JsonOption(click.Option):
 
 
 def json_option(
-    *forms: type | str | JsonForm, name: str = "as_json", text: str = "Write JSON.", **more: Any
+    *forms: type | str | JsonForm,
+    name: str = "as_json",
+    text: str = "Write JSON.",
+    flag: str = "--json",
+    **more: Any,
 ) -> Callable[[F], F]:
     """The option, for a command that writes one of these forms.
 
@@ -76,6 +80,7 @@ def json_option(
         forms: the first is that of most calls.
         name: of the command's argument.
         text: of the help.
+        flag: what is typed; `--jsonl` of a command that has both.
         more: of `click.option`, in place of a flag.
     """
 
@@ -83,4 +88,4 @@ def json_option(
         pass
 
     Declared.forms = tuple(each if isinstance(each, JsonForm) else JsonForm(each) for each in forms)
-    return click.option("--json", name, cls=Declared, **(more or {"is_flag": True}), help=text)
+    return click.option(flag, name, cls=Declared, **(more or {"is_flag": True}), help=text)

@@ -94,13 +94,18 @@ def written(page: str) -> str:
 
 
 def json_options() -> dict[str, click.Option]:
-    """The option `--json` of each command that has one, by the command's words."""
+    """The option `--json` of each command that has one, by the command's words.
+
+    Likewise `--jsonl`, which its words end with.
+    """
     found = {}
     for program, top in PROGRAMS.items():
         for words, command in _below(program, top):
             for each in command.params:
                 if isinstance(each, click.Option) and "--json" in each.opts:
                     found[words] = each
+                elif isinstance(each, click.Option) and "--jsonl" in each.opts:
+                    found[f"{words} --jsonl"] = each
     return found
 
 
@@ -156,6 +161,8 @@ def _command(words: list[str], several: tuple[JsonForm, ...], shared: set[type])
             lines.append(f"{when}{_SHAPES[form.shape]}{said}\n")
         elif kind in shared:
             lines.append(f"{when}{_SHAPES[form.shape]}{_shown(kind, False)}\n")
+        elif form.shape == "lines":
+            lines.append(f"{when or 'An object a line.'}\n\n{members(kind)}")
         elif when or form.shape != "object":
             lines.append(f"{when}{_SHAPES[form.shape]}an object\n\n{members(kind)}")
         else:

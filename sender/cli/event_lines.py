@@ -16,9 +16,17 @@ from sender.round.shown_rounds import RoundShown
 if TYPE_CHECKING:
     from sender.send.progress import Told
 
-__all__ = ["EventLines"]
+__all__ = ["EVENT_SHAPES", "EventLines"]
 
 _ENDED: Final = "ended"
+EVENT_SHAPES: Final = {
+    "planned": "PlannedLine",
+    "sent": "SentLine",
+    "loaded": "LoadedLine",
+    "refused": "RefusedLine",
+    _ENDED: "EndedLine",
+}
+"""Event -> the type of its line, in `sender.cli.event_shapes`."""
 
 
 class EventLines:

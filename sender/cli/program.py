@@ -79,9 +79,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 _log = logging.getLogger(__name__)
 
 
-def json_option(*forms: type | str | JsonForm) -> Callable[[F], F]:
-    """The option `--json` of a command that writes one of these forms."""
-    return declared_option(*forms, name="as_machine")
+def json_option(*forms: type | str | JsonForm, **how: str) -> Callable[[F], F]:
+    """The option `--json` of a command that writes one of these forms, or as `how` says."""
+    return declared_option(*forms, **{"name": "as_machine", **how})
 
 
 receiver_option = click.option(

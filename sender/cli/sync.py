@@ -12,7 +12,7 @@ from common.cli import Invocation
 from common.errors import UsageError
 from common.json_option import JsonForm
 from common.terminal import printable, size_text
-from sender.cli.event_lines import EventLines
+from sender.cli.event_lines import EVENT_SHAPES, EventLines
 from sender.cli.program import (
     PROGRAM,
     Session,
@@ -74,11 +74,14 @@ _MOVED = (
     JsonForm("sender.round.shown_rounds:RoundShown", shape="by receiver"),
     JsonForm("sender.round.shown_rounds:RoundAhead", "with `--dry-run`", "by receiver"),
 )
-@click.option(
-    "--jsonl",
-    "as_lines",
-    is_flag=True,
-    help="Write a JSON object a line as things happen, for logs: see docs/json.md.",
+@json_option(
+    *(
+        JsonForm(f"sender.cli.event_shapes:{kind}", f"with `event` = `{event}`", "lines")
+        for event, kind in EVENT_SHAPES.items()
+    ),
+    flag="--jsonl",
+    name="as_lines",
+    text="Write a JSON object a line as things happen, for logs: see docs/json.md.",
 )
 @click.pass_obj
 def sync(

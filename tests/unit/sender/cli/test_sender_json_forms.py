@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from common.cli import run
 from common.wire import HeldRecords, LostFile, LostFiles, Outcome, Result
 from scripts import json_page
 from sender.cli.commands import cli
+from sender.cli.event_lines import EVENT_SHAPES
 from tests.support.edge import Edge
 from tests.support.json_schema import check_output
 from tests.support.old_tool import OldSenderTree
@@ -33,9 +35,16 @@ def written(edge: Edge, capsys: pytest.CaptureFixture[str]) -> Written:
 
     def command(words: str, *more: str, when: str = "", code: int = 0, **how: bool) -> Any:
         capsys.readouterr()
-        got = run(cli, "tsferry-sender", ["--config", str(config), *words.split(), *more, "--json"])
+        in_lines = words.endswith("--jsonl")
+        typed = [*words.split(), *more, *([] if in_lines else ["--json"])]
+        got = run(cli, "tsferry-sender", ["--config", str(config), *typed])
         out = capsys.readouterr()
         assert got == code, out
+        if in_lines:
+            return [
+                check_output(_S + words, line, f"`{json.loads(line)['event']}`")[0]
+                for line in out.out.splitlines()
+            ]
         return check_output(_S + words, out.out, when, **how)
 
     return command
@@ -46,6 +55,17 @@ def test_each_command_with_json_is_run_by_a_test_here() -> None:
     here = Path(__file__).read_text()
     assert {each for each in of_it if f'written("{each}"' not in here} == set()
     assert "tsferry-verify" in json_page.json_options()  # test_verify_on_spark.py runs it
+
+
+def test_each_line_of_a_log_is_written_as_the_page_says(
+    edge: Edge, receiver: ScriptedReceiver, written: Written
+) -> None:
+    for number in (1, 2):
+        edge.write(number)
+    refusal = Outcome(path=edge.path(2), result=Result.CONFLICT, device="root.a")
+    receiver.judge = lambda path: refusal if path == refusal.path else None
+    lines = written("sync --jsonl", code=3)
+    assert {each["event"] for each in lines} == EVENT_SHAPES.keys()
 
 
 def test_rounds_and_their_standing_are_written_as_the_page_says(
