@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.packed_files import PackedFiles
     from receiver.metadata.state.packing import Packed
     from receiver.metadata.state.ranges import DeviceTable
+    from receiver.metadata.state.sorted_keys import SortedKeys
     from receiver.metadata.state.tables import Appliers
     from receiver.metadata.state.tables.retired import PartitionKey
 
@@ -243,7 +244,7 @@ class FileTable:
         if self.by_partition.of(sg, begin, end).files:
             return False
         for state in (FileState.QUARANTINED, FileState.SUPERSEDED, FileState.DELETED):
-            keys = self._orders[state]
+            keys = self._index.orders[state]
             for above in (f"{kind}/{sg}/" for kind in Kind):
                 for region in _directories(keys, above):
                     places = (f"{above}{region}/{each}/" for each in range(begin, end))
