@@ -22,7 +22,7 @@ __all__ = ["TableUpkeep"]
 log = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 1000
-"""Records of a commit."""
+"""Records of a commit, and tablets that are looked at without a pause."""
 _EVERY: Final = 3600.0
 """Seconds between two looks for empty tablets: there may be millions, and none is in a hurry."""
 
@@ -126,17 +126,19 @@ class TableUpkeep:
         found: list[TabletRow] = []
         with self._engine.reading() as state:
             tables = [(row.id, row.name) for row in state.loaded_tables.there()]
-        for ident, name in tables:  # commits go on in between
+        for ident, name in tables:
             with self._engine.reading() as state:
-                seconds, files = state.clock.times.seconds, state.file_table
-                found += [
-                    row
-                    for row in state.tablet_table.of_table(ident)
-                    if not row.by_hand
-                    and not files.by_partition.of(name, row.begin, row.end).files
-                    and seconds(row.created) <= before
-                    and files.is_empty(name, row.begin, row.end)
-                ]
+                rows = [row for row in state.tablet_table.of_table(ident) if not row.by_hand]
+            for begin in range(0, len(rows), _AT_ONCE):  # commits go on in between
+                with self._engine.reading() as state:
+                    seconds, files = state.clock.times.seconds, state.file_table
+                    found += [
+                        row
+                        for row in rows[begin : begin + _AT_ONCE]
+                        if not files.by_partition.of(name, row.begin, row.end).files
+                        and seconds(row.created) <= before
+                        and files.is_empty(name, row.begin, row.end)
+                    ]
             if len(found) >= _AT_ONCE:
                 break
         return found[:_AT_ONCE]
