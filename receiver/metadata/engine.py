@@ -17,12 +17,12 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from common.durable import Closing, Tree
-from common.errors import ConflictError, DamagedError, NotFoundError, ReadOnlyError
+from common.errors import ConflictError, DamagedError, NotFoundError, ReadOnlyError, UsageError
 from receiver.metadata.checkpointing import Snapshots
 from receiver.metadata.clock.judged_clock import JudgedClock, LoggedClock
 from receiver.metadata.clock.machine_clock import MachineClock
@@ -88,6 +88,7 @@ class Engine(Operations, Closing):
     Attributes:
         options: as it was opened with.
         clock: the time that timestamps go by; for who compares with them.
+        begins: transactions; set by their manager, which is above all of this.
     """
 
     def __init__(
@@ -114,6 +115,7 @@ class Engine(Operations, Closing):
         self._setting: Setting | None = None
         self._upkeep: Upkeep | None = None
         self._remote: RemoteLog | None = None
+        self.begins: Callable[[str], AbstractContextManager[Any]] | None = None
         self._resources = ExitStack()
         self._resources.callback(opened.tlog.close)
 
@@ -504,6 +506,19 @@ class Engine(Operations, Closing):
             see `commit`.
         """
         return self._writer().commit_judged(judged, committed)
+
+    def transaction(self, who: str = "") -> AbstractContextManager[Any]:
+        """`with engine.transaction() as txn`: see `TxnManager.transaction`, of its one manager.
+
+        Args:
+            who: is shown to have begun it.
+
+        Raises:
+            UsageError: nobody has made a `receiver.txn.txn_manager.TxnManager` of this engine.
+        """
+        if self.begins is None:
+            raise UsageError(f"{self._what}: make a TxnManager of the engine first")
+        return self.begins(who)
 
     def left_alone(self, since: int, touched: Touched) -> bool:
         """Whether no commit since one had to do with what is touched; False where nobody knows.

@@ -127,6 +127,7 @@ class TxnManager:
         self._pins: dict[int, tuple[int, float]] = {}
         self._numbers = TxnNumbers()
         engine.window.needed = self._oldest_needed
+        engine.begins = self.transaction
 
     def begin(self, who: str = "") -> Txn:
         """A new transaction, which reads what is committed now.

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from receiver.metadata.commit import coming_back, dissolving, tablet_making
 from receiver.metadata.commit import committer as committing
 from receiver.metadata.engine import Engine
+from receiver.metadata.model import records
 from receiver.metadata.model.alterations import Upsert
 from receiver.metadata.model.errors import UnknownOutcomeError
 from receiver.metadata.sql.executing import execute
+from receiver.txn import txn_store
 from receiver.txn.errors import WriteConflictError
 from receiver.txn.txn_manager import TxnManager
 
@@ -169,3 +172,11 @@ def test_a_transaction_is_committed_once_whatever_was_judged(
         again.commit()
     assert ops
     assert shown(engine) == [f"{D}.a", f"{D}.s"]
+
+
+def test_to_what_is_judged_once_a_commit_adds_nothing() -> None:
+    """So it need not be asked what comes back, is dissolved or made by it."""
+    once = {*txn_store._LIGHT, records.KeysWritten}
+    adding = {*coming_back._SHAKING_TYPES, *dissolving._JUDGES, *tablet_making._SHOWING}
+    adding |= {tablet_making._DROPPING, records.CompactionFinal, records.FileQuarantined}
+    assert once.isdisjoint(adding | {records.OwnerSet})

@@ -65,6 +65,17 @@ def test_all_of_it_is_one_commit(engine, txns):
         assert state.keys.load("k") == "v"
 
 
+def test_an_engine_begins_transactions_by_its_manager(engine):
+    with pytest.raises(UsageError, match="TxnManager"):
+        engine.transaction()
+    txns = TxnManager(engine)
+    with engine.transaction("me") as txn:
+        assert [each.who for each in txns.running()] == ["me"]
+        txn.database.create_series("root.sg.d.b", "INT32")
+        assert shown(engine) == ["root.sg.d.a"]
+    assert shown(engine) == ["root.sg.d.a", "root.sg.d.b"]
+
+
 def test_it_says_what_it_is(txns):
     txn = txns.begin("me")
     assert 0 < txn.id < 1 << 63
