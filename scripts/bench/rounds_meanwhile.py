@@ -1,20 +1,23 @@
 """Rounds of a sender with and without a merge beside them, by turns.
 
-    .venv/bin/python scripts/bench/rounds_meanwhile.py [--turns 7] [--files 2000] [--late 10]
-                                                       [--dir DIR]
+    .venv/bin/python scripts/bench/rounds_meanwhile.py [--turns 7] [--seconds 10] [--files 2000]
+                                                       [--late 10] [--dir DIR]
 
-The receiver is a real process, the sender the project's own in this one. Each turn has a partition
-of `--files` files of 20 KB, of which one in `--late` is late data over the others. First rounds are
-made with a new file of 20 KB each, for as long as the merge of the turn before took; then `compact`
-is asked for, and rounds are made for as long as the process that merges is there: those that lie
-in that wholly count. The figure is the median over the turns of the ratio of both medians.
+The receiver is a real process, the sender the project's own in this one; each round has a new file
+of 20 KB. Beside them partitions of `--files` files of 20 KB are merged, of which one in `--late` is
+late data over the others. In each turn rounds are made for `--seconds` while the process that
+merges stands still (SIGSTOP), and for as long while it runs, in alternating order: what else the
+machine does is the same for both. The figure is the median over the turns of the ratio of both
+medians; told is also how much of a processor the merge had while it ran.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import os
+import signal
 import statistics
 import sys
 import tempfile
@@ -34,13 +37,12 @@ from tests.support.centre import Centre, centre  # noqa: E402
 from tests.support.edge import WEEK_MS, Edge  # noqa: E402
 
 SERIES, ROWS = 10, 300
-_BUSY = 4.0
-"""Seconds of rounds of the first turn without a merge."""
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("--turns", type=int, default=7)
+    options.add_argument("--seconds", type=float, default=10.0, help="of each half of a turn")
     options.add_argument("--files", type=int, default=2000)
     options.add_argument("--late", type=int, default=10, help="one in so many is late data")
     options.add_argument("--dir", type=Path, help="where all of it goes")
@@ -49,38 +51,69 @@ def main() -> None:
         url = there.start()
         bulk, live = Edge(Path(name) / "bulk", url), Edge(Path(name) / "live", url)
         bulk.sg, live.sg = "root.bulk", "root.live"
-        for turn in range(args.turns):
+        for _ in range(20):
+            one_round(live)  # warm
+        ratios: list[float] = []
+        partition = 0
+        while len(ratios) < args.turns:
             for number in range(args.files):
                 late = args.late and number % args.late == args.late - 1
-                bulk.put(*made(bulk, turn, number, late=bool(late)))
+                bulk.put(*made(bulk, partition, number, late=bool(late)))
             report = bulk.round()
             assert report.sent == args.files, report.as_json()
-        rounds(live, lambda: len(list(live.data.rglob("*.tsfile"))) < 20)  # warm
-        ratios, lasted = [], _BUSY
-        for turn in range(args.turns):
-            end = time.perf_counter() + lasted
-            without = rounds(live, lambda end=end: time.perf_counter() < end)
-            there.call("compact", "root.bulk", str(turn))
-            begun = time.perf_counter()
-            while not merges(there):
-                assert time.perf_counter() - begun < 60, "nothing is merged"
-                time.sleep(0.005)
-            begun = time.perf_counter()
-            beside = rounds(live, lambda: merges(there))
-            lasted = time.perf_counter() - begun
-            if len(beside) < 2:
-                raise SystemExit("the merge is over too soon: more --files")
-            ratios.append(statistics.median(beside) / statistics.median(without))
-            print(
-                f"turn {turn}: {len(without)} rounds without, {ms(without)}; {len(beside)} beside "
-                f"a merge of {lasted:.1f} s, {ms(beside)}; ratio {ratios[-1]:.2f}; load "
-                f"{os.getloadavg()[0]:.1f}",
-                flush=True,
-            )
+            pid = begun(there, partition)
+            partition += 1
+            before = len(ratios)
+            while len(ratios) < args.turns and (turn := halves(live, pid, args.seconds, ratios)):
+                ratios.append(turn)
+            if len(ratios) == before:
+                raise SystemExit("the merge is over too soon: more --files, or fewer --seconds")
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+            while is_there(pid) and len(ratios) < args.turns:
+                time.sleep(0.1)
     print(
         f"ratio {statistics.median(ratios):.3f} ({min(ratios):.2f} to {max(ratios):.2f}), "
         f"{args.turns} turns"
     )
+
+
+def begun(there: Centre, partition: int) -> int:
+    """Ask for the merge of a partition; the process that does it."""
+    there.call("compact", "root.bulk", str(partition))
+    end = time.perf_counter() + 60
+    while (pid := merger(there)) is None:
+        assert time.perf_counter() < end, "nothing is merged"
+        time.sleep(0.005)
+    return pid
+
+
+def halves(live: Edge, pid: int, seconds: float, ratios: list[float]) -> float | None:
+    """One turn: the ratio of both medians; None where the merge came to its end in it."""
+    found: dict[bool, list[float]] = {}
+    spent = 0.0
+    for merges in (True, False) if len(ratios) % 2 else (False, True):
+        before, end = cpu_seconds(pid), time.perf_counter() + seconds
+        found[merges] = []
+        while time.perf_counter() < end and is_there(pid):
+            # Each time anew: the receiver itself has it stand still and go on while files wait.
+            os.kill(pid, signal.SIGCONT if merges else signal.SIGSTOP)
+            found[merges].append(one_round(live))
+        if not is_there(pid):
+            return None
+        if merges:
+            spent = (cpu_seconds(pid) - before) / seconds
+    beside, without = found[True], found[False]
+    if min(len(beside), len(without)) < 2:
+        raise SystemExit("a round takes too long: more --seconds")
+    ratio = statistics.median(beside) / statistics.median(without)
+    print(
+        f"turn {len(ratios)}: {len(without)} rounds without, {ms(without)}; {len(beside)} beside a "
+        f"merge, which had {spent:.2f} of a processor, {ms(beside)}; ratio {ratio:.2f}; load "
+        f"{os.getloadavg()[0]:.1f}",
+        flush=True,
+    )
+    return ratio
 
 
 def made(edge: Edge, partition: int, number: int, *, late: bool) -> tuple[str, bytes]:
@@ -101,33 +134,37 @@ def made(edge: Edge, partition: int, number: int, *, late: bool) -> tuple[str, b
     return f"{kind}/{edge.sg}/0/{partition}/{name}", out.getvalue()
 
 
-def rounds(live: Edge, goes_on) -> list[float]:
-    """Seconds of rounds with a new file each, of those that end while it goes on."""
-    found: list[float] = []
-    number = len(list(live.data.rglob("*.tsfile")))
-    while goes_on():
-        number += 1
-        live.write(number, size=20_000)
-        begin = time.perf_counter()
-        report = live.round()
-        took = time.perf_counter() - begin
-        assert report.sent == 1, report.as_json()
-        if goes_on():
-            found.append(took)
-    return found
+def one_round(live: Edge) -> float:
+    """Seconds of a round with a new file."""
+    live.write(len(list(live.data.rglob("*.tsfile"))) + 1, size=20_000)
+    begin = time.perf_counter()
+    report = live.round()
+    took = time.perf_counter() - begin
+    assert report.sent == 1, report.as_json()
+    return took
 
 
-def merges(there: Centre) -> bool:
-    """Whether a process beside the server merges."""
+def merger(there: Centre) -> int | None:
+    """The process beside the server that merges."""
     assert there.server is not None
     for task in Path(f"/proc/{there.server.pid}/task").iterdir():
         for child in (task / "children").read_text().split():
-            try:
+            with contextlib.suppress(OSError):
                 if b"merge_worker" in Path(f"/proc/{child}/cmdline").read_bytes():
-                    return True
-            except OSError:
-                continue
-    return False
+                    return int(child)
+    return None
+
+
+def is_there(pid: int) -> bool:
+    return Path(f"/proc/{pid}/cmdline").exists()
+
+
+def cpu_seconds(pid: int) -> float:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def ms(found: list[float]) -> str:

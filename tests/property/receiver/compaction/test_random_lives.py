@@ -114,16 +114,16 @@ class Life:
             self.node.engine.commit([records.FileDeleted(self.chance.choice(visible), "operator")])
 
     def drop(self) -> None:
-        """An operator gives up a retired file, which takes nothing along but its points."""
+        """An operator gives up a retired file: what is left is what all others give."""
         with self.node.engine.reading() as state:
-            rows = [row for row in state.files.values() if row.visible and row.retired]
-        if not rows:
+            visible = {row.physical: row for row in state.files.values() if row.visible}
+        retired = [row for row in visible.values() if row.retired]
+        if not retired:
             return
-        row, before = self.chance.choice(rows), self.site.answer()
+        row = self.chance.choice(retired)
         drop_retired(self.node.operator, row.physical)
-        now = self.site.answer()
-        changed = {key for key in before.keys() | now.keys() if before.get(key) != now.get(key)}
-        assert changed <= given(row, self.site.points[row.physical], self.site.deleted).keys()
+        del visible[row.physical]
+        assert self.site.answer() == given_together(self.site, visible)
 
     def fade(self) -> None:
         """All is gone at the edge, which comes once more; what was merged of it may be final."""
