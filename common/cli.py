@@ -61,6 +61,7 @@ class Program(Generic[T]):
             is there. The working directory is not looked at: a daemon must not change with the
             place that it was started from.
         exit_codes: what its commands end with, and what each says. Help and manual show them.
+        implied: dotted key -> what keys without a default are where that one is set.
         first_codes: which of them a command ends with where several apply, the strongest first.
     """
 
@@ -70,6 +71,7 @@ class Program(Generic[T]):
     default_file: Path
     exit_codes: Mapping[int, str] = field(default_factory=dict, compare=False)
     first_codes: tuple[int, ...] = ()
+    implied: Mapping[str, Mapping[str, object]] = field(default_factory=dict, compare=False)
 
     @property
     def exit_text(self) -> str:
@@ -172,6 +174,7 @@ class Invocation(Generic[T]):
             environ=self.environ,
             flags=dict(map(_setting, self.settings)) | dict(flags or {}),
             secrets=secrets,
+            implied=self.program.implied,
         )
 
     def start(self, log: LogConfig) -> None:

@@ -24,12 +24,14 @@ from common.config import (
 from common.config.metrics_rules import check_listen
 from common.config.shared_rules import TimeUnit, overlapping, whole_milliseconds
 from common.config.toml_file import readable_by_others
+from common.errors import UsageError
 from common.hooks.hooks_config import HooksConfig
 from common.logs import LogConfig
 
 __all__ = [
     "ENV_PREFIX",
     "FILE",
+    "NO_DIRECTORY",
     "AuthConfig",
     "DeletesConfig",
     "EtcdConfig",
@@ -42,6 +44,7 @@ __all__ = [
     "MetricsConfig",
     "NodeConfig",
     "NodesConfig",
+    "OperatorConfig",
     "PageConfig",
     "ProofsConfig",
     "ReceiverConfig",
@@ -50,6 +53,9 @@ __all__ = [
 
 ENV_PREFIX = "TSFERRY_RECEIVER_"
 FILE = Path("/etc/tsferry/receiver.toml")
+NO_DIRECTORY = "/dev/null/operator.url"
+"""Stands for the directories where there are none, but a receiver on another machine; no such path
+can ever be there."""
 
 _LOOPBACK = AllowList.parse(["127.0.0.0/8", "::1/128"])
 
@@ -599,6 +605,31 @@ class FollowConfig(Struct, frozen=True, kw_only=True):
         yield from _pair_of(self.client_cert, self.client_key)
 
 
+class OperatorConfig(Struct, frozen=True, kw_only=True):
+    """``[operator]``: of commands that speak to a receiver on another machine.
+
+    Attributes:
+        url: its address, and with commas those that may take its place; none for the server of this
+            machine, or its directories. With it schema_dir and data_dirs need not be there.
+        token: an operator's token for that receiver.
+        token_file: a file that holds the token, instead.
+        ca_cert: PEM file with the authorities that this receiver is checked against.
+        client_cert: PEM certificate that it is shown, in the place of a token.
+        client_key: PEM private key of that, without a passphrase.
+    """
+
+    url: str | None = None
+    token: Secret | None = None
+    token_file: Path | None = None
+    ca_cert: Path | None = None
+    client_cert: Path | None = None
+    client_key: Path | None = None
+
+    def check(self) -> Iterator[ConfigFinding]:
+        """What no single key can tell."""
+        yield from _pair_of(self.client_cert, self.client_key)
+
+
 class NodeConfig(Struct, frozen=True, kw_only=True):
     """``[node]``: of a storage node (`serve --node`).
 
@@ -669,6 +700,7 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
         storage: where loaded files and the log are copied to.
         follow: what a node that only reads follows.
         node: of a storage node.
+        operator: the receiver that commands speak to, if it is on another machine.
         log: where records go.
     """
 
@@ -692,7 +724,20 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
     storage: StorageConfig = StorageConfig()
     follow: FollowConfig = FollowConfig()
     node: NodeConfig = NodeConfig()
+    operator: OperatorConfig = OperatorConfig()
     log: LogConfig = LogConfig()
+
+    def must_have_directories(self) -> None:
+        """For what is done with them.
+
+        Raises:
+            UsageError: only a receiver on another machine is named here.
+        """
+        if self.schema_dir == Path(NO_DIRECTORY):
+            raise UsageError(
+                f"operator.url = {self.operator.url}: this is done on the receiver's own machine, "
+                "with its configuration (schema_dir, data_dirs)"
+            )
 
     @property
     def partition_interval_ms(self) -> int:

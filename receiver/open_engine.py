@@ -73,6 +73,7 @@ def open_engine(
         DamagedError: the log is damaged.
         UnreachableError: etcd does not answer.
     """
+    config.must_have_directories()
     remote = None
     if config.metadata.backend == "etcd":
         from receiver.metadata.etcd.commits import open_remote
@@ -113,6 +114,7 @@ def read_engine(
     Raises:
         NotFoundError, DamagedError, NewerLogError: as `Engine.read_only`.
     """
+    config.must_have_directories()
     stand, end, looks = _stand_in_etcd(config), time.monotonic() + _FLUSHED, 0
     while True:
         engine, looks = Engine.read_only(config.schema_dir, options=options), looks + 1

@@ -52,6 +52,8 @@ _OF_THIS_MACHINE: Specifiers = {
 # Kubernetes puts these into each container beside a service named tsferry-receiver.
 _INJECTED = re.compile(r"SERVICE_HOST|SERVICE_PORT(_.*)?|PORT|PORT_[0-9]+_(TCP|UDP|SCTP)(_.*)?")
 
+_NOTHING: Mapping[str, Mapping[str, object]] = {}
+
 
 class _Setting(msgspec.Struct, frozen=True):
     """A value as its layer has it.
@@ -80,6 +82,7 @@ def load(
     flags: Mapping[str, object],
     secrets: bool = True,
     specifiers: Specifiers = _OF_THIS_MACHINE,
+    implied: Mapping[str, Mapping[str, object]] = _NOTHING,
 ) -> Loaded[T]:
     """Load and check a configuration.
 
@@ -93,6 +96,8 @@ def load(
         flags: dotted key -> value or `Flag`; None counts as not given.
         secrets: read the files that hold tokens; without, they need not be there yet.
         specifiers: what texts in files may say of this machine.
+        implied: dotted key -> what others are that have no default, where that one is set and they
+            are not.
 
     Raises:
         ConfigError: names file, key, value and expectation of everything that is wrong.
@@ -106,6 +111,7 @@ def load(
             loading.add_file(read_toml(each), main.parent)
     loading.add_environment(environ)
     loading.add_flags(flags)
+    loading.add_implied(implied)
     value = loading.table(schema, "")
     if loading.problems or value is None:
         raise config_error(loading.problems)
@@ -168,6 +174,13 @@ class _Loading:
             flag = given if isinstance(given, Flag) else Flag(given, _flag_name(key))
             if flag.value is not None:
                 self._place(schemas.split_key(key), flag.value, Origin("flag", flag.name))
+
+    def add_implied(self, implied: Mapping[str, Mapping[str, object]]) -> None:
+        origin = Origin("default", "default")
+        for key, others in implied.items():
+            for other, raw in others.items() if key in self.settings else ():
+                setting = _Setting(raw, origin, False, Path.cwd(), 0)
+                self.settings.setdefault(other, setting)
 
     def _place(self, segments: list[str | int], raw: object, origin: Origin) -> None:
         """Take a value from a flag or a variable at the place that it names."""

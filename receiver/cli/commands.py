@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 
 import click
 
 import common
-from common.cli import Program, config_group
+from common.cli import Invocation, Program, config_group
 from common.errors import (
     EXIT_INTERNAL,
     EXIT_LATE,
@@ -17,7 +18,7 @@ from common.errors import (
     EXIT_UNREACHABLE,
     EXIT_USAGE,
 )
-from receiver.config import ENV_PREFIX, FILE, ReceiverConfig
+from receiver.config import ENV_PREFIX, FILE, NO_DIRECTORY, ReceiverConfig
 
 __all__ = ["PROGRAM", "cli"]
 
@@ -38,6 +39,7 @@ PROGRAM = Program(
         EXIT_STOPPED: "interrupted",
     },
     (EXIT_UNREACHABLE, EXIT_NOT_LOADED, EXIT_LATE),
+    {"operator.url": {"schema_dir": NO_DIRECTORY, "data_dirs": [NO_DIRECTORY]}},
 )
 _EPILOG = f"""{PROGRAM.exit_text}
 
@@ -62,11 +64,21 @@ class _Commands(click.Group):
 )
 @click.version_option(common.__version__, prog_name=PROGRAM.name)
 @PROGRAM.options
-def cli() -> None:
+@click.option(
+    "--url",
+    metavar="URL",
+    help="Speak to the receiver there, on another machine; with commas, to whichever leads of "
+    "several. Its token is that of operator.token_file.  [default: operator.url]",
+)
+def cli(url: str | None) -> None:
     """Take TsFiles in from many senders, verify and load them.
 
     Commands that ask a running server find it by the configuration, as the user that it runs as.
     """
+    context = click.get_current_context()
+    if url is not None:
+        called: Invocation[ReceiverConfig] = context.obj
+        context.obj = replace(called, settings=(*called.settings, f"operator.url={url}"))
 
 
 @functools.cache

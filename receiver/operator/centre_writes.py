@@ -269,15 +269,25 @@ class CentreWrites:
             raise UsageError(f"{task[:60]!a} is no id of a write (32 hex digits)")
         folder = self._load.folders.find(self._centre.source)
         if folder is None:
-            raise _not_open(task)
+            raise self._not_open(task)
         try:
             content = folder.tree.read(f"{_place(folder, task)}/{_RECORD}")
         except FileNotFoundError:
-            raise _not_open(task) from None
+            raise self._not_open(task) from None
         made = from_json(content, _OpenWrite)
         if rights is not None and (made.rights is None or made.rights.token != rights.token):
             raise ForbiddenError(f"write {task} is not of this token")
         return folder, made
+
+    def _not_open(self, task: str) -> GoneError:
+        """Whoever has written rows is to know whether they are there, after a fail-over too."""
+        if self._centre.is_done(task) or self._centre.has_begun(task):
+            return GoneError(f"write {task} is over")
+        return GoneError(
+            f"write {task} is not open here, and nothing of it is loaded or visible: it was "
+            "dropped, it expired, or its files are on the disks of a receiver whose place this one "
+            "has taken; run the write again"
+        )
 
     def _remove(self, folder: SenderFolder, task: str) -> None:
         """Remove all of a write, its record first: from then on nothing more comes."""
@@ -308,10 +318,6 @@ class CentreWrites:
         with self._counting:
             if self._held is not None:
                 self._held += size
-
-
-def _not_open(task: str) -> GoneError:
-    return GoneError(f"write {task} is not open here: it is over, or was dropped")
 
 
 def _load_of(task: str, request: WriteRequest) -> CentreLoadRequest:

@@ -1,7 +1,8 @@
 """The way to a receiver: the server that runs, or the directories of one that does not.
 
 A server writes where it listens, and a token of the day, into its schema directory, readable for
-the user that it runs as.
+the user that it runs as. One on another machine is spoken to by `operator.url`, with a token of its
+own; of several addresses by whichever leads. There no directories are opened in its place.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ from common.system_errors import owner_name, user_name
 from receiver.operator.directories import look
 
 if TYPE_CHECKING:
-    from receiver.config import ReceiverConfig
+    from receiver.config import OperatorConfig, ReceiverConfig
     from receiver.operator.directories import ReceiverDirectories
+    from receiver.storage.reading.reader_calls import ReaderCalls
 
 __all__ = [
     "ADDRESS_FILE",
@@ -48,6 +50,8 @@ ADDRESS_FILE = "operator.url"
 TOKEN_FILE = "operator.token"  # noqa: S105  # a file name
 TIMEOUT = 60.0
 _MAX_ANSWER = 1 << 28
+_WITHIN = 600.0
+"""Seconds for a whole answer of a receiver elsewhere."""
 
 
 class NotRunningError(UnreachableError):
@@ -68,7 +72,7 @@ class ServerAnswer(NamedTuple):
 
 
 class OperatorClient:
-    """The running server, asked as an operator of this machine.
+    """The running server, asked as an operator of this machine, or of another by `operator.url`.
 
     Args:
         config: of the server.
@@ -77,8 +81,10 @@ class OperatorClient:
 
     def __init__(self, config: ReceiverConfig, *, keep: bool = False) -> None:
         self._config = config
-        self._url = urlsplit(_read(config, ADDRESS_FILE))
-        self._token = _read(config, TOKEN_FILE)
+        self._distant = None if config.operator.url is None else _distant(config.operator)
+        if self._distant is None:
+            self._url = urlsplit(_read(config, ADDRESS_FILE))
+            self._token = _read(config, TOKEN_FILE)
         self._keep = keep
         self._kept: http.client.HTTPConnection | None = None
         self._calling = threading.Lock()
@@ -86,7 +92,7 @@ class OperatorClient:
     @property
     def is_connected(self) -> bool:
         """Whether the connection of the last call is still there."""
-        return self._kept is not None and _is_open(self._kept)
+        return self._distant is not None or (self._kept is not None and _is_open(self._kept))
 
     def ask(
         self,
@@ -129,6 +135,8 @@ class OperatorClient:
         body: bytes,
     ) -> ServerAnswer:
         """Make a call, and have its answer as it came; raises as `ask`."""
+        if self._distant is not None:
+            return ServerAnswer(*self._distant.ask(method, path, query, headers, body))
         while True:
             try:
                 return self._exchange(method, path, query, headers, body)
@@ -195,6 +203,36 @@ class OperatorClient:
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         context.load_verify_locations(self._config.listen.tls_cert)
         return http.client.HTTPSConnection(host, port, timeout=TIMEOUT, context=context)
+
+
+def _distant(operator: OperatorConfig) -> ReaderCalls:
+    """Calls to the receiver on another machine.
+
+    Raises:
+        UsageError: there is nothing to come with, or it would travel where others can read it.
+    """
+    from receiver.storage.reading.reader_calls import ReaderCalls, shown_certificate
+
+    token = None if operator.token is None else operator.token.reveal()
+    authorities = None if operator.ca_cert is None else str(operator.ca_cert)
+    names = ("operator.client_cert", "operator.client_key")
+    certificate = shown_certificate(operator.client_cert, operator.client_key, authorities, names)
+    if token is None and certificate is None:
+        raise UsageError(
+            f"operator.url = {operator.url}: expected with operator.token_file, which holds an "
+            "operator's token of that receiver (`token create --role operator` there), or "
+            "operator.client_cert"
+        )
+    return ReaderCalls(
+        operator.url or "",
+        token=token,
+        ca_cert=authorities,
+        certificate=certificate,
+        what="operator.url",
+        timeout=(10.0, TIMEOUT),
+        within=_WITHIN,
+        once=True,
+    )
 
 
 def _is_open(connection: http.client.HTTPConnection) -> bool:

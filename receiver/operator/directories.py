@@ -142,6 +142,7 @@ def look(config: ReceiverConfig) -> Iterator[ReceiverDirectories]:
         NotFoundError: there is no engine.
         DamagedError: a log of the engine is damaged in the middle.
     """
+    config.must_have_directories()
     with ExitStack() as stack:
         copy = _copy_of(config.schema_dir)
         if copy is not None:

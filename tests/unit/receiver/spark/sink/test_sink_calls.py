@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from common.errors import BusyError, ConflictError, UnreachableError, UsageError
+from common.errors import BusyError, ConflictError, GoneError, UnreachableError, UsageError
 from receiver.node import Node
 from receiver.operator.tokens import make_token
 from receiver.operator.write_wire import WriteOpened
 from receiver.spark.sink.sink_calls import WriteCalls, writer_token
 from receiver.spark.sink.sink_options import SinkOptions, parse_sink_options
+from receiver.spark.sink.write_plan import WritePlan
 from receiver.storage.reading.reader_calls import CallAnswer, ReaderCalls
 from receiver.web.app import close, create_app, site_of
 from tests.support.node_world import World, tsfile
+from tests.support.ports import free_port
 from tests.support.web import running
 
 OPTIONS = SinkOptions(receiver="http://127.0.0.1:1")
@@ -109,6 +112,45 @@ def test_the_calls_are_those_of_the_receiver(world: World) -> None:
         calls.drop()
         calls.close()
     close(app)
+
+
+def test_a_write_that_was_open_at_a_receiver_which_is_gone_says_that_nothing_of_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one has other disks: the words are those that Spark shows when a job fails."""
+    from receiver.spark.sink.batch_writer import TsFileBatchWriter, WrittenParts
+    from receiver.spark.sink.sink_calls import SentPart
+
+    first, second = (create_app(World(tmp_path / name).config) for name in ("first", "second"))
+    for each in (first, second):
+        site_of(each).access.accept_operator("secret")
+    monkeypatch.setenv("TSFERRY_WRITER_TOKEN", "secret")
+    port, other = free_port(), free_port()
+    several = f"http://127.0.0.1:{port},http://127.0.0.1:{other}"
+    with running(second, gate=site_of(second).gate, port=other):
+        with running(first, gate=site_of(first).gate, port=port):
+            calls = WriteCalls(SinkOptions(receiver=several), TASK, os.environ)
+            opened = calls.open((), "error")
+            part = SentPart(calls, "4" * 32, 0, 1 << 20)
+            part.write(tsfile())
+            sent = part.finish("root.sg", 0)
+        writer = TsFileBatchWriter(plan_of(several, opened))
+        with pytest.raises(GoneError, match=r"nothing of it is loaded or visible.*run the write"):
+            writer.commit([WrittenParts((sent,))])
+        writer.abort([])
+        node = site_of(second).node
+        assert isinstance(node, Node)
+        with node.engine.reading() as state:
+            assert not state.files
+    calls.close()
+    for each in (first, second):
+        close(each)
+
+
+def plan_of(receiver: str, opened: WriteOpened) -> WritePlan:
+    """Of a write that is open."""
+    options = SinkOptions(receiver=receiver)
+    return WritePlan(options, TASK, (), (), opened.owner, opened.interval, opened.block)
 
 
 @pytest.mark.parametrize(

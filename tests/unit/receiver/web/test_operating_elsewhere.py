@@ -1,0 +1,111 @@
+"""Commands on a machine that is not the receiver's, which name all that may lead."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from flask import Flask
+
+from common import wire
+from common.errors import UnreachableError, UsageError
+from receiver.cli.commands import cli
+from receiver.operator.client import NotRunningError
+from receiver.web.app import site_of
+from tests.support.ports import free_port
+from tests.support.web import running
+
+DEAD = "http://127.0.0.1:1"
+ENVIRON = {
+    "TSFERRY_RECEIVER_OPERATOR__TOKEN": "operators-secret",
+    "TSFERRY_RECEIVER_CONFIG": None,
+}
+
+
+@pytest.fixture
+def url(app: Flask) -> Iterator[str]:
+    site_of(app).access.accept_operator("operators-secret")
+    port = free_port()
+    with running(app, gate=site_of(app).gate, port=port):
+        yield f"http://127.0.0.1:{port}"
+
+
+def run(*words: str, **environ: str | None) -> Result:
+    return CliRunner().invoke(cli, words, env=ENVIRON | environ)
+
+
+def said(*words: str) -> Any:
+    done = run(*words, "--json")
+    assert done.exit_code == 0, (done.output, done.exception)
+    return json.loads(done.stdout)
+
+
+def test_questions_and_changes_are_put_to_the_one_that_answers_without_any_configuration(
+    app: Flask, url: str
+) -> None:
+    several = f"{DEAD},{url}"
+    engine = site_of(app).node.engine.uuid
+    assert said("--url", several, "status")["engine"] == engine
+    assert said("--url", several, "files")["files"] == []
+    made = said("--url", several, "token", "create", "--role", "reader", "--note", "x")
+    assert [each["id"] for each in said("--url", url, "token", "list")["tokens"]] == [made["id"]]
+    done = run("--url", several, "sql", "create timeseries root.a.d.s with datatype=INT32")
+    assert done.exit_code == 0, done.output
+
+
+def test_the_configuration_may_say_it_and_needs_no_directories_then(
+    tmp_path: Path, url: str
+) -> None:
+    secret = tmp_path / "token"
+    secret.write_text("operators-secret\n")
+    secret.chmod(0o600)
+    config = tmp_path / "operator.toml"
+    config.write_text(f'[operator]\nurl = "{url}"\ntoken_file = "{secret}"\n')
+    without = {"TSFERRY_RECEIVER_OPERATOR__TOKEN": None}
+    done = run("--config", str(config), "tables", "--json", **without)
+    assert done.exit_code == 0, (done.output, done.exception)
+
+
+def test_a_change_is_said_to_the_one_that_leads_alone(url: str) -> None:
+    """It is found out by a question: what was said to two might be done twice."""
+    seen: list[tuple[str, str]] = []
+
+    def displaced(environ: dict[str, Any], start: Any) -> list[bytes]:
+        seen.append((environ["REQUEST_METHOD"], environ["PATH_INFO"]))
+        lost = "urn:tsferry:not-the-writer"
+        body = wire.encode(wire.Problem(type=lost, title=lost, status=421, detail="none any more"))
+        headers = [("Content-Type", wire.PROBLEM_TYPE), ("Content-Length", str(len(body)))]
+        start("421 Misdirected Request", headers)
+        return [body]
+
+    with running(displaced, port=free_port()) as server:
+        several = f"http://127.0.0.1:{server.addresses[0][1]},{url}"
+        made = said("--url", several, "token", "create", "--role", "reader")
+    assert made["id"] in [each["id"] for each in said("--url", url, "token", "list")["tokens"]]
+    assert seen == [("GET", "/v1/log")]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("serve",), ("fsck",), ("backup", "x"), ("clock", "confirm"), ("senders",)],
+)
+def test_nothing_is_done_on_this_machine_in_the_place_of_the_other(
+    tmp_path: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run("--url", DEAD, *words)
+    assert isinstance(done.exception, (UsageError, UnreachableError)), done.exception
+    assert not isinstance(done.exception, NotRunningError)
+    assert f"{DEAD}/v1" in str(done.exception) or "receiver's own machine" in str(done.exception)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_token_goes_where_others_can_read_it_and_none_is_asked_for() -> None:
+    done = run("--url", "http://centre.example.com:1", "files")
+    assert "operator.url = 'http://centre.example.com:1': expected https" in str(done.exception)
+    done = run("--url", DEAD, "files", TSFERRY_RECEIVER_OPERATOR__TOKEN=None)
+    assert "expected with operator.token_file" in str(done.exception)
