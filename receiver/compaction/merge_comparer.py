@@ -135,7 +135,10 @@ class MergeComparer:
             return ""
         if reply.unknown:
             why = f"it could not be compared with its files: {reply.unknown}"
-            self._tried = {**self._tried, row.id: (now, why)}
+            others = {
+                ident: tried for ident, tried in self._tried.items() if now < tried[0] + _AGAIN
+            }
+            self._tried = {**others, row.id: (now, why)}
             return why
         made = ProvedMerge.of(row)
         if not record_merges(self._engine, [made], by="receiver"):

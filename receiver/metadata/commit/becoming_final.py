@@ -183,7 +183,7 @@ def _files_of(
         rests = [
             each.physical
             for each, its in zip(row.outputs, devices, strict=True)
-            if may_give(each, file) and not its.isdisjoint(mine)  # on too much: back sooner
+            if may_give(each, file) and not its.isdisjoint(mine)
         ]
         yield records.FileSuperseded(file.physical, rests or every)
 
