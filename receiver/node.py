@@ -219,7 +219,7 @@ class Node(Closing):
         self.settled = Settlements(config, engine)
         self.schema_reader = SchemaReader(engine)
         self.hooks = open_receiver_hooks(config, engine)
-        centre = CentreLoads(config, engine, load, clock=clock)
+        centre = CentreLoads(config, engine, load, acknowledging, clock=clock)
         self.operator = RunningReceiver(
             config,
             engine,

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.operator.load_owners import LoadRights
     from receiver.operator.wire import CentreLoadRequest
+    from receiver.transfer.acknowledging import Acknowledging
     from receiver.transfer.intake import VerifiedBytes
 
 __all__ = ["ON_DUPLICATE", "CentreLoads"]
@@ -71,6 +72,9 @@ log = logging.getLogger(__name__)
 
 ON_DUPLICATE = ("error", "keep", "replace", "skip")
 """What may become of points of a device and time that have points here already."""
+_UNTOLD = "it is loaded, and not yet in the object store, or at as many nodes, as is waited for"
+_LOOK_AGAIN = 0.1
+"""Seconds between two looks at whether a load may be told."""
 _AT_ONCE = 64
 """Files that are flushed into their directories together."""
 
@@ -83,12 +87,14 @@ class CentreLoads:
         config: ReceiverConfig,
         engine: Engine,
         load: LoadService,
+        acknowledging: Acknowledging,
         *,
         clock: Callable[[], float],
     ) -> None:
         self._config = config
         self._engine = engine
         self._load = load
+        self._acknowledging = acknowledging
         self._intake = Intake(config, engine, load, clock=clock)
         self._judge = LoadJudge(config, engine, load, CompareProcess(memory=config.proofs.memory))
         self._clock = clock
@@ -226,7 +232,9 @@ class CentreLoads:
             row = state.task_table.get(self.source, task)
         if row is None:
             raise NotFoundError(f"load {task[:40]!a} is not known here: say it again")
-        files = [told(each, each.path, 0) for each in row.outcomes]
+        if not self._acknowledging.may_tell(row):
+            return CentreLoadAnswer(task=task, done=False, trouble=_UNTOLD)
+        files = [told(each, each.path, 0) for each in self._acknowledging.outcomes(row)]
         return CentreLoadAnswer(task=task, done=True, files=files)
 
     def _run(
@@ -275,6 +283,8 @@ class CentreLoads:
         """
         since = since or self._engine.newest_commit
         mandate = self.mandate(request, rights)
+        if not request.dry_run:
+            self._acknowledging.must_take()
         files = staged or find_files(request.paths, request.storage_group)
         looked: dict[str, tuple[CentreFile, Candidate]] = {}
         seen: dict[str, str] = {}
@@ -412,15 +422,20 @@ class CentreLoads:
             log.warning("what a load has left is swept later", extra={"error": str(error)})
 
     def _outcomes(self, job: LoadJob) -> dict[str, FileOutcome]:
-        """What became of the task, once it is committed and cleared away, if that can be now."""
+        """What became of the task, once it is committed, cleared away, and may be told."""
         self._step.begin("loading")
         while True:
             self._load.loader.wait(lambda: job.done, 1.0)
             with self._engine.reading() as state:
                 row = state.task_table.get(self.source, job.task.id)
             if row is not None and (job.done or job.error is not None):
-                return {each.path: each for each in row.outcomes}
+                break
             self._go_on()
+        self._step.begin("waiting for copies elsewhere")
+        while not self._acknowledging.may_tell(row):
+            self._go_on()
+            self._stopping.wait(_LOOK_AGAIN)
+        return {each.path: each for each in self._acknowledging.outcomes(row)}
 
     def _trouble(self) -> str | None:
         """Why what is copied in has to wait, None while it goes on."""

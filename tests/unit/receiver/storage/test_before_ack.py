@@ -13,6 +13,7 @@ from common.wire import Propagate, Result, TaskState
 from receiver.metadata.engine import Engine
 from receiver.metadata.state.table_rows import FileState
 from receiver.node import Node
+from receiver.operator.wire import CentreLoadRequest
 from receiver.storage.file_restore import restore_files
 from receiver.storage.metadata_restore import restore_metadata
 from receiver.storage.store_opening import open_store
@@ -220,3 +221,37 @@ def edge_wants(node: Node, edge: Edge) -> bool:
     """Whether a file is in quarantine, and wanted again for it."""
     with node.engine.reading() as state:
         return any(row.state is FileState.QUARANTINED for row in state.files.values())
+
+
+def test_a_load_at_the_centre_is_told_when_it_is_there_too(
+    world: World, bucket: Path, tmp_path: Path
+) -> None:
+    """Whoever loads without an edge removes the originals then."""
+    place = tmp_path / "old" / ONE
+    place.parent.mkdir(parents=True)
+    place.write_bytes(tsfile())
+    request = CentreLoadRequest(task="5" * 32, paths=[str(tmp_path / "old")])
+    with world.node() as node:
+        (file,) = node.operator.centre.load(request).files
+        assert file.result == "loaded"
+        uuid = node.engine.uuid
+        assert restored(bucket, uuid, tmp_path / "a") == ({file.path}, [])
+
+
+def test_a_load_at_the_centre_is_not_done_while_the_store_is_away(
+    world: World, bucket: Path, tmp_path: Path
+) -> None:
+    bucket.rename(tmp_path / "away")
+    place = tmp_path / "old" / ONE
+    place.parent.mkdir(parents=True)
+    place.write_bytes(tsfile())
+    request = CentreLoadRequest(task="5" * 32, paths=[str(tmp_path / "old")])
+    with world.node() as node:
+        node.operator.centre.begin(request)
+        until(lambda: node.operator.centre.is_done(request.task))
+        assert not node.operator.centre.answer(request.task, 0.0).done
+    with world.node() as node:
+        answer = node.operator.centre.answer(request.task, 0.0)
+        assert (answer.done, answer.trouble is not None) == (False, True), "after a restart too"
+        (tmp_path / "away").rename(bucket)
+        until(lambda: node.operator.centre.answer(request.task, 0.0).done)
