@@ -248,8 +248,10 @@ def test_a_load_at_the_centre_is_not_done_while_the_store_is_away(
     request = CentreLoadRequest(task="5" * 32, paths=[str(tmp_path / "old")])
     with world.node() as node:
         node.operator.centre.begin(request)
-        until(lambda: node.operator.centre.is_done(request.task))
-        assert not node.operator.centre.answer(request.task, 0.0).done
+        centre = node.operator.centre
+        until(lambda: (now := centre._step.now) and now.step == "waiting for copies elsewhere")
+        assert centre.is_done(request.task)
+        assert not centre.answer(request.task, 0.3).done
     with world.node() as node:
         answer = node.operator.centre.answer(request.task, 0.0)
         assert (answer.done, answer.trouble is not None) == (False, True), "after a restart too"
