@@ -332,6 +332,13 @@ class Reader:
     def alter_table(self, children: list[Any]) -> sql.AlterTable:
         return sql.AlterTable(_path(children[0]), **_parts(children[1:]))
 
+    def new_name(self, children: list[Word]) -> Part:
+        raise Misfit(
+            "a table is not renamed: its name stands in the names of its files here, at storage "
+            "nodes and in the object store, and at the edges",
+            children[0],
+        )
+
     def replicas(self, children: list[Word]) -> Part:
         word = children[0]
         if word.type == "INT":

@@ -380,6 +380,7 @@ def test_values_are_what_their_quotes_hold(written, meant):
         ("\n\nshow\n  timeserie", 4, 3, ["did you mean TIMESERIES"]),
         ("set storage group root.a", 1, 19, ["TO", "'root.a'"]),
         ("alter timeseries root.a.b rename a", 1, 35, ["TO"]),
+        ("alter table root.a rename to root.b", 1, 30, ["not renamed", "names of its files"]),
         ("alter timeseries root.a.b set a=", 1, 33, ["a value"]),
         ("alter timeseries root.a.b set a=b, a=c", 1, 36, ["a is given twice"]),
         ("alter timeseries root.a.b upsert", 1, 33, ["ALIAS, ATTRIBUTES or TAGS"]),
