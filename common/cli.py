@@ -189,6 +189,18 @@ def _setting(text: str) -> tuple[str, Flag]:
     return key.strip(), Flag(value, f"--set {key.strip()}")
 
 
+def _of_the_program(error: click.UsageError) -> str | None:
+    """What to say of an option of the program that stands behind one of its commands."""
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None:
+        return None
+    root = error.ctx.find_root()
+    known = {name for each in root.command.params for name in each.opts}
+    if error.ctx is root or error.option_name not in known:
+        return None
+    words = error.ctx.command_path.removeprefix(f"{root.info_name} ")
+    return f"it stands before the command: {root.info_name} {error.option_name} ... {words}"
+
+
 def run(
     command: click.Command,
     name: str,
@@ -217,7 +229,8 @@ def run(
         return EXIT_USAGE
     except click.UsageError as error:
         command_path = error.ctx.command_path if error.ctx else name
-        return _report(name, f"{error.format_message()} (see {command_path} --help)", EXIT_USAGE)
+        hint = _of_the_program(error) or f"see {command_path} --help"
+        return _report(name, f"{error.format_message()} ({hint})", EXIT_USAGE)
     except click.ClickException as error:
         return _report(name, error.format_message(), error.exit_code)
     except (KeyboardInterrupt, click.Abort):

@@ -136,6 +136,8 @@ class _Loading:
         self.env_prefix = env_prefix
         self.secrets = secrets
         self.specifiers = specifiers
+        self.file = "a configuration file (--config)"
+        """As an error names it, in which something is missing."""
         self.layer = 0
         """Number of the layer that is being added; defaults are below the first."""
         self.settings: dict[str, _Setting] = {}
@@ -147,6 +149,8 @@ class _Loading:
 
     def add_file(self, document: Document, base: Path) -> None:
         self.layer += 1
+        if self.layer == 1:  # those of a directory beside it come after it
+            self.file = str(document.path)
 
         def setting(key: str, raw: Any) -> _Setting:
             return _Setting(raw, Origin("file", document.where(key)), False, base, self.layer)
@@ -301,7 +305,7 @@ class _Loading:
 
     def _missing(self, kind: ValueKind, key: str) -> None:
         variable = self.env_prefix + re.sub(r"[.\[]", "__", key).replace("]", "").upper()
-        expected = f"missing: expected {kind.expected}, in the file or in {variable}"
+        expected = f"missing: expected {kind.expected}, in {self.file} or in {variable}"
         self.problems.append(ConfigProblem("", key, None, expected))
 
     def _read_secrets(self, schema: type[msgspec.Struct], key: str, values: dict[str, Any]) -> None:

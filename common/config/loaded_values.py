@@ -80,6 +80,8 @@ class ConfigProblem(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         setting = self.key if self.value is None else f"{self.key} = {self.value}"
+        if self.where == f"--set {self.key}" and self.value is None:
+            setting = ""  # it is named already
         return ": ".join(part for part in (self.where, setting, self.expected) if part)
 
 

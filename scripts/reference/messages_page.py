@@ -13,7 +13,7 @@ from common.errors import TsferryError
 from scripts.reference.errors_page import classes
 from scripts.reference.markdown_text import headed, prose
 
-__all__ = ["HOLE", "messages", "text", "ways_out"]
+__all__ = ["HOLE", "messages", "own_ways_out", "text", "ways_out"]
 
 _ROOT = Path(__file__).resolve().parent.parent.parent
 _ENDS = ("common", "sender", "receiver")
@@ -26,8 +26,8 @@ def text() -> str:
     """The page, behind its head."""
     kinds = {each.slug: each for each in reversed([TsferryError, *classes()])}
     found = messages()
-    ways = ways_out()
-    parts = (_section(kinds[slug], ways[slug], found.get(slug, {})) for slug in sorted(kinds))
+    ways, own = ways_out(), own_ways_out()
+    parts = (_section(kinds[slug], ways[slug], found.get(slug, {}), own) for slug in sorted(kinds))
     return "\n\n".join(parts) + "\n"
 
 
@@ -35,6 +35,12 @@ def ways_out() -> dict[str, str]:
     """Code of an error -> what somebody does about it."""
     found = tomllib.loads((Path(__file__).parent / "ways_out.toml").read_text(encoding="utf-8"))
     return {code: way["out"] for way in found["way"] for code in way["codes"]}
+
+
+def own_ways_out() -> dict[str, str]:
+    """Message -> what somebody does about it, where its code's way out is not the whole of it."""
+    found = tomllib.loads((Path(__file__).parent / "ways_out.toml").read_text(encoding="utf-8"))
+    return {said: each["out"] for each in found["message"] for said in each["says"]}
 
 
 def messages() -> dict[str, dict[str, set[str]]]:
@@ -92,9 +98,14 @@ def _said(node: ast.expr) -> str | None:
     return None
 
 
-def _section(kind: type[TsferryError], way: str, found: dict[str, set[str]]) -> str:
+def _section(
+    kind: type[TsferryError], way: str, found: dict[str, set[str]], own: dict[str, str]
+) -> str:
     # Those of the part that both ends have may be said by either.
-    lines = [f"- {_code(said)} ({_who(found[said])})" for said in sorted(found)]
+    lines = [
+        f"- {_code(said)} ({_who(found[said])})" + (f": {own[said]}" if said in own else "")
+        for said in sorted(found)
+    ]
     return headed(
         "##",
         f"`{kind.slug}`",

@@ -88,6 +88,13 @@ def test_wrong_usage_is_2(call, arguments):
     assert err.endswith("(see x-tool --help)\n")
 
 
+def test_an_option_of_the_program_behind_a_command_is_told_where_it_belongs(call):
+    code, _, err = call("act", "--config", "x")
+    assert code == 2
+    assert err.endswith("'--config'. (it stands before the command: x-tool --config ... act)\n")
+    assert call("act", "--nonsense")[2].endswith("(see x-tool act --help)\n")
+
+
 def test_a_group_without_a_command_shows_its_help_and_is_2(call):
     code, out, err = call("config")
     assert (code, out) == (2, "")
