@@ -268,19 +268,22 @@ class CopyService(Closing):
         return all(each is None for each in self._said_of(tablet))
 
     def is_empty(self, tablet: TabletRow) -> bool:
-        """Whether all nodes that a tablet is placed at say that they have no file of it."""
+        """Whether no node has a file of a tablet any more, or is known to be lost."""
         return all(each is None or not each.files for each in self._said_of(tablet))
 
     def _said_of(self, tablet: TabletRow) -> Iterator[ReportedTablet | None]:
-        """What each node of a placement that is not lost reports; of one not heard the worst."""
-        with self._engine.reading() as state:
-            row = state.placement_table.rows.get(tablet.id)
-        nodes = {} if row is None else self.nodes()
-        for uuid in () if row is None else row.nodes:
-            if uuid not in nodes or nodes[uuid].is_lost:
-                continue
-            heard = self._manager.heard(uuid)
-            if heard is None or heard.reports.acknowledged is None:
-                yield _NOT_HEARD
-            else:
-                yield self._reported(uuid, tablet.id)
+        """What each node that is not lost reports of a tablet.
+
+        Of all nodes: one that was away has what it was once given, though another one has its place
+        since. If the tablet went meanwhile, what it has would be shown as of nobody for good.
+        """
+        for uuid, node in self.nodes().items():
+            if not node.is_lost:
+                yield self._said(uuid, tablet.id)
+
+    def _said(self, uuid: str, tablet: str) -> ReportedTablet | None:
+        """What a node reports of a tablet; the worst of one that was not heard."""
+        heard = self._manager.heard(uuid)
+        if heard is None or heard.reports.acknowledged is None:
+            return _NOT_HEARD
+        return self._reported(uuid, tablet)

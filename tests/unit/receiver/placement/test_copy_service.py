@@ -190,7 +190,7 @@ def test_a_copy_comes_back_though_another_file_of_its_tablet_is_nowhere(copied: 
 
 
 @pytest.mark.parametrize("end", ["it has none", "it is lost"])
-def test_a_tablet_is_empty_when_all_of_its_nodes_say_so(copied: Copied, end: str):
+def test_a_tablet_is_empty_when_all_nodes_say_so(copied: Copied, end: str):
     """What is not known of a node is the worst: it may be of a master that knew more."""
     one, two = copied.nodes
     service = copied.node.copies
@@ -216,6 +216,25 @@ def test_a_tablet_is_empty_when_all_of_its_nodes_say_so(copied: Copied, end: str
     assert not service.has_gone(tablet)
     _drops(one, copied)
     assert service.has_gone(tablet)
+
+
+def test_a_tablet_is_kept_while_a_node_that_another_one_stands_in_for_may_have_files_of_it(
+    copied: Copied,
+):
+    one, two = copied.nodes
+    service, engine = copied.node.copies, copied.node.engine
+    with engine.reading() as state:
+        tablet = state.tablet_table.rows[copied.tablet]
+        placed = state.placement_table.rows[copied.tablet]
+    one.store.put(ReportedTablet(id=copied.tablet, generation=1))
+    two.store.put(ReportedTablet(id=copied.tablet, generation=1, files=1))
+    for each in copied.nodes:
+        each.settle(copied.node.nodes)
+    alone = records.TabletPlaced(copied.tablet, placed.generation + 1, (one.uuid,), one.uuid)
+    engine.commit([alone])  # the other one is away
+    assert not service.is_empty(tablet)
+    _drops(two, copied)
+    assert service.is_empty(tablet)
 
 
 def test_a_receiver_that_starts_anew_knows_which_copies_had_other_bytes(tmp_path: Path):
