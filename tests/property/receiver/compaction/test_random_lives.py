@@ -114,16 +114,25 @@ class Life:
             self.node.engine.commit([records.FileDeleted(self.chance.choice(visible), "operator")])
 
     def drop(self) -> None:
-        """An operator gives up a retired file: what is left is what all others give."""
-        with self.node.engine.reading() as state:
-            visible = {row.physical: row for row in state.files.values() if row.visible}
-        retired = [row for row in visible.values() if row.retired]
+        """An operator gives up a retired file: of what it gave comes back what rested on it alone.
+
+        What is within a merged file that is dropped goes with it.
+        """
+        before = self.rows()
+        retired = [row for row in before.values() if row.visible and row.retired]
         if not retired:
             return
         row = self.chance.choice(retired)
+        with self.node.engine.reading() as state:
+            maker = state.compacted_table.maker(row.physical)
         drop_retired(self.node.operator, row.physical)
-        del visible[row.physical]
-        assert self.site.answer() == given_together(self.site, visible)
+        visible = {name for name, each in self.rows().items() if each.visible}
+        assert visible <= before.keys() - {row.physical}
+        assert {name for name, each in before.items() if each.visible} <= {*visible, row.physical}
+        given_up = {row.physical, *(maker.inputs if maker is not None else ())}
+        for name in visible:
+            assert before[name].visible or given_up.intersection(before[name].rests)
+        assert visible.isdisjoint(given_up)
 
     def fade(self) -> None:
         """All is gone at the edge, which comes once more; what was merged of it may be final."""
