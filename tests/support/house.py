@@ -32,8 +32,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "metadata", "writing", "points", "config", "scope",
     ),
     "receiver.metadata": (
-        "sql", "query", "kv", "repair", "following_engine", "engine", "engine_upkeep",
-        "checkpointing", "commit", "log", "state", "schema", "text", "etcd", "clock", "model",
+        "sql", "query", "kv", "repair", "following_engine", "engine", "answering_engine",
+        "engine_upkeep", "checkpointing", "commit", "log", "state", "schema", "text", "etcd",
+        "clock", "model",
     ),
     "receiver.load": (
         "service", "loader", "folder_recovery", "loading", "mandate", "collecting",
