@@ -29,7 +29,7 @@ from receiver.metadata.commit.coming_back import with_revivals
 from receiver.metadata.commit.commit_request import Build, CommitRequest
 from receiver.metadata.commit.dissolving import with_dissolutions
 from receiver.metadata.commit.draft import examine
-from receiver.metadata.commit.guards import Guard, check_guards
+from receiver.metadata.commit.guards import Guard, check_guards, note_guard
 from receiver.metadata.commit.judging_beside import JudgeBeside, OvertakenError
 from receiver.metadata.commit.recent_commits import JudgedBeside, JudgedOps, RecentCommits
 from receiver.metadata.commit.rules import check_txn
@@ -298,9 +298,8 @@ class Committer:
         except Exception as error:
             _refuse(request, error)
             return None
-        if request.guards:
-            for guard in request.guards:
-                touched.read.update(guard.keys(self._state))
+        for guard in request.guards:
+            note_guard(touched, guard, self._state)
         return touched
 
     def _standing(self, request: CommitRequest, judged: JudgedOps) -> Touched | None:

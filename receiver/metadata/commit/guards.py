@@ -11,9 +11,10 @@ from receiver.metadata.model.paths import format_path, parse_stored
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from receiver.metadata.commit.touched import Touched
     from receiver.metadata.state.state import State
 
-__all__ = ["Guard", "Table", "UnchangedGuard", "check_guards"]
+__all__ = ["Guard", "Table", "UnchangedGuard", "check_guards", "note_guard"]
 
 Table = Literal[
     "owner",
@@ -105,3 +106,14 @@ def check_guards(state: State, guards: Iterable[Guard]) -> None:
                 f"the caller had seen commit {guard.changed}; look again",
                 extra={"table": guard.table, "key": guard.key, "changed": found},
             )
+
+
+def note_guard(touched: Touched, guard: Guard, state: State) -> None:
+    """Note what a guard looks at, so that no commit that changes it is in one batch before its own.
+
+    One that looks at more than a row is a batch of its own: a row that comes below a prefix, or any
+    at all, has no key that could be compared.
+    """
+    touched.read.update(guard.keys(state))
+    if guard.table in ("keys", "state"):
+        touched.exclusive = True

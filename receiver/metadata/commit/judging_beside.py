@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from common import crash
 from receiver.metadata.commit.draft import Draft
-from receiver.metadata.commit.guards import check_guards
+from receiver.metadata.commit.guards import check_guards, note_guard
 from receiver.metadata.commit.pace import Pace, paced
 from receiver.metadata.commit.recent_commits import JudgedBeside
 
@@ -76,7 +76,7 @@ class JudgeBeside:
             draft = Draft(state, notes=True, pace=pace)
             walk.touched = draft.touched
             for guard in paced(request.guards, pace):
-                draft.touched.read.update(guard.keys(state))
+                note_guard(draft.touched, guard, state)
                 check_guards(state, (guard,))
             draft.take(request.ops, last=True)
         except OvertakenError:

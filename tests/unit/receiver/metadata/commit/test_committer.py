@@ -8,7 +8,8 @@ import pytest
 
 from common.errors import ConflictError
 from receiver.metadata.commit import committer
-from receiver.metadata.commit.guards import Guard
+from receiver.metadata.commit.guards import Guard, note_guard
+from receiver.metadata.commit.touched import Touched
 from receiver.metadata.engine import Engine
 from receiver.metadata.log.frames import LogWriter
 from receiver.metadata.model import records
@@ -442,3 +443,21 @@ def test_a_deletion_by_pattern_is_a_batch_of_its_own(engine, frames):
     assert all(isinstance(each, int) for each in results)
     assert 1 in frames.sizes
     assert asking.number(engine, "count timeseries") in (0, 1)
+
+
+def test_a_guard_on_a_prefix_does_not_hold_behind_another_commit_of_its_batch(engine, frames):
+    other = [records.KeysWritten((), {"a/1": "new"})]
+    mine = [seen(label="mine")], (Guard("keys", "a/", 0),)
+    first, second = together(engine, frames, other, mine)
+    assert isinstance(first, int)
+    assert isinstance(second, GuardFailed)
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "alone"), [("keys", "a/", True), ("state", "", True), ("sender", A, False)]
+)
+def test_a_guard_on_more_than_a_row_makes_a_batch_of_its_own(engine, table, key, alone):
+    touched = Touched()
+    with engine.reading() as state:
+        note_guard(touched, Guard(table, key, 0), state)
+    assert touched.exclusive is alone
