@@ -146,8 +146,12 @@ class TxnDatabase(Operations):
 
     @property
     def newest_commit(self) -> int:
-        """What is newest as the transaction sees it: the read time, and one for each writing."""
-        return self._store.read_ts + self._store.statements
+        """What is newest as the transaction sees it: the read time, and one for each writing.
+
+        While the engine answers it is the read time alone: one behind it is somebody else's commit.
+        """
+        store = self._store
+        return store.read_ts + store.statements if store.has_written_schema else store.read_ts
 
     @property
     def oldest_answerable(self) -> int:

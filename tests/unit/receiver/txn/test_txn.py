@@ -295,6 +295,17 @@ def test_the_past_is_that_of_its_own_time(engine, txns):
         execute(txn.database, "show timeseries", at=before)
 
 
+def test_who_has_written_keys_sees_no_commit_of_the_same_millisecond(tmp_path):
+    with Engine.open(tmp_path / "still", clock=lambda: 1_700_000_000.0, background=False) as engine:
+        engine.set_storage_group("root.sg")
+        txn = TxnManager(engine).begin()
+        txn.keys.save("a", "1")
+        txn.keys.save("b", "1")
+        engine.create_series("root.sg.d.later", "INT32")
+        assert engine.newest_commit == txn.read_ts + 1
+        assert shown(txn.database) == []
+
+
 def test_an_answer_ends_when_more_is_written(txns):
     txn = txns.begin()
     txn.database.create_series("root.sg.d.b", "INT32")
