@@ -17,6 +17,8 @@ from common.bandwidth import local_now
 from common.durable import Closing, Tree, failed_sync
 from common.errors import NotTheWriterError
 from common.wire import IncarnationMark
+from receiver.background.remote_work import RemoteKind, RemoteWork
+from receiver.background.work_queue import WorkQueue
 from receiver.compaction.compactor import Compactor
 from receiver.compaction.crowded import CrowdedPartitions
 from receiver.compaction.final_merges import FinalMerges
@@ -46,7 +48,6 @@ from receiver.operator.remote_nodes import node_totals, remote_node_concerns
 from receiver.operator.storage import files_out_of_reach
 from receiver.placement.copy_service import CopyService
 from receiver.placement.kept_doubts import KeptDoubts
-from receiver.remote_work import RemoteKind, RemoteWork
 from receiver.superseding.proof_work import PROVE
 from receiver.superseding.prover import Prover
 from receiver.superseding.remote_proofs import RemoteProofs
@@ -61,7 +62,6 @@ from receiver.transfer.settled import Settlements
 from receiver.transfer.tasks import Tasks
 from receiver.transfer.uploads import Uploads
 from receiver.txn.txn_manager import TxnManager
-from receiver.work_queue import WorkQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from common.errors import ConfigError, ConflictError, TsferryError, UsageError
 from common.terminal import printable
-from receiver.directory_finding import check_begun, check_first_start, warned_of_root
+from receiver.datadirs.directory_finding import check_begun, check_first_start, warned_of_root
 from receiver.metadata.engine import Engine
 from receiver.metadata.model.engine_options import EngineOptions
 

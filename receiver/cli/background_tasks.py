@@ -9,6 +9,7 @@ import click
 from common.cli import Invocation, emit_json
 from common.json_option import json_option
 from common.terminal import printable
+from receiver.background.work_queue import WorkQueue
 from receiver.cli.run_tasks import run
 from receiver.cli.showing import moment, show
 from receiver.config import ReceiverConfig
@@ -29,7 +30,6 @@ from receiver.operator.background_views import (
 )
 from receiver.operator.client import NotRunningError, OperatorClient, ask, segment
 from receiver.operator.paging import collect
-from receiver.work_queue import WorkQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable

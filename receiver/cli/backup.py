@@ -17,7 +17,7 @@ from common.json_option import json_option
 from common.terminal import printable, size_text
 from receiver.cli.command_answers import BackupDone, LackingFile
 from receiver.config import ReceiverConfig
-from receiver.disks import AwayError
+from receiver.datadirs.disks import AwayError
 from receiver.metadata.engine import Engine
 from receiver.operator.backup_note import BackupNote, write_backup_note
 from receiver.operator.client import NotRunningError, OperatorClient

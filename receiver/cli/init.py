@@ -1,7 +1,7 @@
 """`init`: a configuration to start from, its directories, and a systemd unit.
 
-Directories get their markers (`receiver.directory_markers`) when the receiver is first started;
-what is lost or exchanged later is taken in by `init --adopt` alone.
+Directories get their markers (`receiver.datadirs.directory_markers`) when the receiver is first
+started; what is lost or exchanged later is taken in by `init --adopt` alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from common.json_option import json_option
 from common.terminal import printable
 from receiver.cli.command_answers import InitDone
 from receiver.config import ReceiverConfig
-from receiver.directory_finding import adopt as adopt_directories
+from receiver.datadirs.directory_finding import adopt as adopt_directories
 from receiver.metadata.engine import Engine
 from receiver.open_engine import MADE, open_engine
 from receiver.operator.tokens import require_tokens

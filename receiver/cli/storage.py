@@ -27,9 +27,9 @@ from receiver.cli.command_answers import (
 )
 from receiver.cli.showing import commit_time
 from receiver.config import ReceiverConfig
-from receiver.directory_finding import adopt as adopt_directories
-from receiver.directory_finding import check_restored
-from receiver.disks import AwayError, Disks
+from receiver.datadirs.directory_finding import adopt as adopt_directories
+from receiver.datadirs.directory_finding import check_restored
+from receiver.datadirs.disks import AwayError, Disks
 from receiver.metadata.engine import Engine
 from receiver.open_engine import check_etcd, open_engine, read_current, read_told
 from receiver.operator.client import OperatorClient, ask

@@ -21,6 +21,7 @@ from common.bandwidth import local_now
 from common.config.shared_rules import PER_MILLISECOND
 from common.errors import ConflictError, TsferryError
 from common.threads import join_begun
+from receiver.background.side_process import ProcessDied, missing_decoders
 from receiver.compaction.choosing import MergeLimits
 from receiver.compaction.expiring import is_expiring
 from receiver.compaction.merge_due import MergeRules, files_of
@@ -37,18 +38,17 @@ from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
 from receiver.metadata.state.table_rows import FileState
 from receiver.metadata.state.tables.retired import PartitionKey
-from receiver.side_process import ProcessDied, missing_decoders
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from receiver.background.work_queue import WorkQueue
     from receiver.compaction.choosing import MergeChoice
     from receiver.compaction.merge_due import PartitionFiles
     from receiver.config import ReceiverConfig
-    from receiver.disks import Disks
+    from receiver.datadirs.disks import Disks
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow, WorkRow
-    from receiver.work_queue import WorkQueue
 
 __all__ = ["Compactor"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from receiver.background.side_process import die_with_parent, serve
 from receiver.compaction.merge_asked import ComparisonAsked
 from receiver.compaction.merge_comparing import compare_merge
-from receiver.side_process import die_with_parent, serve
 
 __all__ = ["main"]
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from common.durable import Tree
-    from receiver.disks import Disks
+    from receiver.datadirs.disks import Disks
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables.compactions import CompactedOutput, CompactedRow

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from common import crash
 from common.errors import TsferryError
+from receiver.background.side_process import ProcessDied, SideProcess
 from receiver.compaction.merge_asked import ComparisonAsked, ComparisonReply, MergeAsked
-from receiver.disks import home_of, place_of
+from receiver.datadirs.disks import home_of, place_of
 from receiver.load.merge_verdicts import (
     BadMerge,
     ProvedMerge,
     dissolve_bad,
     record_merges,
 )
-from receiver.side_process import ProcessDied, SideProcess
 from receiver.superseding.asking import FileAsked
 from receiver.superseding.due import file_asked, notes_asked, notes_of
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from common.durable import Tree
-    from receiver.disks import Disks
+    from receiver.datadirs.disks import Disks
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import DeletionsRow, FileRow
     from receiver.metadata.state.tables.compactions import CompactedOutput, CompactedRow

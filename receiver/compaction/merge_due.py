@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from receiver.compaction.choosing import MergeChoice, MergeLimits, choose
 from receiver.compaction.file_units import met_by_others
 from receiver.compaction.merge_asked import MergeAsked
-from receiver.disks import place_of
+from receiver.datadirs.disks import place_of
 from receiver.metadata.commit.compaction_rules import times_of_files
 from receiver.metadata.state.ranges import ids_of
 from receiver.metadata.state.table_rows import FileState

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from common.errors import NoSpaceError, by_slug
+from receiver.background.side_process import SideProcess
 from receiver.compaction.merge_asked import MergeAnswer
 from receiver.metadata.model.records.record_parts import Record
-from receiver.side_process import SideProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable

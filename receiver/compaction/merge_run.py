@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from common.durable import Tree
+    from receiver.background.work_queue import WorkQueue
     from receiver.compaction.choosing import MergeChoice
     from receiver.compaction.merge_asked import MergeAnswer, MergeAsked, MergeOutput
     from receiver.compaction.merge_due import MergeRules, PartitionFiles
     from receiver.compaction.merge_process import MergesFiles
-    from receiver.disks import Disks
+    from receiver.datadirs.disks import Disks
     from receiver.metadata.state.table_rows import WorkRow
-    from receiver.work_queue import WorkQueue
 
 __all__ = ["LeaseLost", "MergeRun", "StagedMerge"]
 

@@ -7,10 +7,10 @@ import errno
 import pyarrow as pa
 
 from common.errors import NoSpaceError, TsferryError
+from receiver.background.side_process import die_with_parent, serve
 from receiver.compaction.merge_asked import MergeAsked
 from receiver.compaction.merge_process import MergeReply
 from receiver.compaction.merging import merge_files
-from receiver.side_process import die_with_parent, serve
 
 __all__ = ["main"]
 

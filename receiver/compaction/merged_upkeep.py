@@ -26,7 +26,7 @@ from receiver.metadata.state.table_rows import FileState
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from receiver.disks import Disks
+    from receiver.datadirs.disks import Disks
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
     from receiver.metadata.state.tables.compactions import CompactedRow

@@ -26,19 +26,19 @@ from common.errors import (
     TsferryError,
 )
 from common.wire import check_block
+from receiver.background.side_process import ProcessDied
 from receiver.compaction.merge_asked import MergeQuestion
 from receiver.compaction.merge_process import MergeRefused, MergeReply
 from receiver.compaction.output_checks import OutputRefusedError, TimesOfInputs, checked_output
-from receiver.side_process import ProcessDied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from receiver.background.work_queue import WorkQueue
     from receiver.compaction.compactor import Compactor
     from receiver.compaction.merge_asked import MergeOutput
     from receiver.compaction.merge_run import StagedMerge
     from receiver.metadata.state.table_rows import WorkRow
-    from receiver.work_queue import WorkQueue
 
 __all__ = ["RemoteMerge", "RemoteMerges"]
 

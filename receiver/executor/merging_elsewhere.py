@@ -17,11 +17,11 @@ from common.errors import (
     Transient,
 )
 from common.step_progress import StepCounter
+from receiver.background.side_process import ProcessDied
 from receiver.compaction.merge_asked import MergeQuestion
 from receiver.compaction.merge_pace import MergePace
 from receiver.compaction.merge_process import MergeProcess, MergeRefused, MergeReply
 from receiver.executor.executor_files import FetchFailed
-from receiver.side_process import ProcessDied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

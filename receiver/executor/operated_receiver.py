@@ -13,20 +13,20 @@ from common import __version__, wire
 from common.digests import xxh3_64
 from common.durable import free_bytes
 from common.errors import NotFoundError, ProtocolError
+from receiver.background.remote_work import RemoteKind, RemoteWork
+from receiver.background.work_queue import WorkQueue
 from receiver.compaction.compactor import Compactor
 from receiver.compaction.merge_progress import MERGE
 from receiver.compaction.merged_upkeep import MergedUpkeep
 from receiver.compaction.remote_merges import RemoteMerges
-from receiver.disks import Disks
+from receiver.datadirs.disks import Disks
 from receiver.executor.worker_calls import AskedQuestion
 from receiver.open_engine import open_engine
 from receiver.operator.background_views import TaskTaken
 from receiver.operator.directories import ReceiverDirectories
-from receiver.remote_work import RemoteKind, RemoteWork
 from receiver.superseding.proof_work import PROVE
 from receiver.superseding.prover import Prover
 from receiver.superseding.remote_proofs import RemoteProofs
-from receiver.work_queue import WorkQueue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

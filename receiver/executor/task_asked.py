@@ -19,7 +19,7 @@ class TaskAsked:
     """What is to be answered.
 
     Attributes:
-        question: as the kind of the task has it (`receiver.remote_work`).
+        question: as the kind of the task has it (`receiver.background.remote_work`).
         files: of the receiver.
         memory: bytes that a process beside this one may take.
         is_lost: whether the task is somebody else's by now, or the executor is to stop.

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from common.errors import ConflictError, NoSpaceError, Transient, TsferryError
 from common.step_progress import ToldProgress, untold
+from receiver.background.lease_keeping import renewing
+from receiver.background.remote_work import AskedAnewError
 from receiver.executor.executor_files import ExecutorFiles
 from receiver.executor.task_asked import TaskAsked
 from receiver.executor.work_kinds import WORK_KINDS
 from receiver.executor.worker_calls import WorkerCalls, executor_name
-from receiver.lease_keeping import renewing
-from receiver.remote_work import AskedAnewError
 from receiver.storage.reading.reader_calls import ReaderCalls
 from receiver.storage.reading.receiver_reads import ReceiverReads
 from receiver.storage.reading.stored_place import ReceiverAddress

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 __all__ = ["WORK_KINDS", "Answerer"]
 
 Answerer = Callable[["TaskAsked"], bytes]
-"""Makes the answer of a question (`receiver.remote_work`), reading files of the receiver.
+"""Makes the answer of a question (`receiver.background.remote_work`), reading the receiver's files.
 
 Whatever it raises is the reason for which the task fails; of `Transient`, for which it is given
 back.

@@ -20,7 +20,7 @@ from common.errors import (
     ReadOnlyError,
     Transient,
 )
-from receiver.disks import Disks
+from receiver.datadirs.disks import Disks
 from receiver.follower.follower import Follower, begin_copy, check_source
 from receiver.follower.node_directory import NodeDirectory
 from receiver.follower.source_opening import open_source

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from receiver.config import DeletesConfig
-    from receiver.disks import Disks
+    from receiver.datadirs.disks import Disks
     from receiver.load.folder.current_task import CurrentTask
     from receiver.load.folder.sender_folder import SenderFolder
     from receiver.load.upkeep.ttl import Ttl

@@ -24,7 +24,7 @@ from common.errors import ConflictError, TooLargeError, TsferryError
 from common.linelog import LoadLog
 from common.names import RESOURCE, FilePath
 from common.wire import Result
-from receiver.disks import NAMING, whole_in
+from receiver.datadirs.disks import NAMING, whole_in
 from receiver.load.collecting import Collected
 from receiver.load.deciding.candidates import Change, physical_name
 from receiver.load.deciding.centre_loads import whole_or_nothing

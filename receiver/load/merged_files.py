@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from common import crash
 from common.errors import Transient, TsferryError
 from common.names import FilePath, Kind
-from receiver.disks import NAMING
+from receiver.datadirs.disks import NAMING
 from receiver.load.folder.obstacles import is_of_one_path
 from receiver.load.placing import move_in
 from receiver.metadata.model.merged_names import is_merged

@@ -19,7 +19,7 @@ from common.digests import read_blocks
 from common.durable import staying
 from common.errors import Transient, TsferryError
 from common.names import FilePath
-from receiver.disks import home_of
+from receiver.datadirs.disks import home_of
 from receiver.load.folder.obstacles import is_of_one_path, kind_of, obstacle
 
 if TYPE_CHECKING:

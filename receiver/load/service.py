@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from common.durable import free_bytes
 from common.errors import ForbiddenError, Transient, TsferryError
-from receiver.disks import AwayError, Disks
+from receiver.datadirs.disks import AwayError, Disks
 from receiver.load.folder.obstacles import is_of_one_path, misplaced, obstacle
 from receiver.load.folder.sender_folder import FOLDERS_ROOT, Folders, folder_name
 from receiver.load.folder_recovery import recover_folder

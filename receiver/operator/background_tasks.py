@@ -22,13 +22,13 @@ from receiver.transfer.listing import page_limit
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from receiver.background.work_queue import WorkQueue
     from receiver.metadata.engine import Engine
     from receiver.metadata.model.true_times import TrueTimes
     from receiver.metadata.state.table_rows import WorkRow
     from receiver.metadata.state.tables.background_work import WorkTable
     from receiver.operator.background_views import TaskAddRequest
     from receiver.operator.directories import ReceiverDirectories
-    from receiver.work_queue import WorkQueue
 
 __all__ = [
     "ADDED_BY_HAND",

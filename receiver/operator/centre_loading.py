@@ -30,7 +30,7 @@ from common.errors import (
 from common.names import is_task_id
 from common.step_progress import HeardStep, stepping
 from common.wire import Propagate, Result
-from receiver.disks import disk_room
+from receiver.datadirs.disks import disk_room
 from receiver.load.folder.current_task import CentreMandate, TaskRecord, start_task
 from receiver.metadata.model.centre_source import centre_uuid
 from receiver.metadata.model.records import FileOutcome

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from common.durable import free_bytes
 from common.errors import NotFoundError
+from receiver.background.work_queue import WorkQueue
 from receiver.compaction.compactor import Compactor
 from receiver.compaction.merge_progress import merge_progress
 from receiver.compaction.merged_upkeep import MergedUpkeep
-from receiver.disks import Disks
+from receiver.datadirs.disks import Disks
 from receiver.open_engine import open_engine
 from receiver.operator.compact_views import CompactedPartition, CompactView, MergeTotals
 from receiver.operator.directories import RunningReceiver
-from receiver.work_queue import WorkQueue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

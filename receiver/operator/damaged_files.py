@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from common import crash
 from common.errors import TsferryError
-from receiver.disks import NAMING
+from receiver.datadirs.disks import NAMING
 from receiver.load.upkeep.fsck_findings import STRAY
 from receiver.load.upkeep.verdicts import Recorded, check_number, one_of_each, record_verdicts
 from receiver.metadata.state.placed_files import placed_nodes

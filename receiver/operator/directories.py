@@ -16,7 +16,7 @@ import msgspec
 
 from common.durable import Tree
 from common.terminal import printable
-from receiver.disks import Disks
+from receiver.datadirs.disks import Disks
 from receiver.metadata.engine import Engine
 from receiver.metadata.log.follower_mark import copy_name, read_mark
 from receiver.open_engine import Doubt, read_engine
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from common.hooks.hook_service import HookService
+    from receiver.background.work_queue import WorkQueue
     from receiver.compaction.compactor import Compactor
     from receiver.compaction.final_merges import FinalMerges
     from receiver.config import ReceiverConfig
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from receiver.superseding.prover import Prover
     from receiver.transfer.checks import Checks
     from receiver.transfer.uploads import Uploads
-    from receiver.work_queue import WorkQueue
 
 __all__ = ["ReceiverDirectories", "RunningReceiver", "look", "time_of"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from common.errors import ConflictError
-from receiver.disks import has_resource_in, is_whole_in
+from receiver.datadirs.disks import has_resource_in, is_whole_in
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileState
 from receiver.metadata.state.tables.uploaded import NOT_STORED

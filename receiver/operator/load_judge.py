@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from common.wire import Result
-from receiver.disks import whole_in
+from receiver.datadirs.disks import whole_in
 from receiver.load.deciding.centre_loads import whole_or_nothing
 from receiver.load.deciding.change import decide_change
 from receiver.load.schema.registering import Registering

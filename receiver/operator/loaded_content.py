@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from common.errors import BusyError, DamagedError, NotFoundError
-from receiver.disks import AwayError
+from receiver.datadirs.disks import AwayError
 from receiver.load.placing import tree_of
 from receiver.metadata.state.table_rows import FileRow
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from receiver.config import ReceiverConfig
-    from receiver.disks import Disks
+    from receiver.datadirs.disks import Disks
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.tables.compactions import CompactedOutput
     from receiver.principal import Principal

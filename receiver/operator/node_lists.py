@@ -23,7 +23,7 @@ from receiver.operator.remote_nodes import remote_views, show_remote_node
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from receiver.disks import Disk
+    from receiver.datadirs.disks import Disk
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.tables.storage_nodes import StorageNodeRow
     from receiver.operator.directories import ReceiverDirectories

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from common.errors import ConflictError, UsageError
-from receiver.directory_finding import adopt_one
+from receiver.datadirs.directory_finding import adopt_one
 from receiver.load.upkeep.lost_directory import find_loss, take_loss
 from receiver.metadata.model import records
 from receiver.metadata.state.placed_files import placed_nodes, placement_of

@@ -12,14 +12,14 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from receiver.disks import place_of
+from receiver.datadirs.disks import place_of
 from receiver.load.deciding.centre_loads import overlaps
 from receiver.shared_points.compare_asked import CompareAsked, ComparedDevice, ComparedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from receiver.disks import Disks
+    from receiver.datadirs.disks import Disks
     from receiver.load.deciding.candidates import Candidate
     from receiver.load.deciding.centre_loads import FileOverlap
     from receiver.load.folder.current_task import CentreMandate

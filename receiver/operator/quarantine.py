@@ -16,7 +16,7 @@ from common.digests import md5_of_fd
 from common.errors import ConflictError, NotFoundError, TsferryError
 from common.names import FilePath
 from common.tsfile import Corrupt, read_tail
-from receiver.disks import AwayError
+from receiver.datadirs.disks import AwayError
 from receiver.load.folder.content_checks import hash_staged
 from receiver.load.placing import tree_of
 from receiver.load.schema.registering import SeriesRefusal, read_series

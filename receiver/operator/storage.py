@@ -15,7 +15,7 @@ from receiver.operator.views import StorageView
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from receiver.disks import Disks
+    from receiver.datadirs.disks import Disks
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
     from receiver.operator.directories import ReceiverDirectories

@@ -16,7 +16,7 @@ from common import crash
 from common.digests import md5_of_fd
 from common.durable import free_bytes
 from common.errors import NoSpaceError, NotFoundError, TsferryError, UnreachableError
-from receiver.disks import NAMING, home_of
+from receiver.datadirs.disks import NAMING, home_of
 from receiver.load.placing import tree_of
 from receiver.metadata.state.table_rows import FileState
 from receiver.placement.node_orders import WITHIN

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from receiver.config import NodesConfig
-    from receiver.disks import Disks
+    from receiver.datadirs.disks import Disks
     from receiver.heartbeats.node_manager import NodeManager
     from receiver.heartbeats.node_reports import ReportNews
     from receiver.heartbeats.node_wire import TicketKey

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from common import crash
 from common.digests import md5, read_blocks
 from common.errors import TsferryError, UnreachableError
-from receiver.disks import disk_room
+from receiver.datadirs.disks import disk_room
 from receiver.eviction_place import PlaceWord
 from receiver.load.placing import tree_of
 from receiver.metadata.commit.guards import Guard

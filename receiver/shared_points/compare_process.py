@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from receiver.background.side_process import ProcessDied, SideProcess, missing_decoders
 from receiver.shared_points.compare_asked import CompareAnswer, CompareAsked
-from receiver.side_process import ProcessDied, SideProcess, missing_decoders
 
 if TYPE_CHECKING:
     from collections.abc import Callable

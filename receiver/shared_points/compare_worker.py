@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from receiver.background.side_process import serve
 from receiver.shared_points.common_points import compare
 from receiver.shared_points.compare_asked import CompareAnswer, CompareAsked
-from receiver.side_process import serve
 
 __all__ = ["main"]
 

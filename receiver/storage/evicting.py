@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from common import crash
 from common.errors import UnsafePathError
 from common.names import FilePath
-from receiver.disks import NAMING
+from receiver.datadirs.disks import NAMING
 from receiver.eviction_place import PlaceWord
 
 if TYPE_CHECKING:

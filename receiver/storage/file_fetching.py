@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from common import crash
 from common.errors import NoSpaceError, NotFoundError, StoppedError, TsferryError
-from receiver.disks import NAMING, home_of
+from receiver.datadirs.disks import NAMING, home_of
 from receiver.metadata.state.table_rows import FileState
 from receiver.storage.cache_books import allocated
 from receiver.storage.object_fetching import settle_fetched

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from common.durable import free_bytes
 from common.errors import TsferryError
-from receiver.disks import disk_room
+from receiver.datadirs.disks import disk_room
 from receiver.storage.object_content import ContentChangedError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from common.errors import NotFoundError
 from common.names import FilePath
-from receiver.disks import disk_room
+from receiver.datadirs.disks import disk_room
 from receiver.eviction_place import PlaceWord
 from receiver.metadata.state.table_rows import FileState
 from receiver.storage.confirming import read_through

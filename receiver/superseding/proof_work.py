@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable, Iterable, Sequence
 
+    from receiver.background.work_queue import WorkQueue
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow, WorkRow
     from receiver.metadata.state.tables.retired import PartitionKey
     from receiver.superseding.asking import FileProof, PartitionAsked
     from receiver.superseding.due import DuePartition
-    from receiver.work_queue import WorkQueue
 
 __all__ = ["PROVE", "Judged", "PartitionProofs", "ProofWork", "place_of"]
 

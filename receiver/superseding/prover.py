@@ -21,8 +21,8 @@ import msgspec
 from common import crash
 from common.errors import ConflictError, TsferryError
 from common.threads import join_begun
-from receiver.disks import place_of
-from receiver.side_process import ProcessDied, SideProcess, missing_decoders
+from receiver.background.side_process import ProcessDied, SideProcess, missing_decoders
+from receiver.datadirs.disks import place_of
 from receiver.superseding.asking import FileProof, PartitionAnswer, PartitionAsked
 from receiver.superseding.proof_work import PROVE, ProofWork
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from common.durable import Tree
+    from receiver.background.work_queue import WorkQueue
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow, WorkRow
     from receiver.metadata.state.tables.retired import PartitionKey
     from receiver.superseding.proof_work import PartitionProofs
-    from receiver.work_queue import WorkQueue
 
 __all__ = ["ProofProgress", "Prover"]
 

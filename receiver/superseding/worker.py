@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from receiver.side_process import serve
+from receiver.background.side_process import serve
 from receiver.superseding.asking import PartitionAnswer, PartitionAsked
 from receiver.superseding.partition_proof import ReadBytes, prove
 

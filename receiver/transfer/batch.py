@@ -26,7 +26,7 @@ from common.errors import (
 )
 from common.names import FilePath
 from common.wire import BatchAnswer, BatchEntry, BatchResult, check_block, decode_batch, to_problem
-from receiver.disks import disk_room
+from receiver.datadirs.disks import disk_room
 from receiver.transfer.intake import VerifiedBytes
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from common.wire import (
     NotedAnswer,
     ObjectsAnswer,
 )
-from receiver.disks import AwayError, whole_in
+from receiver.datadirs.disks import AwayError, whole_in
 from receiver.load.placing import tree_of
 from receiver.metadata.query.kept_past import KeptPast
 from receiver.metadata.state.tables.uploaded import InStore
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from receiver.config import ReceiverConfig
-    from receiver.disks import Disks
+    from receiver.datadirs.disks import Disks
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import DeletionsRow, FileRow

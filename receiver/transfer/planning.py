@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from common.errors import NameRefusedError
 from common.names import FilePath
 from common.wire import Action, PlanDecision, PlanEntry
-from receiver.disks import disk_room
+from receiver.datadirs.disks import disk_room
 from receiver.load.deciding.known_content import known_content, somebody_elses
 
 if TYPE_CHECKING:

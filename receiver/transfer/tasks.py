@@ -26,7 +26,7 @@ from common.wire import (
     TaskAnswer,
     TaskState,
 )
-from receiver.disks import whole_in
+from receiver.datadirs.disks import whole_in
 from receiver.load.deciding.delete_guard import held_records_of
 from receiver.load.deciding.known_deletions import KnownDeletions
 from receiver.load.deciding.origins import check_origins

@@ -22,11 +22,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from common.durable import Tree
+from receiver.background.work_queue import WorkQueue
 from receiver.metadata.engine import Engine
 from receiver.metadata.log.checkpoints import checkpoints
 from receiver.metadata.model import records
 from receiver.metadata.sql.executing import execute
-from receiver.work_queue import WorkQueue
 
 _AT_ONCE = 1000
 _TURNS = 200

@@ -32,11 +32,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from common.digests import md5
 from common.durable import Tree
 from common.tsfile import read_tail
+from receiver.background.work_queue import WorkQueue
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.state.tables.retired import PartitionKey
 from receiver.superseding.prover import Prover
-from receiver.work_queue import WorkQueue
 from tests.support.tsfile_bytes import build
 
 SENDER = "aa" * 16

@@ -25,9 +25,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "receiver": (
         "cli", "storagenode", "web", "metrics", "node", "hooks", "exporting", "spark", "follower",
         "executor", "operator", "transfer", "compaction", "placement", "load", "shared_points",
-        "superseding", "storage", "open_engine", "side_process", "disks", "eviction_place",
-        "directory_finding", "directory_markers", "principal", "remote_work", "work_queue",
-        "lease_keeping",
+        "superseding", "storage", "open_engine", "eviction_place",
+        "datadirs", "principal", "background",
         "tablet_copies", "heartbeats", "txn",
         "metadata", "writing", "points", "config", "scope",
     ),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from receiver.side_process import die_with_parent, serve
+from receiver.background.side_process import die_with_parent, serve
 
 
 class Wish(msgspec.Struct):

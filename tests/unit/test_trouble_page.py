@@ -19,7 +19,7 @@ COMPLETE = {
     "common.system_errors": "system_error _not_permitted _not_made cannot_listen",
     "sender.select.data_dirs": "raise return",
     "sender.send.transport": "raise",
-    "receiver.directory_finding": "raise",
+    "receiver.datadirs.directory_finding": "raise",
     "receiver.load.service": "concerns problem",
     "receiver.operator.background_tasks": "background_concerns",
     "receiver.operator.ending": "ending_concerns",

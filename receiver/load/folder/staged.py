@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from receiver.disks import disk_room
+from receiver.datadirs.disks import disk_room
 from receiver.load.folder import json_lines
 
 if TYPE_CHECKING:

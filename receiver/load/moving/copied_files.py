@@ -17,7 +17,7 @@ from common import crash
 from common.digests import md5, read_blocks
 from common.errors import Integrity, StoppedError, TsferryError
 from common.names import FilePath
-from receiver.disks import NAMING
+from receiver.datadirs.disks import NAMING
 from receiver.load.placing import move_in
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from common import crash
 from common.digests import read_blocks
 from common.durable import temporary_name
 from common.names import FilePath
-from receiver.disks import NAMING
+from receiver.datadirs.disks import NAMING
 from receiver.load.moving.copied_files import MOVING, is_whole
 
 if TYPE_CHECKING:

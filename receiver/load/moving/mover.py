@@ -20,7 +20,7 @@ from common.durable import free_bytes
 from common.errors import NoSpaceError, StoppedError, TsferryError
 from common.names import FilePath
 from common.threads import join_begun
-from receiver.disks import NAMING, AwayError, disk_room
+from receiver.datadirs.disks import NAMING, AwayError, disk_room
 from receiver.load.folder.obstacles import is_of_one_path, obstacle
 from receiver.load.moving.copied_files import (
     clear_copies,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from common.durable import Tree
-    from receiver.disks import Disk, Disks
+    from receiver.datadirs.disks import Disk, Disks
     from receiver.load.folder.sender_folder import Folders
     from receiver.load.moving.copied_files import CataloguedFile, FileCopy
     from receiver.load.moving.drained_directory import DrainedDirectory

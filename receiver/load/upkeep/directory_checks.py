@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from common.errors import StoppedError, TsferryError
 from common.names import RESOURCE, Kind
 from common.threads import join_begun
-from receiver.disks import home_of
+from receiver.datadirs.disks import home_of
 from receiver.load.moving.copied_files import known_file
 from receiver.load.placing import tree_of
 from receiver.load.upkeep.loaded_file_checks import is_to_be_there
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from common.durable import Tree
-    from receiver.disks import Disks
+    from receiver.datadirs.disks import Disks
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables.uploaded import InStore

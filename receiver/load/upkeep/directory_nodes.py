@@ -10,7 +10,7 @@ from common.errors import FailedSyncError, TsferryError
 from receiver.metadata.model import records
 
 if TYPE_CHECKING:
-    from receiver.disks import Disks
+    from receiver.datadirs.disks import Disks
     from receiver.metadata.engine import Engine
 
 __all__ = ["register_directories"]

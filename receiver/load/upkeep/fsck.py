@@ -19,7 +19,7 @@ from common.durable import Tree
 from common.errors import DamagedError, TsferryError
 from common.linelog import parse_load, parse_sync
 from common.step_progress import StepCounter, ToldProgress, untold
-from receiver.disks import Disks
+from receiver.datadirs.disks import Disks
 from receiver.load.folder import json_lines
 from receiver.load.folder.current_task import LOAD_LOG, PLAN_LOG, SYNC_END, SYNC_LOG, Planned
 from receiver.load.folder.manifests import damages, kept_tasks, tables_path
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from receiver.config import ReceiverConfig
-    from receiver.disks import Away
+    from receiver.datadirs.disks import Away
     from receiver.load.folder.sender_folder import SenderFolder
     from receiver.metadata.model.true_times import TrueTimes
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from common import crash
 from common.errors import ConflictError
-from receiver.disks import is_whole_in
+from receiver.datadirs.disks import is_whole_in
 from receiver.load.placing import tree_of
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records

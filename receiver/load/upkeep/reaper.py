@@ -36,7 +36,7 @@ from receiver.metadata.state.placed_files import parts_elsewhere, placed_nodes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from receiver.disks import Disks
+    from receiver.datadirs.disks import Disks
     from receiver.load.folder.sender_folder import Folders, SenderFolder
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State

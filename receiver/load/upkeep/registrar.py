@@ -28,7 +28,7 @@ from receiver.metadata.model.paths import IllegalPathError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from receiver.disks import Disks
+    from receiver.datadirs.disks import Disks
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
 

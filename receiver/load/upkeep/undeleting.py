@@ -16,7 +16,7 @@ from common import crash
 from common.digests import md5_of_fd
 from common.errors import Transient, TsferryError, UnsafePathError
 from common.tsfile import Corrupt, read_tail
-from receiver.disks import whole_in
+from receiver.datadirs.disks import whole_in
 from receiver.load.placing import tree_of
 from receiver.load.schema.registering import SeriesRefusal, read_series
 from receiver.load.upkeep.registrar import registration
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from common.durable import Tree
-    from receiver.disks import Disks
+    from receiver.datadirs.disks import Disks
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
 

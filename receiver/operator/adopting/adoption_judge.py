@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from common.wire import Result
-from receiver.disks import whole_in
+from receiver.datadirs.disks import whole_in
 from receiver.load.deciding.change import decide_change
 from receiver.load.schema.registering import Registering
 from receiver.metadata.commit.draft import Draft

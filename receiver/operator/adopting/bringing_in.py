@@ -17,7 +17,7 @@ from common.durable import Tree
 from common.errors import BusyError, UsageError
 from common.names import RESOURCE
 from common.step_progress import StepCounter
-from receiver.disks import disk_room
+from receiver.datadirs.disks import disk_room
 from receiver.load.folder.current_task import start_task
 from receiver.load.placing import tree_of
 from receiver.operator.centre_entries import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from common.config.units import format_duration
 from common.durable import Closing
 from common.errors import NotFoundError, TsferryError
-from receiver.disks import Disks
+from receiver.datadirs.disks import Disks
 from receiver.load.deciding.expiry import Expiry
 from receiver.load.folder.manifests import read_table
 from receiver.metadata.model.centre_source import is_centre
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from common.tsfile.proof import SeriesTable
     from receiver.config import ReceiverConfig
-    from receiver.disks import Away
+    from receiver.datadirs.disks import Away
     from receiver.metadata.model.ranks import Rank, TransferCut
     from receiver.metadata.model.true_times import TrueTimes
     from receiver.metadata.state.state import State

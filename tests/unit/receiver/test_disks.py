@@ -12,16 +12,16 @@ import pytest
 from common import crash
 from common.durable import Tree
 from common.errors import ConfigError, NoSpaceError
-from receiver import disks as disks_module
 from receiver.config import EtcdConfig, MetadataConfig, ReceiverConfig
-from receiver.directory_finding import adopt, find_directories
-from receiver.directory_markers import (
+from receiver.datadirs import disks as disks_module
+from receiver.datadirs.directory_finding import adopt, find_directories
+from receiver.datadirs.directory_markers import (
     RECEIVER_MARKER,
     DirectoryMarker,
     read_marker,
     write_marker,
 )
-from receiver.disks import AwayError, Disks
+from receiver.datadirs.disks import AwayError, Disks
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.node import Node

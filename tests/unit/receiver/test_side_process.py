@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from receiver import side_process
-from receiver.side_process import ProcessDied, SideProcess
+from receiver.background import side_process
+from receiver.background.side_process import ProcessDied, SideProcess
 from tests.support.side_worker import Said, Wish
 
 MEMORY = 1 << 28

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from common.errors import ConflictError
+from receiver.background.work_queue import WorkQueue
 from receiver.metadata.commit import background_rules
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.commit.work_rules import overlap
@@ -19,7 +20,6 @@ from receiver.metadata.model.records import WorkPlace
 from receiver.metadata.state.table_rows import WorkRow, WorkState
 from receiver.metadata.state.tables import background_work
 from receiver.metadata.state.tables.background_work import WorkTable, row_at
-from receiver.work_queue import WorkQueue
 
 GROUP, PARTITION = WorkPlace("root.a"), WorkPlace("root.a", "1")
 FILE, OTHER = WorkPlace("root.a", "1", "f"), WorkPlace("root.a", "2")

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from receiver.background.side_process import ProcessDied
+from receiver.background.work_queue import WorkQueue
 from receiver.compaction.merge_asked import MergeAnswer, MergeAsked
 from receiver.compaction.merge_process import MergeRefused
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import WorkRow, WorkState
 from receiver.node import Node
-from receiver.side_process import ProcessDied
-from receiver.work_queue import WorkQueue
 from tests.support.merging_node import (
     MergedHere,
     Refusing,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from receiver.background.side_process import SideProcess
 from receiver.compaction.merge_asked import ComparisonReply
 from receiver.node import Node
-from receiver.side_process import SideProcess
 from tests.support.merging_node import ComparedHere, compactions, merge_here, small_files
 from tests.support.node_world import World
 from tests.support.proving import Site

@@ -24,6 +24,8 @@ from common.errors import (
     UsageError,
 )
 from common.tsfile import read_tail
+from receiver.background.remote_work import AskedAnewError, OtherVersionError
+from receiver.background.side_process import ProcessDied
 from receiver.compaction import remote_merges
 from receiver.compaction.merge_asked import MergeAnswer, MergeOutput, MergeQuestion
 from receiver.compaction.merge_process import MergeRefused, MergeReply
@@ -38,8 +40,6 @@ from receiver.metadata.model.records import WorkPlace
 from receiver.metadata.state.table_rows import WorkRow
 from receiver.node import Node
 from receiver.operator.background_views import TaskTaken
-from receiver.remote_work import AskedAnewError, OtherVersionError
-from receiver.side_process import ProcessDied
 from tests.support.merging_node import (
     MergedHere,
     Refusing,
@@ -585,7 +585,7 @@ def test_what_an_operator_asked_for_goes_on_until_all_is_merged(
 def test_several_calls_of_one_attempt_wait_for_each_other(
     node: Node, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("receiver.remote_work._PATIENCE", 0.01)
+    monkeypatch.setattr("receiver.background.remote_work._PATIENCE", 0.01)
     hand = ByHand(node)
     with node.remote_work._asked[hand.row.id].lock, pytest.raises(BusyError):
         hand.put(1, b"x")

@@ -21,6 +21,7 @@ from common.errors import (
     UnauthorizedError,
     UnreachableError,
 )
+from receiver.background.remote_work import AskedAnewError
 from receiver.executor.executor_files import ExecutorFiles, FetchFailed
 from receiver.executor.proving_elsewhere import answer_proofs
 from receiver.executor.task_asked import TaskAsked
@@ -28,7 +29,6 @@ from receiver.executor.task_executor import Executor
 from receiver.executor.work_kinds import WORK_KINDS
 from receiver.executor.worker_calls import AskedQuestion
 from receiver.operator.background_views import TaskTaken
-from receiver.remote_work import AskedAnewError
 from receiver.superseding.asking import FileAsked, PartitionAnswer, PartitionAsked
 from tests.support.proving import content
 

@@ -9,7 +9,7 @@ import pytest
 
 from common import crash, wire
 from common.errors import DiskError
-from receiver.directory_finding import adopt
+from receiver.datadirs.directory_finding import adopt
 from receiver.node import Node
 from receiver.open_engine import open_engine
 from receiver.operator.files import list_files

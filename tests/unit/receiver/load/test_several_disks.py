@@ -13,8 +13,8 @@ from common import crash
 from common.crash import SimulatedCrash
 from common.durable import Tree
 from common.errors import NoSpaceError, Transient
-from receiver import disks as disks_module
-from receiver.disks import AwayError
+from receiver.datadirs import disks as disks_module
+from receiver.datadirs.disks import AwayError
 from receiver.load import service as service_module
 from receiver.load.folder.manifests import read_table
 from receiver.load.folder.sender_folder import Folders, SenderFolder, folder_name

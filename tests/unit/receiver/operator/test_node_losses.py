@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import ConflictError
-from receiver import disks as disks_module
+from receiver.datadirs import disks as disks_module
 from receiver.metadata.model import records
 from receiver.node import Node
 from receiver.operator.lost import list_lost

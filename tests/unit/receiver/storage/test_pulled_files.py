@@ -11,7 +11,7 @@ import pytest
 
 from common.durable import Tree
 from common.errors import UnreachableError
-from receiver.disks import disk_room
+from receiver.datadirs.disks import disk_room
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileRow
 from receiver.storage.directory_store import DirectoryStore

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.directory_markers import RECEIVER_MARKER
+from receiver.datadirs.directory_markers import RECEIVER_MARKER
 from receiver.load.upkeep.fsck import fsck
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records

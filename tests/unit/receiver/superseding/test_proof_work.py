@@ -10,11 +10,11 @@ import pytest
 
 from common import __version__
 from common.errors import ConflictError, ProtocolError
+from receiver.background.remote_work import AskedAnewError
 from receiver.metadata.model.records import WorkPlace
 from receiver.metadata.state.table_rows import FileState, WorkRow, WorkState
 from receiver.metadata.state.tables.retired import PartitionKey
 from receiver.node import Node
-from receiver.remote_work import AskedAnewError
 from receiver.superseding import proof_work
 from receiver.superseding.asking import FileProof, PartitionAnswer, PartitionAsked
 from receiver.superseding.partition_proof import ReadBytes, prove

@@ -13,13 +13,13 @@ import msgspec
 import pytest
 
 from common.errors import ConflictError, NotFoundError
+from receiver.background.side_process import ProcessDied
 from receiver.metadata.model.errors import HistoryGoneError
 from receiver.metadata.query.past_files import files_at
 from receiver.metadata.state.table_rows import FileState
 from receiver.node import Node
 from receiver.operator.retired import drop_retired, list_retired, show_retired
 from receiver.operator.status import running_status
-from receiver.side_process import ProcessDied
 from receiver.superseding.asking import FileProof, PartitionAnswer, PartitionAsked
 from receiver.superseding.proof_work import _lowest_first
 from tests.support.node_world import Clock, World
@@ -82,7 +82,7 @@ def test_the_server_itself_loads_no_decoder() -> None:
 def test_without_decoders_retired_files_stay_and_status_says_so(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("receiver.side_process._NEEDED", ("no_such_package",))
+    monkeypatch.setattr("receiver.background.side_process._NEEDED", ("no_such_package",))
     with world.still_node() as node:
         compacted(node)
         node.prover.start()

@@ -17,7 +17,7 @@ import pytest
 from common import crash
 from common.durable import Tree
 from common.errors import ConflictError, NoSpaceError, NotFoundError
-from receiver import disks as disks_module
+from receiver.datadirs import disks as disks_module
 from receiver.load.folder.manifests import read_table
 from receiver.load.moving import mover as mover_module
 from receiver.load.placing import tree_of

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from common.errors import LockedError, NotFoundError
-from receiver.directory_finding import adopt
-from receiver.disks import AwayError
+from receiver.datadirs.directory_finding import adopt
+from receiver.datadirs.disks import AwayError
 from receiver.load.upkeep.fsck import fsck
 from receiver.load.upkeep.fsck_findings import Found
 from receiver.metadata.engine import Engine

@@ -6,7 +6,7 @@ import pytest
 
 from common import crash, wire
 from common.errors import NotATsFileError
-from receiver.directory_markers import RECEIVER_MARKER
+from receiver.datadirs.directory_markers import RECEIVER_MARKER
 from receiver.metadata.model import records
 from receiver.node import Node
 from receiver.operator.status import running_status

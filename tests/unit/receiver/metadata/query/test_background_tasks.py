@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from receiver.background.work_queue import WorkQueue
 from receiver.metadata.engine import Engine
 from receiver.metadata.model.errors import HistoryGoneError
 from receiver.metadata.model.records import WorkPlace
@@ -14,7 +15,6 @@ from receiver.metadata.sql.executing import execute
 from receiver.metadata.state.tables import background_work
 from receiver.txn.txn_manager import TxnManager
 from receiver.txn.txn_session import TxnSession
-from receiver.work_queue import WorkQueue
 
 
 @pytest.fixture

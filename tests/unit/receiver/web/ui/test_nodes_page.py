@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from receiver import disks as disks_module
+from receiver.datadirs import disks as disks_module
 from receiver.metadata.model import records
 from receiver.operator.node_lists import list_nodes
 from receiver.operator.tokens import list_tokens, make_token

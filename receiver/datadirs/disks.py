@@ -1,13 +1,13 @@
 """The receiver's own directories: which of them count now, and which take files.
 
-Each data directory and the schema directory has a marker (`receiver.directory_markers`) that says
-whose it is. It is written in the data directories before the schema directory: one there says that
-all have had theirs. From then on a data directory without it is *away* (not mounted, exchanged for
-an empty disk, lost): nothing is written there, nothing that it should hold is called lost or safe,
-and nothing but `init --adopt` makes it count again. The marker is what is compared; under which
-path a disk is mounted says nothing. Where the schema directory goes from its path while the server
-runs, what is committed from then on, and what was before, is not there at the next start: nothing
-is taken, and nothing is safe.
+Each data directory and the schema directory has a marker (`receiver.datadirs.directory_markers`)
+that says whose it is. It is written in the data directories before the schema directory: one there
+says that all have had theirs. From then on a data directory without it is *away* (not mounted,
+exchanged for an empty disk, lost): nothing is written there, nothing that it should hold is called
+lost or safe, and nothing but `init --adopt` makes it count again. The marker is what is compared;
+under which path a disk is mounted says nothing. Where the schema directory goes from its path while
+the server runs, what is committed from then on, and what was before, is not there at the next
+start: nothing is taken, and nothing is safe.
 
 Each start raises the number in the marker of a data directory, before the catalogue hears of it.
 One that is *draining* is there for all who read, and nothing new comes to it.
@@ -27,15 +27,15 @@ from common import crash
 from common.durable import Closing, Tree, free_bytes
 from common.errors import NoSpaceError, Transient, TsferryError
 from common.names import FilePath
-from receiver.directory_finding import find_directories, marker_problem, see_directory
-from receiver.directory_markers import DirectoryMarker, write_marker
+from receiver.datadirs.directory_finding import find_directories, marker_problem, see_directory
+from receiver.datadirs.directory_markers import DirectoryMarker, write_marker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from receiver.config import ReceiverConfig
-    from receiver.directory_finding import FoundDirectory
+    from receiver.datadirs.directory_finding import FoundDirectory
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables.compactions import CompactedOutput

@@ -28,9 +28,9 @@ from receiver.metadata.state.table_rows import WorkState
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
+    from receiver.background.work_queue import WorkQueue
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import WorkRow
-    from receiver.work_queue import WorkQueue
 
 __all__ = [
     "AskedAnewError",

@@ -22,7 +22,7 @@ from common.errors import ConfigError, ConflictError, TsferryError
 from common.names import Kind
 from common.root_mistakes import telling_of_root
 from common.terminal import printable
-from receiver.directory_markers import (
+from receiver.datadirs.directory_markers import (
     RECEIVER_MARKER,
     DamagedMarkerError,
     DirectoryMarker,

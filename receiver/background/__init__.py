@@ -1,0 +1,1 @@
+"""Background work: who adds it, who does it here or elsewhere, and in which process."""

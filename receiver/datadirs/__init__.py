@@ -1,0 +1,1 @@
+"""What lies under the data directories of a receiver: which are there, and which disk is whose."""
