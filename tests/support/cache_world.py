@@ -125,7 +125,9 @@ class CacheWorld(StoredWorld):
             return found
 
         monkeypatch.setattr(DirectoryStore, "read", read)
-        monkeypatch.setattr(ReaderCalls, "ask", lambda calls, *said: self._ask(calls.url, *said))
+        monkeypatch.setattr(
+            ReaderCalls, "ask", lambda calls, *said, **_: self._ask(calls.url, *said)
+        )
 
     def begin_anew(self) -> None:
         """The master's process is another one: what it had heard of nodes is gone."""

@@ -208,6 +208,7 @@ def test_submitted_to_workers_of_which_one_does_not_see_a_directory_nothing_is_c
         "stale": 0,
         "dissolved": 0,
         "mended": 0,
+        "merges_verified": 0,
     }
     assert "</html>" in (tmp_path / "report/report.html").read_text()
 

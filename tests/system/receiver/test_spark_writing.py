@@ -292,5 +292,5 @@ def test_attempts_of_one_task_are_apart_and_one_of_each_counts(
     assert len(files) == before + 2
     assert len({each["created"] for each in files if "root.twice" in each["path"]}) == 1
     late = writer  # an attempt that wakes up behind the commit
-    with pytest.raises(Exception, match="not open"):
+    with pytest.raises(Exception, match="is over"):
         late.write(iter([batch(30)]))

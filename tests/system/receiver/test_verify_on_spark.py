@@ -150,6 +150,7 @@ def test_good_files_are_proved_and_every_kind_of_fault_is_named_and_committed(
         "stale": 0,
         "dissolved": 0,
         "mended": 0,
+        "merges_verified": 0,
     }
     assert told["merged_points"] is None
     for name in ("files", "findings", "chunks", "spans", "days", "codecs", "duplicates"):
@@ -206,6 +207,7 @@ def test_merged_files_are_proved_and_a_bad_one_is_read_no_more(
         "stale": 0,
         "dissolved": 1,
         "mended": 0,
+        "merges_verified": 0,
     }
     bad = [each for each in told["findings"] if each["severity"] == "bad"]
     assert {each["physical"] for each in bad} == {str(place.relative_to(world.data))}
@@ -237,6 +239,7 @@ def test_a_disk_that_is_not_mounted_costs_no_verdict(tmp_path: Path, verify: Ver
         "stale": 0,
         "dissolved": 0,
         "mended": 0,
+        "merges_verified": 0,
     }
     assert not place.exists()
 

@@ -31,7 +31,7 @@ def test_an_edge_deletes_what_is_proved_and_sends_again_what_is_not(centre, make
     listed = call(config, "status", "--safe-to-delete", "--verified")
     assert (listed.returncode, listed.stdout) == (0, "")
     found = verdicts(centre, edge, **{bad: "pages: its sum differs"})
-    assert deliver(config_of(centre), found) == (1, 1, 0, 0, 0)
+    assert deliver(config_of(centre), found) == (1, 1, 0, 0, 0, 0)
 
     report = edge.round()
     assert (report.exit_code, report.sent) == (0, 1)

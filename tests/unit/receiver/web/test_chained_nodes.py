@@ -99,7 +99,7 @@ def test_one_that_has_all_of_a_node_that_stands_still_is_as_far_behind_as_that(
             wait_for(lambda: node.follows().problem)
             begin = node.follows().behind
             wait_for(lambda: node.follows().behind > begin + 0.3)
-            assert wait_for(lambda: far.follows().behind) >= 0.3
+            assert wait_for(lambda: far.follows().behind >= 0.3)
             level = far.follows().level_at
             seen = node.follows().behind
             wait_for(lambda: node.follows().behind > seen + 0.3)

@@ -42,7 +42,7 @@ def written(edge: Edge, capsys: pytest.CaptureFixture[str]) -> Written:
         assert got == code, out
         if in_lines:
             return [
-                check_output(_S + words, line, f"`{json.loads(line)['event']}`")[0]
+                check_output(_S + words, line, f"with `event` = `{json.loads(line)['event']}`")[0]
                 for line in out.out.splitlines()
             ]
         return check_output(_S + words, out.out, when, **how)

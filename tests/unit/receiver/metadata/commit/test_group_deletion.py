@@ -94,7 +94,7 @@ def test_the_devices_decide_and_not_the_directory(engine: Engine) -> None:
     with pytest.raises(StorageGroupHoldsFilesError):
         execute(engine, "delete storage group root.u")
     loaded(engine, 2, "/db/t1:a")
-    with pytest.raises(StorageGroupHoldsFilesError, match="1 loaded files"):
+    with pytest.raises(StorageGroupHoldsFilesError, match="1 loaded file of"):
         execute(engine, "delete storage group root.`/db`")
 
 
