@@ -30,9 +30,8 @@ __all__ = ["MOST_OPS", "TxnStore"]
 MOST_OPS: Final = 10_000
 """Operations of a transaction; a device with its series is one."""
 _SEEN: Final = frozenset((*SCHEMA_OPS, records.OwnerSet, records.SeriesLoaded))
-_LIGHT: Final = frozenset(
-    (records.SeriesCreated, records.AliasSet, records.TagsSet, records.TtlSet)
-)
+_LIGHT: Final = frozenset((records.SeriesCreated, records.AliasSet, records.TagsSet))
+"""No commit adds anything to these; to a TTL it does, where there are tables."""
 _MOST_BYTES: Final = 4 << 20
 
 

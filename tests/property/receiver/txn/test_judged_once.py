@@ -10,6 +10,7 @@ import pytest
 
 from common.errors import TsferryError
 from receiver.metadata.engine import Engine
+from receiver.metadata.model import records
 from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.sql.executing import execute
 from receiver.txn.txn_manager import TxnManager
@@ -57,8 +58,10 @@ class Place:
     def state(self) -> list[object]:
         with self.manager.transaction() as txn:
             keys = txn.keys.load_with_prefix("")
+        with self.engine.reading() as state:
+            told = [(row.name, row.ttl, row.version) for row in state.loaded_tables.there()]
         shown = ("show timeseries", "show storage group", "show ttl")
-        return [keys, *(list(execute(self.engine, each)) for each in shown)]
+        return [keys, told, *(list(execute(self.engine, each)) for each in shown)]
 
 
 def statement(rng: random.Random) -> str:
@@ -95,6 +98,8 @@ def play(rng: random.Random, places: list[Place], steps: int) -> None:
 
     for group in GROUPS[:2]:
         both(None, "run", f"set storage group to {group}")
+        for each in places:
+            each.engine.commit([records.TableMade(f"{GROUPS.index(group):032x}", group)])
     for _ in range(steps):
         what = rng.random()
         if len(running) < OPEN and what < 0.2:

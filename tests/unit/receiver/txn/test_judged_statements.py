@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -61,7 +62,6 @@ def test_commits_of_other_rows_leave_what_was_judged_as_it_is(
     txn.database.alter(f"{D}.a", Upsert(tags={"unit": "v"}))
     txn.database.create_series(f"{D}.s", "INT32")
     txn.database.create_series(f"{D}.t", "INT32")
-    txn.database.set_ttl("root.sg", 7)
     txn.keys.save("k", "v")
     engine.create_series("root.sg.e.s", "INT32")
     with txns.transaction() as other:
@@ -174,9 +174,37 @@ def test_a_transaction_is_committed_once_whatever_was_judged(
     assert shown(engine) == [f"{D}.a", f"{D}.s"]
 
 
+def _named_in(module: ModuleType) -> set[type]:
+    """The operations in a module's collections: those that a commit of them adds something for."""
+    found: set[type] = set()
+    for value in vars(module).values():
+        if isinstance(value, dict | tuple | frozenset):
+            found.update(each for each in value if isinstance(each, type))
+        elif isinstance(value, type):
+            found.add(value)
+    return {each for each in found if issubclass(each, records.Record)}
+
+
 def test_to_what_is_judged_once_a_commit_adds_nothing() -> None:
     """So it need not be asked what comes back, is dissolved or made by it."""
     once = {*txn_store._LIGHT, records.KeysWritten}
-    adding = {*coming_back._SHAKING_TYPES, *dissolving._JUDGES, *tablet_making._SHOWING}
-    adding |= {tablet_making._DROPPING, records.CompactionFinal, records.FileQuarantined}
-    assert once.isdisjoint(adding | {records.OwnerSet})
+    adding = {records.CompactionFinal, records.FileQuarantined, records.OwnerSet}
+    for module in (coming_back, dissolving, tablet_making):
+        adding |= _named_in(module)
+    assert adding.issuperset((records.StorageGroupDeleted, records.TtlSet, records.FileLoaded))
+    assert once.isdisjoint(adding)
+
+
+@pytest.mark.parametrize("behind", [0, 1])
+def test_a_ttl_that_a_transaction_sets_is_told_to_the_table_of_its_group(
+    engine: Engine, txns: TxnManager, behind: int
+) -> None:
+    table = "ab" * 16
+    engine.commit([records.TableMade(table, "root.sg")])
+    with txns.transaction() as txn:
+        txn.database.set_ttl("root.sg", 7)
+        for _ in range(behind):
+            engine.create_series("root.sg.e.s", "INT32")
+    with engine.reading() as state:
+        row = state.loaded_tables.rows[table]
+    assert (row.ttl, row.version) == (7, engine.newest_commit)
