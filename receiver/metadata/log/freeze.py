@@ -370,7 +370,7 @@ def _thaw_owners(state: State, sections: Mapping[str, memoryview]) -> None:
     moves = list(_rows("owner-moves", sections, tuple[tuple[OwnerMove, ...], list[str]]))
     for several, devices in moves:
         state.owner_table.restore_moves(several, devices)
-    if not moves:  # a checkpoint of a version that did not keep them
+    if not _part("owner-moves", sections):  # a checkpoint of a version that did not keep them
         state.owner_table.restore_moves_by_rows()
 
 
@@ -378,6 +378,8 @@ def _move_sections(moves: dict[str, tuple[OwnerMove, ...]]) -> Iterator[tuple[st
     devices: dict[tuple[OwnerMove, ...], list[str]] = {}
     for device, several in moves.items():
         devices.setdefault(several, []).append(device)
+    if not devices:  # what is missing was never kept, and is taken from the owners
+        yield "owner-moves.0", msgspec.msgpack.encode([])
     yield from _chunked("owner-moves", devices.items())
 
 

@@ -136,6 +136,14 @@ def test_transfers_outlive_a_checkpoint(state: State) -> None:
     assert cuts(thawed) == cuts(state)
 
 
+def test_a_checkpoint_makes_no_transfer_of_what_stayed_where_it_was(state: State) -> None:
+    give(state, A, D1)
+    assert state.owner_table.moves == {}
+    thawed = thaw(checkpoint(state)).state
+    assert thawed.owner_table.moves == {}
+    assert thawed.owner_table.moved == 0
+
+
 def test_of_a_checkpoint_that_knows_no_transfers_the_owners_tell_the_last_ones(
     state: State,
 ) -> None:
