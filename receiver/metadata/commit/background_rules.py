@@ -105,6 +105,8 @@ def _files_compacted(on: RuleOverlay, op: records.FilesCompacted) -> None:
     on.touched.sweep()  # it is about all that may come to its partition
     if any(key[0] not in _BESIDE_KEYS for key in on.changes):
         raise refusal_of(op, "it stands in a commit with other changes")
+    if on.compacts:  # both would be judged by the committed state, and may have the same inputs
+        raise refusal_of(op, "it stands in a commit with another one")
     on.compacts = True
     check_compacted(on.state, op)
     for ident in {row.id for each in op.inputs if (row := on.state.compacted_table.of_input(each))}:

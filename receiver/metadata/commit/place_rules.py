@@ -85,7 +85,11 @@ def _table_told(on: RuleOverlay, op: records.TableReplicasSet | records.TableTtl
 
 def _table_forgotten(on: RuleOverlay, op: records.TableForgotten) -> None:
     check_table_forgotten(on.state, op)
+    _gone_once(on, "forgotten_table", op)
     on.put(("table_id", op.id), None)
+    for row in on.state.tablet_table.every_of(op.id):
+        if row.dropped:  # it goes with its table
+            on.put(("tablet", row.id), True)
 
 
 def _tablet_made(on: RuleOverlay, op: records.TabletMade) -> None:
@@ -102,24 +106,35 @@ def _tablet_made(on: RuleOverlay, op: records.TabletMade) -> None:
 
 def _tablet_dropped(on: RuleOverlay, op: records.TabletDropped) -> None:
     name, begin, end = check_tablet_dropped(on.state, op)
+    if _table_name(on, on.state.tablet_table.rows[op.id].table) is None:
+        raise refusal_of(op, f"there is no tablet {op.id!a}")
     on.touched.sweep()  # a file that is loaded meanwhile has to find it, or to make another one
     for kind, *key in on.changes:
         if kind == "file":
             place = partition_of(str(key[0]))
             if place.sg == name and begin <= int(place.partition) < end:
                 raise refusal_of(op, f"the tablet {op.id} has files")
-    _gone_once(on, op)
+    _gone_once(on, "tablet", op)
 
 
 def _tablet_forgotten(on: RuleOverlay, op: records.TabletForgotten) -> None:
     check_tablet_forgotten(on.state, op)
-    _gone_once(on, op)
+    _gone_once(on, "tablet", op)
 
 
-def _gone_once(on: RuleOverlay, op: records.TabletDropped | records.TabletForgotten) -> None:
-    if on.get(("tablet", op.id), lambda: False):
-        raise refusal_of(op, f"the tablet {op.id} goes twice")
-    on.put(("tablet", op.id), True)
+def _gone_once(
+    on: RuleOverlay,
+    what: str,
+    op: records.TabletDropped | records.TabletForgotten | records.TableForgotten,
+) -> None:
+    if _goes(on, what, op.id):
+        raise refusal_of(op, f"{op.id} goes twice")
+    on.put((what, op.id), True)
+
+
+def _goes(on: RuleOverlay, what: str, ident: str) -> bool:
+    """Whether a tablet, or a table that is forgotten, goes by this very commit."""
+    return on.get((what, ident), lambda: False)
 
 
 def _node(on: RuleOverlay, uuid: str) -> StorageNodeRow | None:
@@ -152,7 +167,8 @@ def _placement(on: RuleOverlay, tablet: str) -> int:
 
 def _tablet_placed(on: RuleOverlay, op: records.TabletPlaced) -> None:
     row = on.state.tablet_table.rows.get(op.tablet)
-    if row is None or row.dropped or _table_name(on, row.table) is None:
+    is_gone = row is None or row.dropped or _goes(on, "tablet", op.tablet)
+    if row is None or is_gone or _table_name(on, row.table) is None:
         raise refusal_of(op, f"there is no tablet {op.tablet!a}")
     check_placed(op, _placement(on, op.tablet))
     for each in op.nodes:
