@@ -144,7 +144,7 @@ class TxnManager:
             # Only now: the window stands before whatever is newest behind the pin.
             read_ts = engine.newest_commit
             operator = TxnOperator(engine, ident, read_ts)
-            store = TxnStore(operator, read_ts, self._forks, self._clock, now)
+            store = TxnStore(operator, read_ts, self._forks, self._clock, now, self._hold)
             txn = self._held[ident] = Txn(ident, store, self._ended, who)
         except BaseException:
             del self._pins[ident]
@@ -247,6 +247,20 @@ class TxnManager:
                 retry_after=1.0,
             )
         return ident
+
+    def _hold(self, ident: int) -> bool:
+        """Keep for a commit what its transaction reads, if that is not sure to be kept so long.
+
+        Returns:
+            whether it was not; then part of it may have gone before.
+        """
+        now = self._clock()
+        pin = self._pins.get(ident)
+        if pin is not None and pin[1] - now > self._lease / 2:
+            return False
+        if pin is not None:
+            self._pins[ident] = pin[0], now + self._lease
+        return True
 
     def _new_id(self, newest: int) -> int:
         return int(to_seconds(newest)) << NUMBER_BITS | self._numbers.take()

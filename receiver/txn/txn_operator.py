@@ -29,19 +29,20 @@ class TxnOperator:
 
     Attributes:
         engine: the participant.
+        id: of the transaction.
     """
 
-    __slots__ = ("_id", "_read_ts", "engine")
+    __slots__ = ("_read_ts", "engine", "id")
 
     def __init__(self, engine: Engine, ident: int, read_ts: int) -> None:
         self.engine = engine
-        self._id = ident
+        self.id = ident
         self._read_ts = read_ts
 
     def commit_judged(self, judged: JudgedOps) -> int:
         """The same as `commit`, of a write set of which all is known that the rules said of it."""
         try:
-            return self.engine.commit_judged(judged, records.TxnCommitted(self._id))
+            return self.engine.commit_judged(judged, records.TxnCommitted(self.id))
         except GuardFailed as error:
             raise _conflict(error, self._read_ts) from error
         except RefusedCommitError as error:
@@ -60,7 +61,7 @@ class TxnOperator:
                 because of what was committed since.
             TsferryError: as `Engine.commit`.
         """
-        whole = [*ops, records.TxnCommitted(self._id)]
+        whole = [*ops, records.TxnCommitted(self.id)]
         groups = [op.path for op in ops if isinstance(op, records.StorageGroupDeleted)]
         for attempt in range(_ATTEMPTS):
             checked = [*guards]

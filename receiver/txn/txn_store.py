@@ -74,6 +74,7 @@ class TxnStore:
         forks: threading.BoundedSemaphore,
         clock: Callable[[], float],
         now: float,
+        hold: Callable[[int], bool],
     ) -> None:
         """Begin with nothing written.
 
@@ -83,6 +84,7 @@ class TxnStore:
             forks: how many transactions may have a schema of their own at a time.
             clock: seconds that nobody sets.
             now: by it.
+            hold: see `TxnManager`.
         """
         self.busy = threading.RLock()
         self.operator = operator
@@ -93,6 +95,7 @@ class TxnStore:
         self._engine = operator.engine
         self._forks = forks
         self._guards: dict[Changed, Guard] = {}
+        self._hold = hold
         self._pieces: list[bytes] = []
 
     def knows_group(self, device: Nodes) -> bool:
@@ -162,6 +165,7 @@ class TxnStore:
             ops, pieces = self._stored(ops)
             guards: list[Guard] = []
             with self._engine.reading() as state:
+                self._see_kept()
                 if not (self._is_light and self._take_lightly(state, ops)):
                     self._guard_all()
                     self._see_unchanged(state, _rows_of(ops), guards)
@@ -185,6 +189,7 @@ class TxnStore:
                 return False
             ops, pieces = self._stored((op,))
             with self._engine.reading() as state:
+                self._see_kept()
                 if not self._take_lightly(state, ops):
                     return False
             self.has_written_schema = True
@@ -241,6 +246,9 @@ class TxnStore:
         """
         if not self.ops:
             return self.read_ts
+        if self._hold(self.operator.id):
+            with self._engine.reading():
+                self._see_kept()
         if self._touched is not None and self._is_light:
             return self.operator.commit_judged(
                 JudgedOps(
@@ -282,6 +290,18 @@ class TxnStore:
             return False
         self._judged_ts, self._touched = state.newest, touched
         return True
+
+    def _see_kept(self) -> None:
+        """See that it can be told what was changed since the read time: deletions are history."""
+        oldest = self._engine.oldest_answerable
+        if self.read_ts < oldest:
+            self.lost = WriteConflictError(
+                f"the transaction began at {self.read_ts}, before the kept history, which begins "
+                f"at {oldest}: whether others changed what it writes is not known any more; roll "
+                "it back and begin it anew",
+                extra={"oldest": oldest},
+            )
+            raise self.lost
 
     def _see_alone(self, touched: Touched) -> None:
         if not self._engine.left_alone(self.read_ts, touched):

@@ -481,6 +481,62 @@ def test_history_is_kept_for_a_lease_and_no_longer(tmp_path):
             shown(txn.database, "show storage group")
 
 
+@pytest.mark.parametrize("written", [True, False], ids=["before", "behind"])
+def test_what_was_removed_and_is_no_history_any_more_is_not_written_over(tmp_path, written):
+    clock, wall = Clock(), Clock()
+    wall.now = 1_000_000.0
+    options = EngineOptions(history=10)
+    with Engine.open(tmp_path, background=False, clock=wall, boot=wall, options=options) as engine:
+        txns = TxnManager(engine, lease=60, clock=clock)
+        engine.commit([records.KeysWritten([], {"k": "1"})])
+        txn = txns.begin()
+        assert txn.keys.load("k") == "1"
+        if written:
+            txn.keys.save("k", "2")
+        engine.commit([records.KeysWritten(["k"], {})])
+        for each in range(4):
+            wall.now += 20
+            clock.now += 20
+            txn.do(lambda: None)
+            engine.commit([records.KeysWritten([], {f"other{each}": "1"})])
+            engine.collect()
+        assert txn.read_ts < engine.oldest_answerable
+        with pytest.raises(WriteConflictError, match="before the kept history"):
+            txn.commit() if written else txn.keys.save("k", "2")
+        with pytest.raises(TxnEndedError if written else WriteConflictError):
+            txn.commit()
+        with txns.transaction() as again:
+            assert "k" not in again.keys.load_with_prefix("")
+
+
+def test_a_commit_keeps_the_history_that_it_is_judged_by(tmp_path, monkeypatch):
+    clock, wall = Clock(), Clock()
+    wall.now = 1_000_000.0
+    options = EngineOptions(history=10)
+    with Engine.open(tmp_path, background=False, clock=wall, boot=wall, options=options) as engine:
+        txns = TxnManager(engine, lease=60, clock=clock)
+        engine.commit([records.KeysWritten([], {"k": "1"})])
+        txn = txns.begin()
+        txn.keys.save("k", "2")
+        engine.commit([records.KeysWritten(["k"], {})])
+        wall.now += 59
+        clock.now += 59
+        engine.collect()
+        real = engine.commit_judged
+
+        def late(*given):
+            wall.now += 9
+            clock.now += 9
+            engine.commit([records.KeysWritten([], {"other": "1"})])
+            engine.collect()
+            return real(*given)
+
+        monkeypatch.setattr(engine, "commit_judged", late)
+        monkeypatch.setattr("receiver.metadata.commit.recent_commits._MOST_KEYS", 0)
+        with pytest.raises(WriteConflictError):
+            txn.commit()
+
+
 # -- what became of it -----------------------------------------------------------------------------
 
 
