@@ -1,9 +1,10 @@
 """The manager: begins transactions, ends those that nobody uses, knows what became of each.
 
-An id is the second in which its transaction began, above 31 bits of `TxnNumbers`: so ids grow, are
-used once, and cannot be guessed. A committed transaction has its id in its commit, so what became
-of it is found after a restart as well. All others are over with the process: nothing of them was
-ever written.
+An id is the second of the newest commit when its transaction began, above 31 bits of `TxnNumbers`:
+so ids grow, are used once, and cannot be guessed. In one process no number comes twice; those of
+the next one may be the same, so its first second is behind all that is committed, and behind its
+ids. A committed transaction has its id in its commit, so what became of it is found after a restart
+as well. All others are over with the process: nothing of them was ever written.
 """
 
 from __future__ import annotations
@@ -126,6 +127,10 @@ class TxnManager:
         self._unknown: dict[int, None] = {}
         self._pins: dict[int, tuple[int, float]] = {}
         self._numbers = TxnNumbers()
+        with engine.reading() as state:
+            known = max(state.txn_table.forgotten, *state.txn_table.rows, 0)
+            newest = int(to_seconds(state.newest))
+        self._first_second = max(newest, known >> NUMBER_BITS) + 1
         engine.window.needed = self._oldest_needed
         engine.begins = self.transaction
 
@@ -263,7 +268,8 @@ class TxnManager:
         return True
 
     def _new_id(self, newest: int) -> int:
-        return int(to_seconds(newest)) << NUMBER_BITS | self._numbers.take()
+        second = max(int(to_seconds(newest)), self._first_second)
+        return second << NUMBER_BITS | self._numbers.take()
 
     def _ended(self, txn: Txn) -> None:
         if txn.state is TxnState.UNKNOWN:

@@ -562,6 +562,24 @@ def test_the_outcome_is_the_same_for_ever(tmp_path, engine, txns):
                 engine.checkpoint()
 
 
+def test_a_process_gives_no_id_that_the_one_before_gave(tmp_path, engine, monkeypatch):
+    monkeypatch.setattr("receiver.txn.txn_numbers.secrets.randbits", lambda bits: 12345)
+    manager = TxnManager(engine)
+    with manager.transaction() as first:
+        first.keys.save("a", "1")
+    undone = manager.begin()
+    engine.close()
+    with Engine.open(tmp_path, background=False) as engine:
+        manager = TxnManager(engine)
+        later = [manager.begin() for _ in range(9)]
+        assert {first.id, undone.id}.isdisjoint(each.id for each in later)
+        for number, each in enumerate(later):
+            each.keys.save(f"b{number}", "1")
+            each.commit()
+        assert manager.outcome(first.id) == (TxnState.COMMITTED, first.commit_ts)
+        assert manager.outcome(undone.id).state is TxnState.ROLLED_BACK
+
+
 def test_of_the_outcomes_the_last_are_kept(tmp_path, engine, txns, monkeypatch):
     monkeypatch.setattr("receiver.metadata.state.tables.txns.KEPT_TXNS", 3)
     ids = []
