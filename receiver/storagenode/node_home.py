@@ -2,7 +2,7 @@
 
     storage-node.json     {"uuid": ..., "instance": 3, "boot": ..., "before": [...],
                            "seen": {"engine": ..., "incarnation": 2, "ident": ..., "commit": ...},
-                           "lacked": false, "directories": {"/disk/1": "9b0c..."}}
+                           "lacked": false, "passed": 0, "directories": {"/disk/1": "9b0c..."}}
 
 It stands in the schema directory of the node, which has no engine. The number of a start is flushed
 before anybody hears it, so none is ever said twice. What was seen of the master is what later ones
@@ -72,6 +72,8 @@ class NodeMark(msgspec.Struct, frozen=True, kw_only=True):
         before: those of the starts before it, the oldest first.
         seen: the master as it was last heard; None before the first registration.
         lacked: that its commit is one which a master after it never had.
+        passed: the newest commit that was seen before an operator took a master which did not have
+            it: that files came with it is no reason to doubt that master.
         directories: path of each data directory that the node ever had, and its uuid.
     """
 
@@ -81,6 +83,7 @@ class NodeMark(msgspec.Struct, frozen=True, kw_only=True):
     before: tuple[str, ...] = ()
     seen: MasterMark | None = None
     lacked: bool = False
+    passed: int = 0
     directories: dict[str, str] = {}
 
 
@@ -181,7 +184,7 @@ class NodeHome(Closing):
         """
         with self._lock:
             seen = self._mark.seen
-            if seen is not None and seen.commit < commit:
+            if seen is not None and seen.commit < commit > self._mark.passed:
                 kept = msgspec.structs.replace(seen, commit=commit)
                 self._mark = msgspec.structs.replace(self._mark, seen=kept)
 
@@ -224,6 +227,15 @@ class NodeHome(Closing):
                 self.doubt, self._doubted = "", None
             self._heard(mark)
 
+    def must_doubt(self) -> None:
+        """See that there is something to confirm.
+
+        Raises:
+            ConflictError: the master is not doubted.
+        """
+        with self._lock:
+            self._doubted_now()
+
     def confirm(self) -> None:
         """Take the master that is doubted as it is; an operator says so.
 
@@ -231,10 +243,16 @@ class NodeHome(Closing):
             ConflictError: none is.
         """
         with self._lock:
-            if self._doubted is None:
-                raise ConflictError("the master is not doubted: there is nothing to confirm")
-            self._write(msgspec.structs.replace(self._mark, seen=self._doubted, lacked=False))
+            doubted, seen = self._doubted_now(), self._mark.seen
+            passed = max(self._mark.passed, 0 if seen is None else seen.commit)
+            taken = msgspec.structs.replace(self._mark, seen=doubted, lacked=False, passed=passed)
+            self._write(taken)
             self.doubt, self._doubted = "", None
+
+    def _doubted_now(self) -> MasterMark:
+        if self._doubted is None:
+            raise ConflictError("the master is not doubted: there is nothing to confirm")
+        return self._doubted
 
     def _heard(self, mark: MasterMark) -> None:
         noted, now = self._noted, self._monotonic()

@@ -239,9 +239,12 @@ class StorageNode(Closing):
         Raises:
             ConflictError: there is nothing to confirm.
         """
-        self.copies.keep_unlisted()
-        self.home.confirm()
-        self.pulls.look_anew()
+        self.home.must_doubt()  # else all that is here waited for lists that nobody asks for
+        try:
+            self.copies.keep_unlisted()
+            self.home.confirm()
+        finally:
+            self.pulls.look_anew()
         self._heartbeats.changed()
 
     def status(self) -> NodeStatus:

@@ -289,7 +289,7 @@ class CopyPuller(Closing):
 
     def _pull_list(self, replica: TabletReplica, seen: int) -> bool:
         losses, is_damaged = replica.losses, bool(replica.missing())
-        since = 0 if is_damaged else replica.commit
+        since = 0 if is_damaged or replica.is_unlisted else replica.commit  # of all that is here
         digest = "" if is_damaged else replica.digest()
         page = self._calls.page(replica.tablet, None, digest, since)
         self._store.hear(page.master)

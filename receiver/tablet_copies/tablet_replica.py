@@ -485,10 +485,16 @@ class TabletReplica:
                     state.take(line)
 
     @property
+    def is_unlisted(self) -> bool:
+        """Whether no master that is trusted has listed what is here."""
+        with self._lock:
+            return any(state.is_unlisted for state in self._journals.values())
+
+    @property
     def why_it_stays(self) -> str:
         """Why it is not dropped by the word of any master, empty if it is."""
         with self._lock:
-            if any(state.is_unlisted for state in self._journals.values()):
+            if self.is_unlisted:
                 return "no master has listed its files since an operator has trusted one again"
             kept = self.kept()
         return f"{len(kept)} files, as {kept[0]}, were not known to a master" if kept else ""

@@ -164,6 +164,7 @@ class HomedNode:
 
     def confirm_master(self) -> None:
         """See `StorageNode`."""
+        self.home.must_doubt()
         self.store.keep_unlisted()
         self.home.confirm()
         self.puller.look_anew()

@@ -294,7 +294,9 @@ def test_a_file_whose_commit_a_master_never_had_is_unknown_to_it_whatever_else_w
         commit = state.files[physical].created
     seen = centre.engine.newest_commit
     centre.end(physical)
-    for given, gone in ((commit, True), (commit + 1, False)):
+    had = set(centre.engine.window.commits)  # of one millisecond and the next, perhaps
+    never = next(each for each in range(commit + 1, commit + 1000) if each not in had)
+    for given, gone in ((commit, True), (never, False)):
         asked = GoneAsked(generation=1, commit=seen, seen=seen, files=[(physical, given)])
         said = centre.lists.gone(node.uuid, tablet, asked)
         assert said.files == ([physical] if gone else [])
@@ -338,6 +340,24 @@ def test_a_master_that_is_trusted_again_drops_nothing_before_it_has_listed_it(
     assert not node.store.replica(tablet).why_it_stays
     node.store.drop(drop, centre.lists.mark())
     assert node.names() == []
+
+
+def test_a_change_that_is_told_while_a_master_is_trusted_again_is_no_list_of_all(
+    centre: CopyCentre,
+):
+    """Else it waited for one for good: what comes later is told by what changed alone."""
+    centre.add(), centre.add()
+    centre.load()
+    centre.settle()
+    node, [tablet] = centre.nodes[0], centre.tablets()
+    replica = node.store.replica(tablet)
+    seen, losses = replica.commit, replica.losses
+    node.store.keep_unlisted()
+    replica.completed(seen, losses)  # a change was on its way then
+    node.puller.look_anew()
+    centre.load()
+    centre.pull(node)
+    assert not replica.why_it_stays
 
 
 def test_files_that_a_restored_master_has_never_heard_of_stay_and_are_told(

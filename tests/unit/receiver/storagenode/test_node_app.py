@@ -25,6 +25,7 @@ from receiver.storagenode.master_calls import Masters
 from receiver.storagenode.node_app import ServedNode
 from receiver.storagenode.node_home import ForeignMasterError
 from receiver.storagenode.node_status import NodeStatus
+from receiver.tablet_copies.copies_wire import CopyOrder, DropOrder
 from tests.support.heard_nodes import SpeakingNode
 
 
@@ -94,6 +95,19 @@ def test_status_tells_who_it_is_and_what_it_has(served: ServedNode):
     assert client.get("/healthz").get_json()["concerns"][-1].startswith("It does not trust")
     assert client.post("/v1/node/confirm-master", headers=headers).status_code == 204
     assert served.node.home.doubt == ""
+
+
+def test_a_confirmation_that_nobody_needs_keeps_nothing_here_that_is_to_go(served: ServedNode):
+    """No list would come that lets it go: nothing is news of a tablet that nothing happens to."""
+    node, tablet, master = served.node, "a" * 32, MasterMark(engine="e" * 32, commit=9)
+    node.home.hear(master)
+    node.copies.make([CopyOrder(tablet=tablet, generation=1, table="t", begin=0, end=1)], master)
+    node.copies.replica(tablet).completed(9, 0)
+    with pytest.raises(ConflictError, match="not doubted"):
+        node.confirm_master()
+    assert node.copies.replica(tablet).held().state == "running"
+    node.copies.drop([DropOrder(tablet=tablet, generation=1)], master)
+    assert (node.copies.tablets(), node.copies.troubles) == ([], {})
 
 
 def test_the_node_has_no_engine_and_its_directory_no_second_process(

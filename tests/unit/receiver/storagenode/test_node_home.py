@@ -128,6 +128,24 @@ def test_a_master_that_was_turned_back_is_doubted_until_an_operator_confirms_it(
         assert home.doubt == ""
 
 
+def test_a_master_that_is_confirmed_is_not_doubted_by_the_files_of_the_one_before(tmp_path: Path):
+    """It may not have committed anything since: what it lacks came behind its newest commit."""
+    with opened(tmp_path) as home:
+        home.hear(mark(commit=100))
+        home.hear(mark(commit=90))
+        home.confirm()
+        home.has_files_of(100)
+        home.hear(mark(commit=90))
+        assert (home.doubt, home.seen) == ("", mark(commit=90))
+    with opened(tmp_path) as home:
+        home.has_files_of(100)
+        home.hear(mark(commit=90))
+        assert home.doubt == ""
+        home.has_files_of(101)
+        home.hear(mark(commit=95))
+        assert home.doubt
+
+
 def test_what_came_in_the_last_minute_before_a_power_cut_was_seen_by_the_files_that_it_brought(
     tmp_path: Path,
 ):
