@@ -275,11 +275,12 @@ class CopyService(Closing):
         """What each node that is not lost reports of a tablet.
 
         Of all nodes: one that was away has what it was once given, though another one has its place
-        since. If the tablet went meanwhile, what it has would be shown as of nobody for good.
+        since. If the tablet went meanwhile, what it has would be shown as of nobody for good. So
+        the last word of one that fell silent behind it, or misses a directory, is none.
         """
         for uuid, node in self.nodes().items():
             if not node.is_lost:
-                yield self._said(uuid, tablet.id)
+                yield self._said(uuid, tablet.id) if node.tells_all else _NOT_HEARD
 
     def _said(self, uuid: str, tablet: str) -> ReportedTablet | None:
         """What a node reports of a tablet; the worst of one that was not heard."""

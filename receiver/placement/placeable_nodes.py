@@ -25,6 +25,7 @@ class PlaceableNode(NamedTuple):
         is_draining: it is being emptied.
         is_lost: an operator has said that what was there is gone.
         is_hurt: a directory that it began with is away: which of its files these are is not known.
+        is_partial: a directory is away, of those too that it began without.
         free: bytes that it has room for.
         used: bytes of copies that it reports.
         tablets: how many it reports.
@@ -41,6 +42,7 @@ class PlaceableNode(NamedTuple):
     is_draining: bool = False
     is_lost: bool = False
     is_hurt: bool = False
+    is_partial: bool = False
     free: int = 0
     used: int = 0
     tablets: int = 0
@@ -56,6 +58,11 @@ class PlaceableNode(NamedTuple):
     def counts(self) -> bool:
         """Whether what it has said that it has may be relied on now."""
         return not (self.is_down or self.is_lost or self.is_hurt)
+
+    @property
+    def tells_all(self) -> bool:
+        """Whether what it does not report is not there now."""
+        return self.counts and not self.is_partial
 
 
 def look_at_nodes(manager: NodeManager) -> dict[str, PlaceableNode]:
@@ -81,6 +88,7 @@ def look_at_nodes(manager: NodeManager) -> dict[str, PlaceableNode]:
                 boot=heard.start.boot,
                 cache=heard.registration.cache,
                 is_hurt=any(each.problem and each.begun for each in heard.directories),
+                is_partial=any(each.problem for each in heard.directories),
             )
         found[row.uuid] = node
     return found

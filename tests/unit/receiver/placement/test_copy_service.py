@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from common.errors import CloneError, NotFoundError
-from receiver.heartbeats.node_wire import ReportedTablet
+from receiver.heartbeats.node_wire import DirectoryRoom, ReportedTablet
 from receiver.metadata.model import records
 from receiver.node import Node
 from receiver.operator.table_lists import list_tablets
@@ -235,6 +235,28 @@ def test_a_tablet_is_kept_while_a_node_that_another_one_stands_in_for_may_have_f
     assert not service.is_empty(tablet)
     _drops(two, copied)
     assert service.is_empty(tablet)
+
+
+@pytest.mark.parametrize("away", ["it is silent", "a directory is away", "it began without one"])
+def test_the_last_word_of_a_node_that_is_away_is_no_reason_to_forget_what_it_may_have(
+    copied: Copied, away: str
+):
+    """A file may have come behind it; or what lay in that directory is not reported any more."""
+    two, service = copied.nodes[1], copied.node.copies
+    with copied.node.engine.reading() as state:
+        tablet = state.tablet_table.rows[copied.tablet]
+    assert service.is_empty(tablet)
+    assert service.has_gone(tablet)
+    heard = copied.node.nodes.heard(two.uuid)
+    assert heard is not None
+    if away == "it is silent":
+        heard.heard -= copied.node.config.nodes.timeout + 1
+    else:
+        begun = away == "a directory is away"
+        heard.directories = [DirectoryRoom(path="/d", problem="x", begun=begun)]
+    service._looked = None  # a moment later
+    assert not service.is_empty(tablet)
+    assert not service.has_gone(tablet)
 
 
 def test_a_receiver_that_starts_anew_knows_which_copies_had_other_bytes(tmp_path: Path):
