@@ -12,7 +12,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.tables.tablets import LoadedTableRow, TabletRow
@@ -22,7 +22,7 @@ __all__ = ["TableUpkeep"]
 log = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 1000
-"""Records of a commit, and tablets that are looked at without a pause."""
+"""Records of a commit, tablets that are looked at without a pause, and those that go at once."""
 _EVERY: Final = 3600.0
 """Seconds between two looks for empty tablets: there may be millions, and none is in a hurry."""
 
@@ -119,11 +119,12 @@ class TableUpkeep:
             else:
                 crash.point("reaper.tablet_dropped")
                 dropped += 1
+            if dropped >= _AT_ONCE:
+                break
         return dropped
 
-    def _empty(self, before: float) -> list[TabletRow]:
-        """Tablets that were made before a time, and have no file; at most so many at once."""
-        found: list[TabletRow] = []
+    def _empty(self, before: float) -> Iterator[TabletRow]:
+        """Tablets that were made before a time, and have no file."""
         with self._engine.reading() as state:
             tables = [(row.id, row.name) for row in state.loaded_tables.there()]
         for ident, name in tables:
@@ -132,16 +133,14 @@ class TableUpkeep:
             for begin in range(0, len(rows), _AT_ONCE):  # commits go on in between
                 with self._engine.reading() as state:
                     seconds, files = state.clock.times.seconds, state.file_table
-                    found += [
+                    found = [
                         row
                         for row in rows[begin : begin + _AT_ONCE]
                         if not files.by_partition.of(name, row.begin, row.end).files
                         and seconds(row.created) <= before
                         and files.is_empty(name, row.begin, row.end)
                     ]
-            if len(found) >= _AT_ONCE:
-                break
-        return found[:_AT_ONCE]
+                yield from found  # those that nodes have files of keep no others from going
 
     def forget_tablets(self, _: float = 0.0) -> int:
         """Forget dropped tablets that no question about the past can see; how many."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from common import crash
+from receiver.load.upkeep import table_upkeep
 from receiver.load.upkeep.table_upkeep import TableUpkeep
 from receiver.metadata.commit.draft import examine
 from receiver.metadata.commit.table_creation import create_table
@@ -141,6 +142,24 @@ def test_there_is_a_look_for_empty_ones_every_hour(centre: CopyCentre):
     assert upkeep.drop_empty(now + 3600.0) == 1
     centre.end(centre.load(9))
     assert upkeep.drop_empty(now + 10.0) == 1
+
+
+def test_those_that_nodes_have_files_of_keep_no_others_from_going(
+    centre: CopyCentre, monkeypatch: pytest.MonkeyPatch
+):
+    """So it is where a master was restored from an older copy: nodes have what it never knew."""
+    monkeypatch.setattr(table_upkeep, "_AT_ONCE", 3)
+    centre.load(0)
+    with centre.engine.reading() as state:
+        [table] = state.loaded_tables.there()
+    made = [records.TabletMade(f"{n:032x}", table.id, n, n + 1) for n in range(10, 20)]
+    centre.engine.commit(made)
+    upkeep = upkeep_of(centre)
+    held = {each.id for each in made[:5]}
+    upkeep.is_empty = lambda row: row.id not in held
+    later = age(centre, 1000.0)
+    assert [upkeep.drop_empty(later + each) for each in range(3)] == [3, 2, 0]
+    assert [begin for begin, _ in there(centre)] == [0, 10, 11, 12, 13, 14]
 
 
 def test_a_file_that_comes_while_its_tablet_goes_has_one(centre: CopyCentre):
