@@ -187,9 +187,9 @@ class ReaderCalls:
             except UnreachableError:
                 raise
             except TsferryError:
-                self._answered = url, self._monotonic()
+                self._hear(url)
                 raise
-            self._answered = url, self._monotonic()
+            self._hear(url)
             return answer
 
         if not self._leads.are_several:
@@ -198,6 +198,8 @@ class ReaderCalls:
         while True:
             try:
                 if method == "GET":
+                    if self._once:
+                        self._prefer_the_one_that_leads()
                     return self._leads.ask_soon(of)
                 # What changes something is not said again because its answer takes a while.
                 self._find_one_alive()
@@ -206,6 +208,18 @@ class ReaderCalls:
                 if self._monotonic() + _PAUSE > until:
                     raise
             self._sleep(_PAUSE)
+
+    def _hear(self, url: str) -> None:
+        """One has said something: it does not hang. That it leads is another question."""
+        if not self._once:
+            self._answered = url, self._monotonic()
+
+    def _prefer_the_one_that_leads(self) -> None:
+        """Some questions are answered by one that has lost its place, too: how it is."""
+        try:
+            self._find_one_alive()
+        except (UnreachableError, NotTheWriterError):
+            return  # none leads: each that is there says how it is itself
 
     def _find_one_alive(self) -> None:
         """Have one in the first place that does not hang, unless it has just answered.
@@ -229,6 +243,8 @@ class ReaderCalls:
                 return  # it says something, so it does not hang
 
         self._leads.ask_soon(look)
+        if self._once:
+            self._answered = self._leads.current, self._monotonic()
 
     def _ask(
         self,

@@ -23,6 +23,7 @@ DEAD = "http://127.0.0.1:1"
 ENVIRON = {
     "TSFERRY_RECEIVER_OPERATOR__TOKEN": "operators-secret",
     "TSFERRY_RECEIVER_CONFIG": None,
+    "TSFERRY_RECEIVER_LISTEN__PORT": "0",
 }
 
 
@@ -87,6 +88,30 @@ def test_a_change_is_said_to_the_one_that_leads_alone(url: str) -> None:
         made = said("--url", several, "token", "create", "--role", "reader")
     assert made["id"] in [each["id"] for each in said("--url", url, "token", "list")["tokens"]]
     assert seen == [("GET", "/v1/log")]
+
+
+def test_how_it_is_is_told_of_the_one_that_leads(app: Flask, url: str) -> None:
+    """The one that has lost its place says how it is, too, to whoever names it alone."""
+    headers = {"Authorization": "Bearer operators-secret"}
+    found = app.test_client().get("/v1/status", headers=headers).get_json()
+    assert found["ready"]
+    lost = "urn:tsferry:not-the-writer"
+    told = wire.Problem(type=lost, title=lost, status=421, detail="none any more")
+
+    def displaced(environ: dict[str, Any], start: Any) -> list[bytes]:
+        is_status = environ["PATH_INFO"] == "/v1/status"
+        body = json.dumps({**found, "ready": False}).encode() if is_status else wire.encode(told)
+        kind = "application/json" if is_status else wire.PROBLEM_TYPE
+        status = "200 OK" if is_status else "421 Misdirected Request"
+        start(status, [("Content-Type", kind), ("Content-Length", str(len(body)))])
+        return [body]
+
+    with running(displaced, port=free_port()) as server:
+        old = f"http://127.0.0.1:{server.addresses[0][1]}"
+        assert said("--url", f"{old},{url}", "status")["ready"]
+        for several in (old, f"{old},{DEAD}"):
+            done = run("--url", several, "status", "--json")
+            assert json.loads(done.stdout)["ready"] is False
 
 
 @pytest.mark.parametrize(
