@@ -15,7 +15,7 @@ from receiver.metadata.state.placed_files import placement_of
 from receiver.placement.kept_doubts import DoubtedOfNode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
@@ -107,7 +107,8 @@ class HeldCopiesBook:
         """A node gave the master other bytes than a file has: it does not count for that file.
 
         Until it says itself that something of the tablet is lost there, and has all of it later;
-        until it gives the right bytes, or is started anew. A restart of the master is none of that.
+        until it gives the right bytes, or is started anew; or there is no such file any more. A
+        restart of the master is none of that.
         """
         with self._lock:
             known = self._doubted.setdefault(node, set())
@@ -124,6 +125,23 @@ class HeldCopiesBook:
         """Tablet and name of the files that a node does not count for."""
         with self._lock:
             return sorted(self._doubted.get(node, ()))
+
+    def doubted_files(self) -> set[str]:
+        """Names of the files that some node does not count for."""
+        with self._lock:
+            return {name for files in self._doubted.values() for _, name in files}
+
+    def forget_files(self, names: Collection[str]) -> None:
+        """Files are none any more: what was doubted of them says nothing of their tablets."""
+        with self._lock:
+            left = {
+                node: {each for each in files if each[1] not in names}
+                for node, files in self._doubted.items()
+            }
+            left = {node: files for node, files in left.items() if files}
+            if left != self._doubted:
+                self._doubted = left
+                self._keep()
 
     def _clear(self, node: str, tablet: str, physical: str | None = None) -> None:
         known = self._doubted.pop(node, set())

@@ -9,6 +9,7 @@ import pytest
 
 from common.durable import Tree
 from common.errors import NoSpaceError
+from receiver.metadata.model import records
 from receiver.placement.held_copies import HeldCopiesBook
 from receiver.placement.kept_doubts import KeptDoubts
 from receiver.tablet_copies.copies_wire import FilePlace
@@ -195,6 +196,31 @@ def test_a_copy_that_its_node_has_found_rotten_counts_for_no_master_until_it_is_
     centre.settle()
     assert centre.has(physical) == [sound.uuid, rotten.uuid]
     assert centre.whole_at(physical) == ["host1", "host2"]
+
+
+def test_a_doubt_of_a_file_that_is_none_any_more_keeps_no_tablet_short(
+    centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str
+) -> None:
+    """Nobody can prove the right bytes of it, and starts of the master are no end of a doubt."""
+    _, liar = pair
+    centre.load()
+    centre.settle()
+    centre.damage(liar, physical)
+    centre.evict()
+    assert centre.book.doubted(liar.uuid)
+    centre.end(physical, forget=False)
+    centre.settle()
+    assert centre.book.doubted(liar.uuid)  # it may come back
+    centre.engine.commit([records.FileForgotten(physical)])
+    centre.settle()
+    assert physical not in liar.names()
+    with centre.engine.reading() as state:
+        (tablet,) = state.tablet_table.rows.values()
+        placed = state.placement_table.rows[tablet.id]
+        whole = centre.book.complete(state, tablet, placed)
+    assert sorted(whole) == sorted(each.uuid for each in pair)
+    _next_life(centre)
+    assert centre.book.doubted(liar.uuid) == []
 
 
 def test_another_start_of_the_node_while_the_master_was_down_is_looked_at_anew(
