@@ -12,7 +12,7 @@ import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 from receiver.metadata.state.placed_files import placement_of
-from receiver.placement.kept_doubts import DoubtedOfNode
+from receiver.placement.kept_doubts import WHOLE, DoubtedOfNode
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -112,7 +112,7 @@ class HeldCopiesBook:
         """
         with self._lock:
             known = self._doubted.setdefault(node, set())
-            if (tablet, physical) not in known:
+            if (tablet, physical) not in known and (tablet, WHOLE) not in known:
                 known.add((tablet, physical))
                 self._keep()
 
@@ -129,7 +129,7 @@ class HeldCopiesBook:
     def doubted_files(self) -> set[str]:
         """Names of the files that some node does not count for."""
         with self._lock:
-            return {name for files in self._doubted.values() for _, name in files}
+            return {name for files in self._doubted.values() for _, name in files} - {WHOLE}
 
     def forget_files(self, names: Collection[str]) -> None:
         """Files are none any more: what was doubted of them says nothing of their tablets."""
@@ -165,7 +165,10 @@ class HeldCopiesBook:
         """Whether a node does not count for a file, or for any of a tablet."""
         with self._lock:
             found = self._doubted.get(node, ())
-            return any(each[0] == tablet and physical in (None, each[1]) for each in found)
+            return any(
+                each[0] == tablet and (physical in (None, each[1]) or each[1] == WHOLE)
+                for each in found
+            )
 
     def again(self, node: str) -> list[str]:
         """Tablets that a node is to look at once more: what it said last of them is that."""

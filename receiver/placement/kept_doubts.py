@@ -19,13 +19,16 @@ from common.errors import TsferryError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["DoubtedOfNode", "KeptDoubts"]
+__all__ = ["WHOLE", "DoubtedOfNode", "KeptDoubts"]
 
 log = logging.getLogger(__name__)
 
 _FILE: Final = "doubted-copies.json"
 _MOST: Final = 1000
-"""Files of a node: all are written anew with each that comes or goes."""
+"""Files of a node: all are written anew with each that comes or goes. Of one with more, whose disk
+is bad perhaps, it is their tablets that are kept."""
+WHOLE: Final = ""
+"""In the place of a file: all of the tablet."""
 
 
 class DoubtedOfNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +36,7 @@ class DoubtedOfNode(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         boot: random id of the start.
-        files: (tablet, physical name) of each.
+        files: (tablet, physical name) of each; `WHOLE` for all of a tablet.
     """
 
     boot: str
@@ -51,6 +54,7 @@ class KeptDoubts:
     def __init__(self, directory: Path) -> None:
         """Keep it in a directory: the schema directory of the master."""
         self._directory = directory
+        self._written = b""
 
     def read(self) -> dict[str, DoubtedOfNode]:
         """What was kept, by the uuid of the node; what cannot be read is none, and is said so."""
@@ -67,12 +71,22 @@ class KeptDoubts:
     def write(self, nodes: dict[str, DoubtedOfNode]) -> None:
         """Keep these in place of all before; on the disk when this returns, unless it is full."""
         some = {
-            uuid: msgspec.structs.replace(each, files=each.files[:_MOST])
+            uuid: msgspec.structs.replace(each, files=_of_tablets(each.files))
             for uuid, each in nodes.items()
         }
+        content = msgspec.json.encode(_Content(nodes=some))
+        if content == self._written:
+            return
         try:
             with Tree(self._directory) as home:
-                home.write_atomic(_FILE, msgspec.json.encode(_Content(nodes=some)))
+                home.write_atomic(_FILE, content)
+            self._written = content
         except (OSError, TsferryError) as error:  # they are known until the next start
             told = {"file": _FILE, "error": str(error)}
             log.warning("which copies are doubted is not kept", extra=told)
+
+
+def _of_tablets(files: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    if len(files) <= _MOST:
+        return files
+    return [(each, WHOLE) for each in sorted({tablet for tablet, _ in files})]

@@ -250,6 +250,27 @@ def test_doubts_that_cannot_be_read_keep_no_master_from_its_work(
     assert HeldCopiesBook(KeptDoubts(tmp_path)).doubted("n") == []
 
 
+def test_of_a_node_with_very_many_copies_with_other_bytes_none_counts_for_the_next_life(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its disk is bad perhaps; not all are kept by name, so of their tablets no file counts."""
+    monkeypatch.setattr("receiver.placement.kept_doubts._MOST", 3)
+    book = HeldCopiesBook(KeptDoubts(tmp_path))
+    book.started("n", "b")
+    for number in range(6):
+        book.doubt("n", f"t{number % 2}", f"f{number}")
+    again = HeldCopiesBook(KeptDoubts(tmp_path))
+    again.started("n", "b")
+    assert all(again.is_doubted("n", f"t{each % 2}", f"f{each}") for each in range(6))
+    assert not again.is_doubted("n", "t2", "f")
+    again.trust("n", "t0", "f0")
+    assert again.is_doubted("n", "t0", "f2")
+    again.forget_files(again.doubted_files())
+    again.not_complete("n", ["t0"])  # and it has all of it anew
+    assert [again.is_doubted("n", each) for each in ("t0", "t1")] == [False, True]
+    assert HeldCopiesBook(KeptDoubts(tmp_path)).doubted("n") == [("t1", "")]
+
+
 def test_a_full_disk_keeps_no_doubt_from_counting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
