@@ -212,6 +212,8 @@ class NodeHome(Closing):
                 # Commits are called by the time: a master that was restored is soon past what was
                 # seen of the one before. What it says it lacks holds until it is confirmed.
                 lacked = self._mark.lacked or (bool(lacks) and lacks == seen.commit)
+                # A master whose history does not go back as far cannot say it.
+                lacked = lacked or self._has_passed(seen, mark)
                 if lacked or _is_turned_back(seen, mark):
                     self.doubt = (
                         f"the master's newest commit is {mark.commit}, and {seen.commit} was seen "
@@ -226,6 +228,13 @@ class NodeHome(Closing):
                     return
                 self.doubt, self._doubted = "", None
             self._heard(mark)
+
+    def _has_passed(self, seen: MasterMark, mark: MasterMark) -> bool:
+        """Whether a master that was behind what was seen has gone on, not having come to it."""
+        before = self._doubted
+        if before is None or _life(before) != _life(mark):
+            return False
+        return before.commit < seen.commit < mark.commit
 
     def must_doubt(self) -> None:
         """See that there is something to confirm.

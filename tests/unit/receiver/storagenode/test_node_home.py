@@ -192,6 +192,23 @@ def test_a_master_that_has_come_to_what_was_seen_is_not_doubted_any_more(tmp_pat
         assert home.doubt == ""
 
 
+def test_a_master_that_has_passed_what_was_seen_without_coming_to_it_is_doubted_still(
+    tmp_path: Path,
+):
+    """Its history may be too short for it to know that it never had that commit."""
+    with opened(tmp_path) as home:
+        home.hear(mark(commit=100))
+        home.hear(mark(commit=90))
+        home.hear(mark(commit=110))
+        assert "100 was seen of it, which it never had" in home.doubt
+    with opened(tmp_path) as home:
+        home.hear(mark(commit=120))
+        assert home.doubt
+        home.confirm()
+        home.hear(mark(commit=130))
+        assert home.doubt == ""
+
+
 def test_what_was_seen_is_noted_now_and_then_and_at_the_end(tmp_path: Path):
     now = [0.0]
     home = opened(tmp_path, now)
