@@ -47,6 +47,7 @@ from receiver.operator.load_judge import LoadJudge
 from receiver.operator.load_owners import LoadOwners
 from receiver.operator.wire import CentreLoadAnswer, StepNow
 from receiver.shared_points.compare_process import CompareProcess
+from receiver.transfer.acknowledging import ToldContent
 from receiver.transfer.intake import Intake
 from receiver.transfer.look_numbers import latest_look
 
@@ -324,8 +325,12 @@ class CentreLoads:
         sizes = {path: each.staged.size for path, (_, each) in looked.items()}
         fresh = {path: looked[path] for path in looked if outcomes[path].result is Result.LOADED}
         refused = any(each.result is Result.REFUSED for each in outcomes.values())
-        if fresh and not refused and not request.dry_run:
-            outcomes |= self._carry_out(record, list(fresh.values()))
+        if not refused and not request.dry_run:
+            if fresh:
+                outcomes |= self._carry_out(record, list(fresh.values()))
+            known = [each for path, (_, each) in looked.items() if _is_already(outcomes[path])]
+            # They came by another task, which may not be told yet.
+            self._wait_for(self._acknowledging.watch(ToldContent(each.staged) for each in known))
         return CentreLoadAnswer(
             task=request.task,
             done=True,
@@ -431,17 +436,24 @@ class CentreLoads:
             if row is not None and (job.done or job.error is not None):
                 break
             self._go_on()
-        self._step.begin("waiting for copies elsewhere")
-        while not self._acknowledging.may_tell(row):
+        self._wait_for(lambda: self._acknowledging.may_tell(row))
+        return {each.path: each for each in self._acknowledging.outcomes(row)}
+
+    def _wait_for(self, may_tell: Callable[[], bool]) -> None:
+        while not may_tell():
+            self._step.begin("waiting for copies elsewhere")
             self._go_on()
             self._stopping.wait(_LOOK_AGAIN)
-        return {each.path: each for each in self._acknowledging.outcomes(row)}
 
     def _trouble(self) -> str | None:
         """Why what is copied in has to wait, None while it goes on."""
         folder = self._load.folders.find(self.source)
         task = None if folder is None else folder.task
         return None if task is None else task.trouble
+
+
+def _is_already(outcome: FileOutcome) -> bool:
+    return outcome.result is Result.ALREADY
 
 
 def _check(request: CentreLoadRequest) -> None:

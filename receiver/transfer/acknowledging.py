@@ -14,7 +14,7 @@ may not count on them for one moment.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -23,19 +23,32 @@ from common.wire import Result
 from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from receiver.load.folder.staged import Verified
     from receiver.metadata.engine import Engine
     from receiver.metadata.model.records import FileOutcome
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow, TaskRow
 
-__all__ = ["Acknowledging"]
+__all__ = ["Acknowledging", "ToldContent"]
 
 _HERE = (Result.LOADED, Result.ALREADY)
 _PAUSE = 10.0
 """Seconds until a sender asks again that found too few nodes."""
 _NOWHERE = "it is in quarantine since: once more"
+
+
+class ToldContent(NamedTuple):
+    """What somebody is told to be here who may remove it elsewhere then.
+
+    Attributes:
+        staged: size and digests of it.
+        sender: whose file it has to be; None for anybody's.
+    """
+
+    staged: Verified
+    sender: str | None = None
 
 
 class Acknowledging:
@@ -96,6 +109,27 @@ class Acknowledging:
         self._hurry(first)
         return False
 
+    def watch(self, contents: Iterable[ToldContent]) -> Callable[[], bool]:
+        """What says, as often as it is called, whether all of some content may be told to be here.
+
+        For files that no task of whoever asks has: they came before, by whichever task.
+
+        Args:
+            contents: are visible by now; of one that several files have, one of these is enough.
+        """
+        if not self._waits:
+            return lambda: True
+        files = _Contents(self._engine, contents, self._lacks)
+
+        def may_tell() -> bool:
+            is_kept = files.is_kept(self._engine)
+            if is_kept and (self._shipped is None or self._shipped() >= files.needed):
+                return True
+            self._hurry(files.not_asked())
+            return False
+
+        return may_tell
+
     def _lacks(self, state: State, row: FileRow | None) -> bool:
         if self._shipped is not None and state.uploaded_table.lacks(row):
             return True
@@ -150,16 +184,13 @@ class _Task:
 
     def is_kept(self, engine: Engine) -> bool:
         with engine.reading() as state:
-            table, files = state.uploaded_table, state.file_table
+            files = state.file_table
             while self._paths:
                 row = files.held(self.row.sender, self._paths[-1])
                 if self._lacks(state, row):
                     return False
-                there = None if row is None else table.rows.get(row.physical)
-                if there is not None:
-                    self.needed = max(self.needed, there.changed)
-                elif row is not None:  # found bad: it is wanted again, from there as well
-                    self.needed = max(self.needed, row.changed)
+                if row is not None:
+                    self.needed = max(self.needed, _commit_of(state, row))
                 self._paths.pop()
         return True
 
@@ -171,3 +202,58 @@ class _Task:
         with engine.reading() as state:
             held = [state.file_table.held(self.row.sender, each) for each in self._paths]
         return [row.physical for row in held if row is not None]
+
+
+class _Contents:
+    """How far content is known to be where it has to be, whatever task brought it.
+
+    Attributes:
+        needed: the newest commit that has to be there with it.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        contents: Iterable[ToldContent],
+        lacks: Callable[[State, FileRow | None], bool],
+    ) -> None:
+        self.needed = 0
+        self._lacks = lacks
+        with engine.reading() as state:
+            several = [
+                [
+                    row.physical
+                    for row in state.file_table.of_tail(each.staged.tail)
+                    if (row.size, row.md5) == (each.staged.size, each.staged.md5)
+                    and row.visible
+                    and each.sender in (None, row.sender)
+                ]
+                for each in contents
+            ]
+        self._files = [each for each in several if each]
+        self._is_asked = False
+
+    def is_kept(self, engine: Engine) -> bool:
+        with engine.reading() as state:
+            while self._files:
+                rows = [state.files.get(each) for each in self._files[-1]]
+                kept = [row for row in rows if not self._lacks(state, row)]
+                if not kept:
+                    return False
+                commits = [_commit_of(state, row) for row in kept if row is not None]
+                self.needed = max(self.needed, min(commits, default=0))
+                self._files.pop()
+        return True
+
+    def not_asked(self) -> list[str]:
+        """Those of which nothing is known to be there, once."""
+        if self._is_asked:
+            return []
+        self._is_asked = True
+        return [each for several in self._files for each in several]
+
+
+def _commit_of(state: State, row: FileRow) -> int:
+    """The commit that says that a file is in the store; or that it was found bad."""
+    there = state.uploaded_table.rows.get(row.physical)
+    return row.changed if there is None else there.changed  # bad: wanted again, from there as well

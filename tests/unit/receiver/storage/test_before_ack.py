@@ -13,7 +13,7 @@ from common.wire import Propagate, Result, TaskState
 from receiver.metadata.engine import Engine
 from receiver.metadata.state.table_rows import FileState
 from receiver.node import Node
-from receiver.operator.wire import CentreLoadRequest
+from receiver.operator.wire import CentreLoadAnswer, CentreLoadRequest
 from receiver.storage.file_restore import restore_files
 from receiver.storage.metadata_restore import restore_metadata
 from receiver.storage.store_opening import open_store
@@ -257,3 +257,56 @@ def test_a_load_at_the_centre_is_not_done_while_the_store_is_away(
         assert (answer.done, answer.trouble is not None) == (False, True), "after a restart too"
         (tmp_path / "away").rename(bucket)
         until(lambda: node.operator.centre.answer(request.task, 0.0).done)
+
+
+def test_what_is_here_already_is_told_by_a_load_at_the_centre_when_it_is_there_too(
+    world: World, bucket: Path, tmp_path: Path
+) -> None:
+    """Whoever says a load again, as nothing was told the first time, removes the originals too."""
+    bucket.rename(tmp_path / "away")
+    place = tmp_path / "old" / ONE
+    place.parent.mkdir(parents=True)
+    place.write_bytes(tsfile())
+    first, again = (
+        CentreLoadRequest(task=each * 32, paths=[str(tmp_path / "old")]) for each in "56"
+    )
+    with world.node() as node:
+        node.operator.centre.begin(first)
+        until(lambda: node.operator.centre.is_done(first.task))
+    with world.node() as node:
+        centre = node.operator.centre
+        centre.begin(again)
+        until(lambda: "elsewhere" in _step_of(centre.answer(again.task, 0.0)))
+        assert not centre.answer(again.task, 0.5).done
+        (tmp_path / "away").rename(bucket)
+        until(lambda: centre.answer(again.task, 0.0).done)
+        (file,) = centre.answer(again.task, 0.0).files
+        assert file.result == "already"
+        paths, lacking = restored(bucket, node.engine.uuid, tmp_path / "a")
+        assert (len(paths), lacking) == (1, [])
+
+
+def test_a_load_of_what_a_sender_has_just_loaded_waits_for_it(
+    world: World, bucket: Path, tmp_path: Path
+) -> None:
+    bucket.rename(tmp_path / "away")
+    place = tmp_path / "old" / ONE
+    place.parent.mkdir(parents=True)
+    place.write_bytes(tsfile())
+    request = CentreLoadRequest(task="5" * 32, paths=[str(tmp_path / "old")])
+    with world.node() as node:
+        edge = Edge(node)
+        begin(edge, tsfile())
+        until(lambda: len(node.load.folders.find(edge.uuid).staged.all()) == 0)
+        centre = node.operator.centre
+        centre.begin(request)
+        until(lambda: "elsewhere" in _step_of(centre.answer(request.task, 0.0)))
+        assert not centre.answer(request.task, 0.5).done
+        (tmp_path / "away").rename(bucket)
+        until(lambda: centre.answer(request.task, 0.0).done)
+        assert [each.result for each in centre.answer(request.task, 0.0).files] == ["already"]
+
+
+def _step_of(answer: CentreLoadAnswer) -> str:
+    assert not answer.done, "it is told while nothing is in the store"
+    return "" if answer.progress is None else answer.progress.step
