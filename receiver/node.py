@@ -229,7 +229,7 @@ class Node(Closing):
             checks=self.checks,
             centre=centre,
             writes=CentreWrites(config, engine, load, centre, clock=clock),
-            adoptions=Adoptions(config, engine, load, clock=clock),
+            adoptions=Adoptions(config, engine, load, acknowledging, clock=clock),
             work=self.work,
             prover=self.prover,
             compactor=self.compactor,

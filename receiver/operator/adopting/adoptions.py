@@ -5,7 +5,8 @@ sent it; a dry run ends there, and so does the rest if one file is refused. Then
 copied into their senders' folders, some at a time, and loaded by tasks of their own, which say that
 they were adopted. Their owner comes with them. What a death cuts off is done again by the same
 command: what is loaded is here already, and what was copied is not copied again. Files that are
-moved are linked, and lose their old names when all is loaded: at each moment they have one.
+moved are linked, and lose their old names when all is loaded: at each moment they have one. It is
+told when copies are where a sender's task would wait for them too.
 
 A sender that comes afterwards finds its files loaded, under its paths and with its contents: it
 compares, and sends what is missing.
@@ -48,6 +49,7 @@ from receiver.operator.adopting.old_receiver import read_old_receiver
 from receiver.operator.centre_files import size_of
 from receiver.operator.load_owners import uuid_of
 from receiver.operator.wire import AdoptionAnswer, AdoptionFile, AdoptionOddity, StepNow
+from receiver.transfer.acknowledging import ToldContent
 from receiver.transfer.intake import Intake
 
 if TYPE_CHECKING:
@@ -60,10 +62,14 @@ if TYPE_CHECKING:
     from receiver.operator.adopting.adopted_files import AdoptableFile
     from receiver.operator.adopting.old_receiver import OldReceiver
     from receiver.operator.wire import AdoptionRequest
+    from receiver.transfer.acknowledging import Acknowledging
 
 __all__ = ["Adoptions"]
 
 log = logging.getLogger(__name__)
+
+_LOOK_AGAIN = 0.1
+"""Seconds between two looks at whether what is loaded may be told."""
 
 
 class Adoptions:
@@ -74,12 +80,14 @@ class Adoptions:
         config: ReceiverConfig,
         engine: Engine,
         load: LoadService,
+        acknowledging: Acknowledging,
         *,
         clock: Callable[[], float],
     ) -> None:
         self._config = config
         self._engine = engine
         self._load = load
+        self._acknowledging = acknowledging
         self._step = HeardStep()
         self._bringing = BringingIn(
             engine, load, Intake(config, engine, load, clock=clock), self._go_on, self._step
@@ -165,6 +173,8 @@ class Adoptions:
         """
         paths = [Path(each) for each in request.paths]
         self._must_be_others(paths)
+        if request.commit:
+            self._acknowledging.must_take()
         old = read_old_receiver(paths, request.storage_group)
         good, odd = look_at_files(
             stepping("reading files", old.files, lambda each: size_of(each.file), self._step.told),
@@ -187,8 +197,10 @@ class Adoptions:
                 fresh = [each for each in files if _is_fresh(outcomes, each)]
                 outcomes |= self._bringing.taken(record, fresh, old.addresses, move=request.move)
             self._own(free)
+            taken = [each for each in good if _is_taken(outcomes, each)]
+            self._wait_for_copies(taken)
             if request.move:
-                self._bringing.let_go([each for each in good if _is_taken(outcomes, each)])
+                self._bringing.let_go(taken)
         notes = [
             AdoptionOddity(source=each.source, reason=each.reason) for each in (*old.odd, *odd)
         ]
@@ -259,6 +271,16 @@ class Adoptions:
             found = decided_outcomes(self._config, self._engine, self._load, record, files)
             outcomes |= {str(each.file.source): found[each.candidate.path.text] for each in files}
         return outcomes | devices_of_two(good)
+
+    def _wait_for_copies(self, taken: Sequence[AdoptableFile]) -> None:
+        """Wait until it may be told: whoever asked removes what the old receiver has then."""
+        may_tell = self._acknowledging.watch(
+            ToldContent(each.candidate.staged, each.sender) for each in taken
+        )
+        while not may_tell():
+            self._step.begin("waiting for copies elsewhere")
+            self._go_on()
+            self._stopping.wait(_LOOK_AGAIN)
 
     def _go_on(self) -> None:
         if self._stopping.is_set():

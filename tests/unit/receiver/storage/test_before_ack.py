@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from common.config import Timetable
@@ -13,13 +14,19 @@ from common.wire import Propagate, Result, TaskState
 from receiver.metadata.engine import Engine
 from receiver.metadata.state.table_rows import FileState
 from receiver.node import Node
-from receiver.operator.wire import CentreLoadAnswer, CentreLoadRequest
+from receiver.operator.wire import (
+    AdoptionAnswer,
+    AdoptionRequest,
+    CentreLoadAnswer,
+    CentreLoadRequest,
+)
 from receiver.storage.file_restore import restore_files
 from receiver.storage.metadata_restore import restore_metadata
 from receiver.storage.store_opening import open_store
 from receiver.storage.uploader import Uploader
 from receiver.transfer import uploads
 from tests.support.node_world import B, Edge, World, path_of, tsfile
+from tests.support.old_tool import OldReceiverTree, name_of
 from tests.support.web import until
 
 ONE, TWO = path_of(1), path_of(2)
@@ -307,6 +314,33 @@ def test_a_load_of_what_a_sender_has_just_loaded_waits_for_it(
         assert [each.result for each in centre.answer(request.task, 0.0).files] == ["already"]
 
 
-def _step_of(answer: CentreLoadAnswer) -> str:
+def test_an_adoption_is_told_when_it_is_there_too(
+    world: World, bucket: Path, tmp_path: Path
+) -> None:
+    """Whoever adopts removes the old receiver's directories then; what is moved goes then."""
+    bucket.rename(tmp_path / "away")
+    old = OldReceiverTree(tmp_path / "iotdb")
+    old.loaded({ONE: tsfile()})
+    old.owners({"root.sg.d1": name_of()})
+    request = AdoptionRequest(task="5" * 32, paths=[str(old.root)], commit=True, move=True)
+    again = msgspec.structs.replace(request, task="6" * 32)
+    with world.node() as node:
+        adoptions = node.operator.adoptions
+        adoptions.begin(request)
+        until(lambda: "elsewhere" in _step_of(adoptions.answer(request.task, 0.0)))
+        assert not adoptions.answer(request.task, 0.5).done
+    assert len(list(old.root.rglob("*.tsfile"))) == 1
+    with world.node() as node:
+        adoptions = node.operator.adoptions
+        adoptions.begin(again)
+        until(lambda: "elsewhere" in _step_of(adoptions.answer(again.task, 0.0)))
+        (tmp_path / "away").rename(bucket)
+        until(lambda: adoptions.answer(again.task, 0.0).done)
+        (file,) = adoptions.answer(again.task, 0.0).files
+        assert restored(bucket, node.engine.uuid, tmp_path / "a") == ({file.path}, [])
+    assert list(old.root.rglob("*.tsfile")) == []
+
+
+def _step_of(answer: CentreLoadAnswer | AdoptionAnswer) -> str:
     assert not answer.done, "it is told while nothing is in the store"
     return "" if answer.progress is None else answer.progress.step
