@@ -112,7 +112,7 @@ class MergeComparer:
             row: of the compaction, as it is now.
 
         Returns:
-            None if it is right; empty if it holds no more, or if it was stopped.
+            None if it is right; empty if it holds no more, was moved, or if it was stopped.
         """
         if not self._here:
             return "tsferry-verify has not compared it with its files yet (merge.here is false)"
@@ -148,7 +148,7 @@ class MergeComparer:
         return None
 
     def _compared(self, row: CompactedRow) -> ComparisonReply | None:
-        """What came of it; None where it holds no more."""
+        """What came of it; None where it holds no more, or files were moved meanwhile."""
         with self._engine.reading() as state:
             if state.compacted_table.rows.get(row.id) is not row:
                 return None
@@ -156,8 +156,12 @@ class MergeComparer:
             notes, devices = notes_of(state, {each.sender for each in inputs}, row.sg)
             found = _Inputs(inputs, notes, devices, state.newest)
         with self._disks.pinned(inputs):
-            trees = self._disks.standing()
-            return self._process.ask(self._asked(row, found, trees), self._stopped, self._paused)
+            asked = self._asked(row, found, self._disks.standing())
+            reply = self._process.ask(asked, self._stopped, self._paused)
+            is_right = reply == ComparisonReply()
+            if not is_right and self._asked(row, found, self._disks.standing()) != asked:
+                return None  # a directory is drained: where it was looked for nothing is any more
+            return reply
 
     def _asked(self, row: CompactedRow, inputs: _Inputs, trees: Sequence[Tree]) -> ComparisonAsked:
         merge = MergeAsked(

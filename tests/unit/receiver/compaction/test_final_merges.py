@@ -14,7 +14,12 @@ import pytest
 from common import wire
 from common.config import UploadRules
 from receiver.compaction.final_merges import FinalMerges
-from receiver.compaction.merge_asked import ComparisonAsked, MergeAnswer, MergeAsked
+from receiver.compaction.merge_asked import (
+    ComparisonAsked,
+    ComparisonReply,
+    MergeAnswer,
+    MergeAsked,
+)
 from receiver.load.merge_verdicts import ProvedMerge, record_merges
 from receiver.load.upkeep.fsck import fsck
 from receiver.load.upkeep.verdicts import (
@@ -690,6 +695,42 @@ def test_an_input_that_cannot_be_read_keeps_all_of_them_and_is_tried_again_in_a_
     assert len(asked_of(node)) == 1
     place.write_bytes(whole)
     pass_time(node, clock, 86_400.0)
+    assert node.final_merges.run_once() == 1
+
+
+class Moving(ComparedHere):
+    """Compares when what it was asked about lies in another data directory by then."""
+
+    def __init__(self, place: Path, target: Path) -> None:
+        super().__init__()
+        self.place, self.target = place, target
+
+    def ask(
+        self,
+        asked: ComparisonAsked,
+        stopped: Callable[[], bool],
+        paused: Callable[[], bool] = lambda: False,
+    ) -> ComparisonReply:
+        if not self.asked:
+            self.target.parent.mkdir(parents=True, exist_ok=True)
+            self.place.rename(self.target)
+        return super().ask(asked, stopped, paused)
+
+
+@pytest.mark.parametrize("which", ["merged", "input"])
+def test_what_was_moved_while_it_was_compared_is_neither_bad_nor_unreadable(
+    node: Node, clock: Clock, which: str
+) -> None:
+    """A directory may be drained meanwhile."""
+    ripe(node, clock)
+    (row,) = compactions(node)
+    physical = row.outputs[0].physical if which == "merged" else row.inputs[0]
+    (home,) = (each for each in node.load.disks.trees if each.exists(physical))
+    other = next(each.path for each in node.load.disks.trees if each is not home)
+    node.merge_comparer._process = Moving(home.path / physical, other / physical)
+    assert node.final_merges.run_once() == 0
+    assert [each.id for each in compactions(node)] == [row.id]
+    pass_time(node, clock, AFTER)
     assert node.final_merges.run_once() == 1
 
 
