@@ -314,6 +314,7 @@ class Node(Closing):
             is_time=lambda: self.config.merge.hours.hold(local_now()),
             stopped=lambda: self.compactor.is_stopped,
             stand_back=self.compactor.stand_back,
+            is_awaited=self.compactor.is_awaited,
         )
 
     def _awaits_proof(self, key: PartitionKey, row: FileRow) -> bool:

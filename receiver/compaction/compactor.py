@@ -162,6 +162,7 @@ class Compactor:
         self._met: set[PartitionKey] = set()
         self._held_since: float | None = None
         self._short_until = 0.0
+        self._chores_since = 0.0
         self._begun = False
         self.chores: list[Callable[[], object]] = []
         self.run = MergeRun(
@@ -287,9 +288,20 @@ class Compactor:
             while self._here and (row := self._take()) is not None:
                 made += self._do(row)
             self._process.close()  # it has memory that others can use
+            self._chores_since = self._monotonic()
             for chore in self.chores if not self._stop.is_set() else ():
                 chore()
             return made
+
+    def is_awaited(self) -> bool:
+        """Whether merging is to have its turn again, for what takes long behind it.
+
+        If so it has it at once, and so has what gave way, behind it.
+        """
+        if not self._wake.is_set() and self._monotonic() < self._chores_since + self._every:
+            return False
+        self._wake.set()
+        return True
 
     def made_room(self, key: PartitionKey) -> None:
         """What was merged had to go, as space was short: for a while nothing is merged by itself.

@@ -63,6 +63,7 @@ class FinalMerges:
         is_time: Callable[[], bool] = lambda: True,
         stopped: Callable[[], bool] = lambda: False,
         stand_back: Callable[[], object] = lambda: None,
+        is_awaited: Callable[[], bool] = lambda: False,
     ) -> None:
         """Prepare.
 
@@ -76,6 +77,7 @@ class FinalMerges:
             is_time: whether anything is done at this hour.
             stopped: whether to stop between two.
             stand_back: waits while others go first; called before each block that is read.
+            is_awaited: whether others are to have their turn; asked behind each that was read.
         """
         self._engine = engine
         self._disks = disks
@@ -85,12 +87,16 @@ class FinalMerges:
         self._is_time = is_time
         self._stopped = stopped
         self._stand_back = stand_back
+        self._is_awaited = is_awaited
         self._not_before: dict[int, float] = {}
         self.kept_back: dict[int, str] = {}
         """Why compactions are not final that are old enough, by their ids."""
 
     def run_once(self) -> int:
-        """Make final what is ripe; returns how many compactions that were."""
+        """Make final what is ripe; returns how many compactions that were.
+
+        It takes as long as merging did; where others wait, the rest is left for the next time.
+        """
         if self._after is None or not self._is_time():
             return 0
         now = self._engine.clock.cautious()
@@ -107,6 +113,7 @@ class FinalMerges:
                 continue
             self._not_before[ident] = now + min(_LOOK_AGAIN, self._after / 4)
             why = self._why_not(row, now)
+            was_read = why is None
             if why is None and self._why_unverified is not None and not row.verified:
                 why = self._why_unverified(row)
             if why is None:
@@ -116,6 +123,8 @@ class FinalMerges:
                 self.kept_back[ident] = why
             else:
                 self.kept_back.pop(ident, None)
+            if was_read and self._is_awaited():
+                break
         return made
 
     def _why_not(self, row: CompactedRow, now: float) -> str | None:

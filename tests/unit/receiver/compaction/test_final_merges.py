@@ -734,6 +734,35 @@ def test_what_was_moved_while_it_was_compared_is_neither_bad_nor_unreadable(
     assert node.final_merges.run_once() == 1
 
 
+def test_who_merges_has_a_turn_behind_each_that_was_compared(node: Node, clock: Clock) -> None:
+    """There may be thousands, behind an upgrade: an operator's merge does not wait for them all."""
+    paths = []
+    site = Site(node)
+    for partition in range(3):
+        some = {
+            f"sequence/root.sg/0/{partition}/{at}-{at}-0-0.tsfile": {
+                "a": {partition * 1000 + at * 10 + each: at for each in range(5)}
+            }
+            for at in range(1, 5)
+        }
+        site.round(some)
+        paths += list(some)
+    node.compactor.compact("root.sg")
+    node.compactor.run_once()
+    assert len(compactions(node)) == 3
+    site.round({}, gone=paths)
+    node.prover.run_once()
+    site.round({OTHER: {"a": {9000: 9}}})
+    pass_time(node, clock, AFTER + 1)
+    node.compactor.compact("root.none")
+    assert node.final_merges.run_once() == 1
+    assert len(asked_of(node)) == 1
+    assert node.compactor._wake.is_set(), "the others come at once, behind whatever waits"
+    node.compactor._wake.clear()
+    node.compactor.run_once()
+    assert len(asked_of(node)) == 3
+
+
 def test_no_verdict_is_waited_for_where_it_is_configured_so(tmp_path: Path, clock: Clock) -> None:
     merge = {"final_after": AFTER, "quiet": 0.0, "final_verified": False}
     history = {"history": HISTORY}
