@@ -299,6 +299,7 @@ class Node(Closing):
             self.load.disks,
             memory=self.config.merge.memory,
             here=self.config.merge.here,
+            rate=self.config.merge.max_bytes_per_second or 0,
             stopped=lambda: self.compactor.is_stopped,
             paused=self.compactor.is_held,
         )

@@ -79,6 +79,7 @@ class MergeComparer:
         *,
         memory: int,
         here: bool = True,
+        rate: int = 0,
         stopped: Callable[[], bool] = lambda: False,
         paused: Callable[[], bool] = lambda: False,
         process: ComparesMerges | None = None,
@@ -90,6 +91,7 @@ class MergeComparer:
             disks: the data directories.
             memory: bytes that the process may take.
             here: whether this machine compares; false leaves it to `tsferry-verify`.
+            rate: bytes a second that are read at most; 0 for no limit.
             stopped: whether to stop.
             paused: whether others go first.
             process: that compares; one of its own if left out.
@@ -98,6 +100,7 @@ class MergeComparer:
         self._disks = disks
         self._memory = memory
         self._here = here
+        self._rate = rate
         self._stopped = stopped
         self._paused = paused
         self._process: ComparesMerges = process or SideProcess(
@@ -172,6 +175,7 @@ class MergeComparer:
             name="",
             target_bytes=0,
             memory=self._memory // 4,
+            bytes_per_second=self._rate,
         )
         outputs = tuple(_output_asked(each, trees) for each in row.outputs)
         return ComparisonAsked(merge, outputs)

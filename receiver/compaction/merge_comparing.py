@@ -15,6 +15,7 @@ from receiver.compaction.device_rows import DeviceRows
 from receiver.compaction.file_standing import FileStanding
 from receiver.compaction.input_files import InputFiles
 from receiver.compaction.merge_asked import ComparisonAsked, ComparisonReply, MergeAsked
+from receiver.compaction.merge_pace import MergePace
 from receiver.compaction.merged_sums import (
     SeriesSums,
     add_sums,
@@ -43,10 +44,11 @@ def compare_merge(asked: ComparisonAsked) -> ComparisonReply:
     kept = MergeAsked(
         asked.outputs, (), question.database, "", "", question.target_bytes, question.memory
     )
+    pace = MergePace(question.bytes_per_second)
     try:
         with (
-            InputFiles(kept, lambda: False) as outputs,
-            InputFiles(question, lambda: False) as inputs,
+            InputFiles(kept, lambda: False, pace) as outputs,
+            InputFiles(question, lambda: False, pace) as inputs,
         ):
             _compare(outputs, inputs, question)
     except _ApartError as error:

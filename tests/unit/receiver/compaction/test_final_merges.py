@@ -13,6 +13,7 @@ import pytest
 
 from common import wire
 from common.config import UploadRules
+from receiver.compaction import merge_comparing
 from receiver.compaction.final_merges import FinalMerges
 from receiver.compaction.merge_asked import (
     ComparisonAsked,
@@ -761,6 +762,32 @@ def test_who_merges_has_a_turn_behind_each_that_was_compared(node: Node, clock: 
     node.compactor._wake.clear()
     node.compactor.run_once()
     assert len(asked_of(node)) == 3
+
+
+def test_a_comparison_reads_no_faster_than_merges_may(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[tuple[int, int]] = []
+
+    class Pace:
+        def __init__(self, rate: int) -> None:
+            self.rate = rate
+
+        def take(self, size: int) -> None:
+            taken.append((self.rate, size))
+
+    monkeypatch.setattr(merge_comparing, "MergePace", Pace)
+    merge = {"final_after": AFTER, "quiet": 0.0, "max_bytes_per_second": 65_536}
+    history = {"history": HISTORY}
+    world = World(tmp_path, clock=clock, keep_deleted=KEPT, metadata=history, merge=merge)
+    with world.still_node() as node:
+        in_this_process(node)
+        ripe(node, clock)
+        assert node.final_merges.run_once() == 1
+        assert {rate for rate, _ in taken} == {65_536}
+        (asked,) = asked_of(node)
+        read = sum(each.size for each in (*asked.merge.files, *asked.outputs))
+        assert sum(size for _, size in taken) >= read
 
 
 def test_no_verdict_is_waited_for_where_it_is_configured_so(tmp_path: Path, clock: Clock) -> None:
