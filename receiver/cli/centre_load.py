@@ -22,13 +22,15 @@ from receiver.operator.wire import CentreLoadAnswer, CentreLoadRequest
 __all__ = ["load"]
 
 _HEADERS = ("RESULT", "SIZE", "SOURCE", "REASON")
+_HERE = ("loaded", "already", "expired")
+"""Results of files that nobody needs to keep for this receiver."""
 
 
 @click.command(
     epilog="Example: tsferry-receiver load /mnt/old/data --as plant-7 --dry-run. The server that "
     "runs does it, and has to be able to read the files. Exit codes: 0 done, or it would be; 2 "
-    "wrong usage, or there is no such file; 3 a file is bad or refused, and nothing was loaded; 4 "
-    "the receiver does not run, or refuses."
+    "wrong usage, or there is no such file; 3 a file is bad or refused, and nothing was loaded, or "
+    "one is in quarantine since (missing); 4 the receiver does not run, or refuses."
 )
 @click.argument("paths", nargs=-1, required=True)
 @click.option(
@@ -79,7 +81,7 @@ def load(
     )
     answer = _loaded(server, request, WorkProgress(quiet=as_json))
     _show(answer, as_json)
-    if any(each.result == "refused" for each in answer.files):
+    if any(each.result not in _HERE for each in answer.files):
         ctx.exit(EXIT_NOT_LOADED)
 
 

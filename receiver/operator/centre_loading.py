@@ -328,9 +328,16 @@ class CentreLoads:
         if not refused and not request.dry_run:
             if fresh:
                 outcomes |= self._carry_out(record, list(fresh.values()))
-            known = [each for path, (_, each) in looked.items() if _is_already(outcomes[path])]
             # They came by another task, which may not be told yet.
-            self._wait_for(self._acknowledging.watch(ToldContent(each.staged) for each in known))
+            known = {
+                path: ToldContent(each.staged)
+                for path, (_, each) in looked.items()
+                if outcomes[path].result is Result.ALREADY
+            }
+            self._wait_for(self._acknowledging.watch(known.values()))
+            for path, told_of in known.items():
+                if (bad := self._acknowledging.why_missing(told_of)) is not None:
+                    outcomes[path] = FileOutcome(path, Result.MISSING, reason=bad)
         return CentreLoadAnswer(
             task=request.task,
             done=True,
@@ -450,10 +457,6 @@ class CentreLoads:
         folder = self._load.folders.find(self.source)
         task = None if folder is None else folder.task
         return None if task is None else task.trouble
-
-
-def _is_already(outcome: FileOutcome) -> bool:
-    return outcome.result is Result.ALREADY
 
 
 def _check(request: CentreLoadRequest) -> None:

@@ -107,7 +107,8 @@ class CentreLoadFile(Struct, frozen=True, kw_only=True):
         source: where it lies.
         path: that it is loaded under.
         size: bytes; 0 of one that has the content of another one of the load.
-        result: `loaded`, `already`, `expired` or `refused`.
+        result: `loaded`, `already`, `expired`, `refused`, or `missing`: found bad while copies were
+            awaited.
         device: that the reason names.
         reason: of a file that is not loaded.
     """

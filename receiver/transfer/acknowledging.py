@@ -23,7 +23,7 @@ from common.wire import Result
 from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from receiver.load.folder.staged import Verified
     from receiver.metadata.engine import Engine
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Acknowledging", "ToldContent"]
 
 _HERE = (Result.LOADED, Result.ALREADY)
+_GOOD = (FileState.LIVE, FileState.RETIRED, FileState.SUPERSEDED)
 _PAUSE = 10.0
 """Seconds until a sender asks again that found too few nodes."""
 _NOWHERE = "it is in quarantine since: once more"
@@ -130,6 +131,18 @@ class Acknowledging:
 
         return may_tell
 
+    def why_missing(self, content: ToldContent) -> str | None:
+        """Why some content that may be told is not to be relied on; None if it is here.
+
+        What is bad may have been found so since it came: nobody may remove the original then.
+        """
+        if not self._waits:
+            return None
+        with self._engine.reading() as state:
+            states = {row.state for row in _rows_of(state, content)}
+        is_bad = FileState.QUARANTINED in states and states.isdisjoint(_GOOD)
+        return _NOWHERE if is_bad else None
+
     def _lacks(self, state: State, row: FileRow | None) -> bool:
         if self._shipped is not None and state.uploaded_table.lacks(row):
             return True
@@ -221,14 +234,7 @@ class _Contents:
         self._lacks = lacks
         with engine.reading() as state:
             several = [
-                [
-                    row.physical
-                    for row in state.file_table.of_tail(each.staged.tail)
-                    if (row.size, row.md5) == (each.staged.size, each.staged.md5)
-                    and row.visible
-                    and each.sender in (None, row.sender)
-                ]
-                for each in contents
+                [row.physical for row in _rows_of(state, each) if row.visible] for each in contents
             ]
         self._files = [each for each in several if each]
         self._is_asked = False
@@ -251,6 +257,14 @@ class _Contents:
             return []
         self._is_asked = True
         return [each for several in self._files for each in several]
+
+
+def _rows_of(state: State, content: ToldContent) -> Iterator[FileRow]:
+    staged = content.staged
+    for row in state.file_table.of_tail(staged.tail):
+        is_same = (row.size, row.md5) == (staged.size, staged.md5)
+        if is_same and content.sender in (None, row.sender):
+            yield row
 
 
 def _commit_of(state: State, row: FileRow) -> int:

@@ -32,11 +32,12 @@ from common.errors import (
 )
 from common.names import is_sender_uuid, is_task_id
 from common.step_progress import HeardStep, stepping
-from common.wire import Propagate
+from common.wire import Propagate, Result
 from receiver.load.folder.current_task import TaskRecord
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.centre_source import centre_uuid, is_centre
+from receiver.metadata.model.records import FileOutcome
 from receiver.operator.adopting.adopted_files import Claims, look_at_files
 from receiver.operator.adopting.adoption_judge import (
     TAKEN,
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
     from receiver.load.service import LoadService
     from receiver.metadata.engine import Engine
-    from receiver.metadata.model.records import FileOutcome
     from receiver.operator.adopting.adopted_files import AdoptableFile
     from receiver.operator.adopting.old_receiver import OldReceiver
     from receiver.operator.wire import AdoptionRequest
@@ -198,9 +198,9 @@ class Adoptions:
                 outcomes |= self._bringing.taken(record, fresh, old.addresses, move=request.move)
             self._own(free)
             taken = [each for each in good if _is_taken(outcomes, each)]
-            self._wait_for_copies(taken)
+            outcomes |= self._waited_for(taken)
             if request.move:
-                self._bringing.let_go(taken)
+                self._bringing.let_go([each for each in taken if _is_taken(outcomes, each)])
         notes = [
             AdoptionOddity(source=each.source, reason=each.reason) for each in (*old.odd, *odd)
         ]
@@ -272,15 +272,26 @@ class Adoptions:
             outcomes |= {str(each.file.source): found[each.candidate.path.text] for each in files}
         return outcomes | devices_of_two(good)
 
-    def _wait_for_copies(self, taken: Sequence[AdoptableFile]) -> None:
-        """Wait until it may be told: whoever asked removes what the old receiver has then."""
-        may_tell = self._acknowledging.watch(
-            ToldContent(each.candidate.staged, each.sender) for each in taken
-        )
+    def _waited_for(self, taken: Sequence[AdoptableFile]) -> dict[str, FileOutcome]:
+        """Wait until it may be told: whoever asked removes what the old receiver has then.
+
+        Returns:
+            what became of those that are not to be relied on any more.
+        """
+        known = {
+            str(each.file.source): ToldContent(each.candidate.staged, each.sender) for each in taken
+        }
+        may_tell = self._acknowledging.watch(known.values())
         while not may_tell():
             self._step.begin("waiting for copies elsewhere")
             self._go_on()
             self._stopping.wait(_LOOK_AGAIN)
+        paths = {str(each.file.source): each.candidate.path.text for each in taken}
+        return {
+            source: FileOutcome(paths[source], Result.MISSING, reason=why)
+            for source, content in known.items()
+            if (why := self._acknowledging.why_missing(content)) is not None
+        }
 
     def _go_on(self) -> None:
         if self._stopping.is_set():

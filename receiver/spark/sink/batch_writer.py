@@ -50,7 +50,7 @@ class TsFileBatchWriter(DataSourceArrowWriter):
         """Load what the tasks have written, all of it in one commit.
 
         Raises:
-            ConflictError: the receiver refuses it; nothing is loaded.
+            ConflictError: the receiver refuses it; nothing is loaded, or a file is bad by now.
             TsferryError: it cannot now.
         """
         from receiver.spark.sink.sink_calls import WriteCalls
@@ -71,6 +71,11 @@ class TsFileBatchWriter(DataSourceArrowWriter):
         for file in answer.files:
             if file.result == "refused":
                 raise ConflictError(f"nothing of this write is loaded: {file.reason}")
+            if file.result == "missing":
+                raise ConflictError(
+                    "this write is loaded, and rows of it are not to be read: of a file of it is "
+                    f"said: {file.reason}"
+                )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """End the write with nothing; what cannot be removed now goes by itself later."""

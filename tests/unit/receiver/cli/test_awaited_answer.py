@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from common.cli import run
 from common.errors import BusyError
 from common.progress_bar import WorkProgress
+from receiver.cli import centre_load
 from receiver.cli.awaited_answer import awaited
-from receiver.operator.wire import CentreLoadAnswer, CentreLoadRequest, StepNow
+from receiver.cli.commands import cli
+from receiver.operator.wire import CentreLoadAnswer, CentreLoadFile, CentreLoadRequest, StepNow
 from tests.unit.common.test_progress_bar import Terminal
 
 REQUEST = CentreLoadRequest(task="1" * 32, paths=["/mnt"])
@@ -69,3 +73,19 @@ def test_a_refusal_is_raised_and_leaves_no_bar(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(BusyError):
         asked(Server(going(1), BusyError("another")), WorkProgress(terminal, drawn=0.0))
     assert terminal.getvalue().rpartition("\r")[2] == ""
+
+
+@pytest.mark.parametrize(
+    ("result", "code"),
+    [("loaded", 0), ("already", 0), ("expired", 0), ("refused", 3), ("missing", 3)],
+)
+def test_a_load_ends_well_only_if_nobody_needs_the_originals(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, result: str, code: int
+) -> None:
+    file = CentreLoadFile(source="a", path="a", size=1, result=result)
+    answer = CentreLoadAnswer(task=REQUEST.task, done=True, files=[file])
+    monkeypatch.setattr(centre_load, "awaited", lambda *_: answer)
+    monkeypatch.setattr(centre_load, "OperatorClient", lambda *_, **__: None)
+    (tmp_path / "receiver.toml").write_text('schema_dir = "schema"\ndata_dirs = ["data"]\n')
+    monkeypatch.chdir(tmp_path)
+    assert run(cli, "tsferry-receiver", ["--config", "receiver.toml", "load", "a"]) == code

@@ -11,6 +11,7 @@ from common.config import Timetable
 from common.durable import Tree
 from common.errors import BusyError
 from common.wire import Propagate, Result, TaskState
+from receiver.load.upkeep.verdicts import Verdict, record_verdicts
 from receiver.metadata.engine import Engine
 from receiver.metadata.state.table_rows import FileState
 from receiver.node import Node
@@ -312,6 +313,33 @@ def test_a_load_of_what_a_sender_has_just_loaded_waits_for_it(
         (tmp_path / "away").rename(bucket)
         until(lambda: centre.answer(request.task, 0.0).done)
         assert [each.result for each in centre.answer(request.task, 0.0).files] == ["already"]
+
+
+@pytest.mark.parametrize("is_again", [False, True])
+def test_what_is_found_bad_while_a_load_at_the_centre_waits_is_told_to_be_missing(
+    world: World, bucket: Path, tmp_path: Path, is_again: bool
+) -> None:
+    """Who hears that it is loaded removes the original."""
+    bucket.rename(tmp_path / "away")
+    place = tmp_path / "old" / ONE
+    place.parent.mkdir(parents=True)
+    place.write_bytes(tsfile())
+    request = CentreLoadRequest(task="5" * 32, paths=[str(tmp_path / "old")])
+    with world.node() as node:
+        if is_again:
+            edge = Edge(node)
+            begin(edge, tsfile())
+            until(lambda: len(node.load.folders.find(edge.uuid).staged.all()) == 0)
+        centre = node.operator.centre
+        centre.begin(request)
+        until(lambda: "elsewhere" in _step_of(centre.answer(request.task, 0.0)))
+        with node.engine.reading() as state:
+            (row,) = state.files.values()
+        record_verdicts(node.engine, [Verdict(row.physical, row.md5, "its pages are bad")])
+        (tmp_path / "away").rename(bucket)
+        until(lambda: centre.answer(request.task, 0.0).done)
+        (file,) = centre.answer(request.task, 0.0).files
+        assert file.result == "missing"
 
 
 def test_an_adoption_is_told_when_it_is_there_too(

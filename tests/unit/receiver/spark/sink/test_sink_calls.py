@@ -11,13 +11,14 @@ import pytest
 from common.errors import BusyError, ConflictError, GoneError, UnreachableError, UsageError
 from receiver.node import Node
 from receiver.operator.tokens import make_token
-from receiver.operator.write_wire import WriteOpened
+from receiver.operator.wire import CentreLoadAnswer, CentreLoadFile
+from receiver.operator.write_wire import StagedPart, WriteOpened
 from receiver.spark.sink.sink_calls import WriteCalls, writer_token
 from receiver.spark.sink.sink_options import SinkOptions, parse_sink_options
 from receiver.spark.sink.write_plan import WritePlan
 from receiver.storage.reading.reader_calls import CallAnswer, ReaderCalls
 from receiver.web.app import close, create_app, site_of
-from tests.support.node_world import World, tsfile
+from tests.support.node_world import A, World, tsfile
 from tests.support.ports import free_port
 from tests.support.web import running
 
@@ -145,6 +146,22 @@ def test_a_write_that_was_open_at_a_receiver_which_is_gone_says_that_nothing_of_
     calls.close()
     for each in (first, second):
         close(each)
+
+
+def test_a_write_of_which_a_file_is_bad_by_now_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    from receiver.spark.sink.batch_writer import TsFileBatchWriter, WrittenParts
+
+    bad = CentreLoadFile(source="a", path="a", size=1, result="missing", reason="in quarantine")
+    answer = CentreLoadAnswer(task=TASK, done=True, files=[bad])
+    monkeypatch.setenv("TSFERRY_WRITER_TOKEN", "secret")
+    monkeypatch.setattr(WriteCalls, "commit", lambda *_: answer)
+    opened = WriteOpened(owner=A, interval=1, time_unit="ms", block=1)
+    writer = TsFileBatchWriter(plan_of("http://127.0.0.1:1", opened))
+    part = StagedPart(
+        attempt="4" * 32, number=0, size=1, md5="0" * 32, group="root.sg", partition=0
+    )
+    with pytest.raises(ConflictError, match=r"rows of it are not to be read.*in quarantine"):
+        writer.commit([WrittenParts((part,))])
 
 
 def plan_of(receiver: str, opened: WriteOpened) -> WritePlan:
