@@ -90,6 +90,8 @@ def export(
     from receiver.storage.reading.stored_place import StoreAddress
 
     config = invocation.load().value
+    if catalog is None:
+        config.must_have_directories()
     given = {"startTime": start, "endTime": end, "asOf": at, "timeUnit": config.time_unit}
     where = catalog or str(config.schema_dir)
     options = parse_options(

@@ -32,6 +32,7 @@ def list_(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     does not count as waiting here; the measures have it.
     """
     config = invocation.load(secrets=False).value
+    config.must_have_directories()
     view = hooks_view(config.hooks, config.schema_dir)
     if as_json:
         emit_json(view)

@@ -216,6 +216,7 @@ def _adopt(target: Path, invocation: Invocation[ReceiverConfig]) -> list[Path]:
     was cut off.
     """
     config = replace(invocation, file=target).load(secrets=False).value
+    config.must_have_directories()
     try:
         with Engine.read_only(config.schema_dir) as engine:
             if engine.published().lsn > MADE:
@@ -232,6 +233,7 @@ def _adopt(target: Path, invocation: Invocation[ReceiverConfig]) -> list[Path]:
 
 def _unit(units: Path, target: Path, invocation: Invocation[ReceiverConfig]) -> Path:
     config = replace(invocation, file=target).load(secrets=False).value
+    config.must_have_directories()
     logs = [] if config.log.file is None else [config.log.file.parent]
     places = [config.schema_dir, *config.data_dirs, *logs]
     return write_unit(units, "tsferry-receiver", "serve", target, places)

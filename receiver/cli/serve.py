@@ -90,6 +90,7 @@ def serve(
     if standby:
         flags["metadata.etcd.standby"] = Flag(True, "--standby")
     loaded = invocation.load(flags)
+    loaded.value.must_have_directories()
     if node and not loaded.value.node.master:
         raise UsageError("--node: expected with --master, or node.master in the configuration")
     invocation.start(loaded.value.log)

@@ -287,6 +287,7 @@ def restore(
 
     invocation: Invocation[ReceiverConfig] = ctx.obj
     config = _configured(invocation.load().value, url)
+    config.must_have_directories()
     store = store_of(config.storage)
     if only_check:
         _check_restore(ctx, config, store, at, deep=deep, as_json=as_json)

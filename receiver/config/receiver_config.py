@@ -90,12 +90,14 @@ class ReceiverConfig(Struct, frozen=True, kw_only=True):
     log: LogConfig = LogConfig()
 
     def must_have_directories(self) -> None:
-        """For what is done with them.
+        """For what is done with them: where another machine's receiver is named, nothing is.
+
+        That there are directories as well is no reason: they are those of another receiver.
 
         Raises:
-            UsageError: only a receiver on another machine is named here.
+            UsageError: a receiver on another machine is named.
         """
-        if self.schema_dir == Path(NO_DIRECTORY):
+        if self.operator.url is not None:
             raise UsageError(
                 f"operator.url = {self.operator.url}: this is done on the receiver's own machine, "
                 "with its configuration (schema_dir, data_dirs)"

@@ -129,6 +129,34 @@ def test_nothing_is_done_on_this_machine_in_the_place_of_the_other(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("serve",),
+        ("serve", "--node", "--master", "http://127.0.0.1:1"),
+        ("fsck",),
+        ("backup", "copy"),
+        ("export", "out"),
+        ("mlog", "dump"),
+        ("hooks", "list"),
+        ("init", "--adopt"),
+        ("--set", "storage.url=s3://somewhere", "storage", "takeover"),
+        ("--set", "storage.url=s3://somewhere", "restore"),
+    ],
+    ids=lambda words: " ".join(words),
+)
+def test_directories_that_are_configured_are_not_those_of_the_receiver_there(
+    tmp_path: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operator who tries `--url` on a machine with a receiver must not work on that one."""
+    monkeypatch.chdir(tmp_path)
+    config = tmp_path / "receiver.toml"
+    config.write_text('schema_dir = "schema"\ndata_dirs = ["data"]\n')
+    done = run("--config", str(config), "--url", DEAD, *words)
+    assert "receiver's own machine" in str(done.exception), (done.output, done.exception)
+    assert list(tmp_path.iterdir()) == [config]
+
+
 def test_no_token_goes_where_others_can_read_it_and_none_is_asked_for() -> None:
     done = run("--url", "http://centre.example.com:1", "files")
     assert "operator.url = 'http://centre.example.com:1': expected https" in str(done.exception)
