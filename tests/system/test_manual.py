@@ -261,6 +261,7 @@ RUN_ELSEWHERE = {
     "tsferry-receiver --config node.toml": "system/receiver/follower/test_following_nodes.py",
     "tsferry-receiver --config receiver.toml restore": "system/test_manual.py",
     "tsferry-receiver --config receiver.toml serve": "system/test_manual.py",
+    "tsferry-receiver --url": "unit/receiver/web/test_operating_elsewhere.py",
     "tsferry-receiver deletes allow": "system/sender/test_held_records.py",
     "tsferry-receiver deletes drop": "system/sender/test_held_records.py",
     "tsferry-receiver lost acknowledge": "unit/receiver/cli/test_commands.py",

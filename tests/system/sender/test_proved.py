@@ -46,7 +46,7 @@ def test_an_edge_deletes_what_is_proved_and_sends_again_what_is_not(centre, make
     assert listed.stdout.splitlines() == [str(edge.data / good), str(edge.data / bad)]
     assert centre.call("quarantine", "list", "--sender", edge.uuid)["entries"] == []
 
-    assert deliver(config_of(centre), verdicts(centre, edge)) == (2, 0, 0, 0, 0)
+    assert deliver(config_of(centre), verdicts(centre, edge)) == (2, 0, 0, 0, 0, 0)
     assert edge.round().as_json()["verified"] == {"files": 2, "verified": 2}
     listed = call(config, "status", "--safe-to-delete", "--verified")
     assert listed.stdout.splitlines() == [str(edge.data / good), str(edge.data / bad)]
