@@ -139,7 +139,7 @@ class NameTable:
         missing = np.flatnonzero(numbers < 0)
         places = missing.tolist()
         new = {encoded[each]: each for each in reversed(places)}  # where each stands first
-        if len(new) == len(places):
+        if places and len(new) == len(places):
             numbers[missing] = self._take_many([encoded[each] for each in places], checks[missing])
         elif new:
             taken = self._take_many(list(new), checks[list(new.values())])
@@ -178,10 +178,11 @@ class NameTable:
     def _take_many(self, encoded: list[bytes], checks: NDArray[np.uint32]) -> NDArray[np.int32]:
         """Take in texts that are not here, none of them twice; gives their numbers."""
         count, at = len(encoded), len(self._blob)
+        kept = max(0, len(self._free) - count)  # none at all may be wanted: no slice from the end
         self._blob += bytes((_END,)).join([*encoded, b""])
         sizes = np.fromiter(map(len, encoded), np.int64, count)
-        again = view(self._free)[-count:].astype(np.int32)
-        del self._free[len(self._free) - len(again) :]
+        again = view(self._free)[kept:].astype(np.int32)
+        del self._free[kept:]
         begin = len(self._starts)
         for column in (self._starts, self._lengths, self._hashes):
             grow(column, count - len(again))

@@ -8,7 +8,7 @@ import pytest
 
 from receiver.metadata.model.paths import parse_pattern
 from receiver.metadata.model.records import LoadedDevice
-from receiver.metadata.schema import Schema, changes, many_devices
+from receiver.metadata.schema import Schema, changes, many_devices, name_table
 from receiver.metadata.schema.heat import COLD
 
 _SHAPES = (("s1",), ("s1", "s2"), ("s1", "s2"), ("s1", "s3"), ("s1", "s2", "s3"), ("s2", "s1"))
@@ -63,6 +63,31 @@ def test_what_known_devices_have_at_each_time_does_not_hang_on_how_many_there_ar
     for at in (None, *range(10, 16)):
         assert _seen(many, at) == _seen(one, at)
     assert many.columns.memory == one.columns.memory
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_was_collected_before_does_not_matter(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows and names that are free are taken again, by one way and by the other."""
+    monkeypatch.setattr(name_table, "_MANY", 1)
+    monkeypatch.setattr(name_table, "_CACHED", 2)
+    source = random.Random(seed)
+    one, many = Schema(), Schema()
+    for schema in (one, many):
+        schema.changes.set_storage_group(("root", "sg"), 1)
+    for ts in range(10, 30):
+        gone = source.choice(("root.sg.d1.s1", "root.sg.**.s2", "root.sg.a.**", "root.sg.d2.**"))
+        step = _load(source, ts)
+        for schema in (one, many):
+            schema.changes.delete_series(parse_pattern(gone), ts)
+            schema.collector.collect(ts, 1000)
+            schema.collector.release_names()
+        many.changes.load_devices(step, ts + 1)
+        for each in step:
+            one.changes.load_devices([each], ts + 1)
+        assert _seen(many, None) == _seen(one, None)
+        assert many.columns.memory == one.columns.memory
 
 
 def test_a_series_that_is_older_than_the_commit_keeps_its_past_beside_one_that_is_not() -> None:

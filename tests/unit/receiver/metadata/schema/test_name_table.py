@@ -81,6 +81,23 @@ def test_numbers_and_bytes_of_released_texts_are_used_again() -> None:
     assert dict(names.sections())["names.blob"].__len__() <= 2 * held
 
 
+@pytest.mark.parametrize("new", [0, 1, 40, 2000])
+def test_many_texts_at_once_are_found_whatever_numbers_are_free(new: int) -> None:
+    names = NameTable()
+    texts = [f"name{i}" for i in range(3000)]
+    numbers = names.intern_many(texts)
+    used = np.ones(len(names), bool)
+    used[numbers[:50]] = False
+    assert names.release(used) == 50
+    kept, more = texts[50:], [f"new{i}" for i in range(new)]
+    found = names.intern_many([*kept, *more])
+    assert found[: len(kept)] == numbers[50:]
+    assert len(set(found)) == len(found)
+    assert names.texts(found) == [*kept, *more]
+    assert names.used == len(found)
+    assert len(names) == max(3000, len(found))
+
+
 def test_a_restart_gives_the_same_numbers() -> None:
     names = NameTable()
     names.intern_many([f"n{i}" for i in range(100)])
