@@ -389,12 +389,18 @@ class Committer:
 
     def _make_visible(self, batch: list[CommitRequest]) -> None:
         crash.point("mlog.commit.durable")
-        self._publish(
-            [
-                (Commit(each.ts, each.ops, each.tags_at), each.offsets, len(each.tags))
-                for each in batch
-            ]
-        )
+        try:
+            self._publish(
+                [
+                    (Commit(each.ts, each.ops, each.tags_at), each.offsets, len(each.tags))
+                    for each in batch
+                ]
+            )
+        except Exception as error:
+            raise FailedSyncError(
+                "the commit is in the log and could not be made visible, so whether it lasts shows "
+                f"at the next start: {error!r}"
+            ) from error
         crash.point("mlog.commit.published")
 
     def _settle_unknown(self) -> None:

@@ -6,7 +6,15 @@ import threading
 import msgspec
 import pytest
 
-from common.errors import BusyError, GoneError, NoSpaceError, TooLargeError, UsageError
+from common.errors import (
+    BusyError,
+    FailedSyncError,
+    GoneError,
+    NoSpaceError,
+    ReadOnlyError,
+    TooLargeError,
+    UsageError,
+)
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.alterations import AddTags
@@ -560,6 +568,27 @@ def test_the_outcome_is_the_same_for_ever(tmp_path, engine, txns):
             assert manager.outcome(open_.id).state is TxnState.ROLLED_BACK
             if checkpoints:
                 engine.checkpoint()
+
+
+def test_what_is_in_the_log_and_cannot_be_applied_is_not_told_to_be_rolled_back(
+    tmp_path, engine, txns, monkeypatch
+):
+    txn = txns.begin()
+    txn.keys.save("a", "1")
+
+    def broken(*_):
+        raise ValueError("not like this")
+
+    with monkeypatch.context() as inner:
+        inner.setattr("receiver.metadata.state.state.State.apply", broken)
+        with pytest.raises(FailedSyncError, match="not like this"):
+            txn.commit()
+    assert txn.state is TxnState.UNKNOWN
+    with pytest.raises(ReadOnlyError):
+        txns.outcome(txn.id)
+    engine.close()
+    with Engine.open(tmp_path, background=False) as engine:
+        assert TxnManager(engine).outcome(txn.id).state is TxnState.COMMITTED
 
 
 def test_a_process_gives_no_id_that_the_one_before_gave(tmp_path, engine, monkeypatch):
