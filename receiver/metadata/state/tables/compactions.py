@@ -215,11 +215,29 @@ class CompactedTable:
             return self._inside_then({each.physical: each for each in files}, at)
         found: dict[str, tuple[str, ...]] = {}
         for file in files:
-            if (row := self.of_input(file.physical)) is not None:
-                found[file.physical] = _that_give(row, file)
-            elif (for_good := self._for_good(file)) is not None:
-                found[file.physical] = for_good
+            merged = self._read_for(file)
+            if merged is not None:
+                found[file.physical] = tuple(dict.fromkeys(merged))
         return found
+
+    def _read_for(self, file: FileRow) -> Iterable[str] | None:
+        """The merged files that are read in place of one now; None where it is not merged."""
+        if (row := self.of_input(file.physical)) is not None:
+            return _that_give(row, file)
+        for_good = self._for_good(file)
+        if for_good is None:
+            return None
+        return [name for each in for_good for name in self._read_as(each)]
+
+    def _read_as(self, physical: str) -> Iterable[str]:
+        """What a merged file that is a file is read as: it may be merged again, or gone."""
+        file = self._files.get(physical)
+        if file is None:
+            return ()
+        again = self._read_for(file)
+        if again is not None:
+            return again
+        return (physical,) if file.visible else ()
 
     def _inside_then(self, files: Mapping[str, FileRow], at: int) -> dict[str, tuple[str, ...]]:
         keys = {partition_of(each) for each in files}

@@ -108,6 +108,37 @@ def test_of_what_was_merged_for_good_it_is_told_too(node: Node, clock: Clock, si
     assert told(node)[row.outputs[0].physical] == [], "the merged file is a file by now"
 
 
+def test_what_was_merged_again_is_read_inside_of_that_and_what_expired_inside_of_nothing(
+    node: Node, clock: Clock, site: Site
+) -> None:
+    (row,) = compactions(node)
+    names = inputs(node)
+    with node.engine.reading() as state:
+        paths = [state.files[each].path for each in names]
+    site.round({}, gone=paths)
+    node.prover.run_once()
+    site.round({OTHER.replace("99-99", "98-98"): {"a": {901: 9}}})
+    clock.now += 60.0
+    node.engine.collect()
+    assert node.final_merges.run_once() == 1
+    one, two = (each.physical for each in row.outputs)
+    with_interval(node, 0)
+    site.round({"sequence/root.sg/0/0/50-50-0-0.tsfile": {"a": {12: 5, 31: 5}}})
+    node.prover.run_once()
+    node.compactor.compact("root.sg", "0")
+    node.compactor.run_once()
+    (again,) = compactions(node)
+
+    def inside() -> list[list[str]]:
+        return [show_retired(node.operator, each).inside for each in names]
+
+    merged = [again.outputs[0].physical]
+    assert inside() == [merged] * 4
+    assert told(node)[one] == told(node)[two] == merged
+    node.engine.commit([records.FileDeleted(one, "expired")])
+    assert inside() == [[], [], [two], [two]]
+
+
 def test_an_edge_is_told_of_its_file_and_never_of_the_merged_one_in_its_place(
     node: Node, site: Site
 ) -> None:
