@@ -74,6 +74,7 @@ log = logging.getLogger(__name__)
 ON_DUPLICATE = ("error", "keep", "replace", "skip")
 """What may become of points of a device and time that have points here already."""
 _UNTOLD = "it is loaded, and not yet in the object store, or at as many nodes, as is waited for"
+_WAITING = "waiting for copies elsewhere"
 _LOOK_AGAIN = 0.1
 """Seconds between two looks at whether a load may be told."""
 _AT_ONCE = 64
@@ -448,12 +449,15 @@ class CentreLoads:
 
     def _wait_for(self, may_tell: Callable[[], bool]) -> None:
         while not may_tell():
-            self._step.begin("waiting for copies elsewhere")
+            self._step.begin(_WAITING)
             self._go_on()
             self._stopping.wait(_LOOK_AGAIN)
 
     def _trouble(self) -> str | None:
-        """Why what is copied in has to wait, None while it goes on."""
+        """Why what is copied in, or loaded, has to wait, None while it goes on."""
+        now = self._step.now
+        if now is not None and now.step == _WAITING:
+            return _UNTOLD
         folder = self._load.folders.find(self.source)
         task = None if folder is None else folder.task
         return None if task is None else task.trouble

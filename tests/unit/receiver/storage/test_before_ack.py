@@ -259,7 +259,9 @@ def test_a_load_at_the_centre_is_not_done_while_the_store_is_away(
         centre = node.operator.centre
         until(lambda: (now := centre._step.now) and now.step == "waiting for copies elsewhere")
         assert centre.is_done(request.task)
-        assert not centre.answer(request.task, 0.3).done
+        answer = centre.answer(request.task, 0.3)
+        assert not answer.done
+        assert "it is loaded, and not yet in the object store" in (answer.trouble or "")
     with world.node() as node:
         answer = node.operator.centre.answer(request.task, 0.0)
         assert (answer.done, answer.trouble is not None) == (False, True), "after a restart too"
