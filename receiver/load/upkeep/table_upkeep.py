@@ -12,7 +12,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.tables.tablets import LoadedTableRow, TabletRow
@@ -24,7 +24,8 @@ log = logging.getLogger(__name__)
 _AT_ONCE: Final = 1000
 """Records of a commit, tablets that are looked at without a pause, and those that go at once."""
 _EVERY: Final = 3600.0
-"""Seconds between two looks for empty tablets: there may be millions, and none is in a hurry."""
+"""Seconds between two looks for empty tablets, of which the last found all: there may be millions,
+and none is in a hurry."""
 
 
 class TableUpkeep:
@@ -109,9 +110,8 @@ class TableUpkeep:
             return 0
         self._looked = now
         dropped = 0
-        for row in self._empty(now - self._keep_empty):
-            if not self.is_empty(row):
-                continue
+        rows = self._empty(now - self._keep_empty)
+        for row in rows:
             try:
                 self._engine.commit([records.TabletDropped(row.id)])
             except RefusedCommitError as error:  # a file came meanwhile, or its table has gone
@@ -119,12 +119,13 @@ class TableUpkeep:
             else:
                 crash.point("reaper.tablet_dropped")
                 dropped += 1
-            if dropped >= _AT_ONCE:
-                break
+        if dropped and len(rows) == _AT_ONCE:  # there may be more: with the next pass
+            self._looked = float("-inf")
         return dropped
 
-    def _empty(self, before: float) -> Iterator[TabletRow]:
-        """Tablets that were made before a time, and have no file."""
+    def _empty(self, before: float) -> list[TabletRow]:
+        """Tablets made before a time that have no file, here or elsewhere; so many at most."""
+        found: list[TabletRow] = []
         with self._engine.reading() as state:
             tables = [(row.id, row.name) for row in state.loaded_tables.there()]
         for ident, name in tables:
@@ -133,14 +134,17 @@ class TableUpkeep:
             for begin in range(0, len(rows), _AT_ONCE):  # commits go on in between
                 with self._engine.reading() as state:
                     seconds, files = state.clock.times.seconds, state.file_table
-                    found = [
+                    some = [
                         row
                         for row in rows[begin : begin + _AT_ONCE]
                         if not files.by_partition.of(name, row.begin, row.end).files
                         and seconds(row.created) <= before
                         and files.is_empty(name, row.begin, row.end)
                     ]
-                yield from found  # those that nodes have files of keep no others from going
+                found += filter(self.is_empty, some)
+                if len(found) >= _AT_ONCE:
+                    return found[:_AT_ONCE]
+        return found
 
     def forget_tablets(self, _: float = 0.0) -> int:
         """Forget dropped tablets that no question about the past can see; how many."""

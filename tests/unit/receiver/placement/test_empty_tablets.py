@@ -54,6 +54,39 @@ def planned(centre: CopyCentre, partition: int = 7) -> str:
     return physical
 
 
+def many(centre: CopyCentre, count: int) -> TableUpkeep:
+    """So many tablets without a file; two of them go at once."""
+    planned(centre)
+    with centre.engine.reading() as state:
+        [table] = state.loaded_tables.there()
+    ids = [f"{each:032x}" for each in range(1, count)]
+    ops = [records.TabletMade(each, table.id, at, at + 1) for at, each in enumerate(ids, 20)]
+    centre.engine.commit(ops)
+    return TableUpkeep(centre.engine, keep_empty=100.0)
+
+
+def test_many_empty_tablets_do_not_wait_an_hour_for_each_few(
+    centre: CopyCentre, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More may come in an hour than are looked for at once."""
+    upkeep = many(centre, 5)
+    monkeypatch.setattr(table_upkeep, "_AT_ONCE", 2)
+    now = age(centre, 1000.0)
+    assert [upkeep.drop_empty(now + each) for each in range(4)] == [2, 2, 1, 0]
+    assert there(centre) == [(0, 1)]
+
+
+def test_tablets_that_nodes_have_files_of_keep_no_others(
+    centre: CopyCentre, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upkeep = many(centre, 5)
+    monkeypatch.setattr(table_upkeep, "_AT_ONCE", 2)
+    upkeep.is_empty = lambda row: row.begin not in (7, 20, 21)
+    now = age(centre, 1000.0)
+    assert sum(upkeep.drop_empty(now + each) for each in range(4)) == 2
+    assert there(centre) == [(0, 1), (7, 0), (20, 0), (21, 0)]
+
+
 def past(centre: CopyCentre) -> None:
     """The history ends here."""
     for _ in range(3):
