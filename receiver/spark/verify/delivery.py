@@ -41,7 +41,7 @@ __all__ = ["Delivered", "deliver", "deliver_merges", "tell_crowded"]
 log = logging.getLogger(__name__)
 
 _MERGES = 200
-"""Compactions of one request: their reasons fit into any that a server takes."""
+"""Compactions of one request, at most."""
 _FRAME_BYTES = 1024
 _ENTRY_BYTES = 128
 """Of JSON around a verdict, more than there ever is."""
@@ -104,13 +104,11 @@ def deliver_merges(
         LockedError, TsferryError: see `deliver`.
     """
     total = Delivered(0, 0, 0)
-    for low in range(0, max(len(bad), len(proved)), _MERGES):
-        some = [_sendable_merge(each) for each in bad[low : low + _MERGES]]
-        right = proved[low : low + _MERGES]
+    for wrong, right in _merge_pages(bad, proved, config.listen.max_request_bytes):
         try:
-            done = _merges_to_server(config, some, right)
+            done = _merges_to_server(config, wrong, right)
         except NotRunningError:
-            done = _into_engine(config, (), some, right)
+            done = _into_engine(config, (), wrong, right)
         total = _plus(total, done)
     return total
 
@@ -195,6 +193,32 @@ def _pages(verdicts: Iterable[Verdict], limit: int) -> Iterator[list[Verdict]]:
         used += size
     if page:
         yield page
+
+
+def _merge_pages(
+    bad: Sequence[BadMerge], proved: Sequence[ProvedMerge], limit: int
+) -> Iterator[tuple[list[BadMerge], list[ProvedMerge]]]:
+    """The same of compactions: one may have thousands of merged files."""
+    wrong: list[BadMerge] = []
+    right: list[ProvedMerge] = []
+    used = _FRAME_BYTES
+    every: list[BadMerge | ProvedMerge] = [*map(_sendable_merge, bad), *proved]
+    for each in every:
+        size = _ENTRY_BYTES
+        if isinstance(each, BadMerge):
+            size += _json_bytes(each.reason)
+        else:
+            size += sum(_ENTRY_BYTES + _json_bytes(name) for name, _, _ in each.outputs)
+        if (wrong or right) and (len(wrong) + len(right) == _MERGES or used + size > limit):
+            yield wrong, right
+            wrong, right, used = [], [], _FRAME_BYTES
+        if isinstance(each, BadMerge):
+            wrong.append(each)
+        else:
+            right.append(each)
+        used += size
+    if wrong or right:
+        yield wrong, right
 
 
 def _sendable(verdict: Verdict) -> Verdict:

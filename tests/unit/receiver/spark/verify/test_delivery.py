@@ -8,14 +8,16 @@ import msgspec
 import pytest
 
 from common.errors import LockedError, TsferryError
+from receiver.load.merge_verdicts import BadMerge, ProvedMerge
 from receiver.load.upkeep.verdicts import MOST_VERDICTS, Verdict
 from receiver.node import Node
 from receiver.open_engine import open_engine
 from receiver.operator.files import list_files
 from receiver.operator.quarantine import list_quarantine
 from receiver.operator.status import running_status
+from receiver.operator.wire import VerdictsAnswer
 from receiver.spark.verify import delivery
-from receiver.spark.verify.delivery import Delivered, deliver
+from receiver.spark.verify.delivery import Delivered, deliver, deliver_merges
 from receiver.web import serving
 from tests.support.node_world import Edge, World, path_of, tsfile
 from tests.support.web import BOUND
@@ -101,6 +103,34 @@ def test_a_page_keeps_to_the_limit_of_a_request(config, verdicts):
         MOST_VERDICTS,
         5000,
     ]
+
+
+def test_what_is_told_of_merges_keeps_to_the_limit_of_a_request(config, monkeypatch):
+    """A merge may have many merged files, and all of them are named."""
+    limit = 20_000
+    listen = msgspec.structs.replace(config.listen, max_request_bytes=limit)
+    config = msgspec.structs.replace(config, listen=listen)
+    told = []
+
+    class Client:
+        def __init__(self, _):
+            pass
+
+        def ask(self, method, path, kind, *, body):
+            assert len(msgspec.json.encode(body)) <= limit
+            told.append(body)
+            proved = len(body.proved_compactions)
+            return VerdictsAnswer(dissolved=len(body.compactions), compactions_verified=proved)
+
+    monkeypatch.setattr(delivery, "OperatorClient", Client)
+    names = [f"sequence/root.sg/0/0/merged-1-{at}.tsfile" for at in range(30)]
+    outputs = tuple((each, 1 << 28, "0" * 32) for each in names)
+    proved = [ProvedMerge(each, outputs) for each in range(50)]
+    bad = [BadMerge(each, "x" * 400) for each in range(100, 130)]
+    done = deliver_merges(config, bad, proved)
+    assert (done.dissolved, done.merges_verified) == (30, 50)
+    assert [each.id for body in told for each in body.proved_compactions] == list(range(50))
+    assert deliver_merges(config, [], []) == Delivered(0, 0, 0)
 
 
 def test_a_server_that_refuses_says_why(running, config, verdicts):
