@@ -19,6 +19,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import select
 import shlex
 import sys
 import textwrap
@@ -26,7 +27,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TextIO, TypeVar
 
 import click
 import msgspec
@@ -46,6 +47,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 EXIT_INTERRUPTED = 130
 """What a shell reports for a command that Ctrl-C ended: 128 + SIGINT."""
+EXIT_UNREAD = 141
+"""What a shell reports for a command whose reader went away: 128 + SIGPIPE."""
 TRACE = "TSFERRY_TRACE"
 
 
@@ -211,8 +214,9 @@ def run(
     """Run a command line to its exit code; errors become one line each on stderr.
 
     Codes: 0 done, 2 wrong usage or configuration, or a package of `extra` is not installed, 130
-    interrupted, 1 an error nobody foresaw, otherwise what the class of the error says
-    (`common.errors`). With ``TSFERRY_TRACE=1`` each error comes with its traceback.
+    interrupted, 141 whoever read its output has gone (`| head`) before its end, 1 an error nobody
+    foresaw, otherwise what the class of the error says (`common.errors`). With ``TSFERRY_TRACE=1``
+    each error comes with its traceback.
 
     Args:
         command: what to run.
@@ -220,8 +224,21 @@ def run(
         arguments: of the command line; None for those of this process.
         extra: of the distribution, which brings packages that the command imports.
     """
+    stdout = sys.stdout
     try:
         result = command.main(arguments, prog_name=name, standalone_mode=False)
+        stdout.flush()
+    except SystemExit:
+        # Of a broken pipe, whichever, click makes a silent exit code 1, which says something else
+        # here; it has put something in the place of stdout then.
+        if sys.stdout is stdout:
+            raise
+        if _is_read(stdout):
+            return _report(name, "the other end of a connection is gone", EXIT_INTERNAL)
+        return EXIT_UNREAD
+    except BrokenPipeError:  # by the flush: click has taken all others
+        _write_nowhere(stdout)
+        return EXIT_UNREAD
     except click.exceptions.Exit as request:
         return request.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
@@ -248,6 +265,23 @@ def run(
         hint = "" if os.environ.get(TRACE) else f" ({TRACE}=1 shows where)"
         return _report(name, f"{type(error).__name__}: {error}{hint}", EXIT_INTERNAL)
     return result if type(result) is int else 0
+
+
+def _is_read(stream: TextIO) -> bool:
+    """Whether somebody may read what is written there."""
+    try:
+        looked = select.poll()
+        looked.register(stream.fileno(), 0)
+        return not any(events & select.POLLERR for _, events in looked.poll(0))
+    except (OSError, ValueError):  # it has no descriptor
+        return True
+
+
+def _write_nowhere(stream: TextIO) -> None:
+    """Have the interpreter's own flush, at the end, find no broken pipe."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def _is_foreign(module: str | None) -> bool:

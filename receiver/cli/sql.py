@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from contextlib import closing, suppress
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
@@ -75,18 +75,13 @@ def sql(
         return Shell(source, form, when, fetch_size, invocation.environ).run()
     # Editors of some systems put a byte order mark before a script.
     script = sys.stdin.read().removeprefix("\ufeff") if statement is None else statement
-    try:
-        with closing(source):
-            code = _run_script(source, script, when, fetch_size, form, keep_going)
-            if source.txn is not None:
-                said = "the script ended in a transaction, which is rolled back"
-                click.echo(f"tsferry-receiver: {said}", err=True)
-                code = code or 1
-            return code
-    except BrokenPipeError:  # `| head` has seen enough
-        with suppress(BrokenPipeError):
-            sys.stdout.close()
-        return 0
+    with closing(source):
+        code = _run_script(source, script, when, fetch_size, form, keep_going)
+        if source.txn is not None:
+            said = "the script ended in a transaction, which is rolled back"
+            click.echo(f"tsferry-receiver: {said}", err=True)
+            code = code or 1
+        return code
 
 
 def _moment(at: str | None) -> int | str | None:

@@ -75,6 +75,13 @@ def test_every_path_on_the_page_is_there():
     assert missing == []
 
 
+def test_no_step_is_on_the_page_twice():
+    """Two that changed one line at a time leave both."""
+    steps = [each for each in cells(PAGE, "step") if not each.startswith("-")]
+    assert sorted(set(steps)) == sorted(steps)
+    assert [each for each in steps if each.startswith("18 ")] != []
+
+
 def test_every_crash_point_on_the_page_is_in_the_source():
     assert points_on_the_page() - points_in_the_source() == set()
 

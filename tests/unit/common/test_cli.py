@@ -277,6 +277,32 @@ def test_a_reader_that_goes_away_is_no_error_of_ours():
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize("text", ["click.echo('x' * 80)", "sys.stdout.write('x')"])
+@pytest.mark.parametrize("times", [1, 100_000])
+def test_output_that_nobody_reads_to_its_end_ends_as_by_sigpipe(text, times):
+    """1 would say that something is wrong, and 0 that all was said, and done."""
+    program = (
+        "import click, sys; from common.cli import run\n"
+        "@click.command()\n"
+        "def cli():\n"
+        f"    for _ in range({times}): {text}\n"
+        "sys.exit(run(cli, 'x-tool', []))"
+    )
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as unread:
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, stdout=unread, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_another_broken_pipe_is_no_silent_end(call, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", sys.stdout)  # click puts something in its place
+    monkeypatch.setattr(sys, "stderr", sys.stderr)
+    code, _, err = call("act", action=fail(BrokenPipeError(errno.EPIPE, "a socket")))
+    assert (code, err) == (1, "x-tool: error: the other end of a connection is gone\n")
+
+
 def test_json_output_is_ascii_and_takes_structs(capsys):
     emit_json({"a": Schema(must="\x1b[2J数\udc80")})
     out = capsys.readouterr().out
