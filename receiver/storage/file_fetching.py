@@ -318,6 +318,8 @@ class FileFetcher:
 
     def _bring(self, due: _Due) -> None:
         try:
+            if self._is_closed:  # of many that one step waits for, these have not begun
+                raise StoppedError("told to stop")
             self._fetch(due)
         finally:
             with self._lock:
