@@ -25,6 +25,7 @@ import sys
 import textwrap
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TextIO, TypeVar
@@ -237,7 +238,8 @@ def run(
             return _report(name, "the other end of a connection is gone", EXIT_INTERNAL)
         return EXIT_UNREAD
     except BrokenPipeError:  # by the flush: click has taken all others
-        _write_nowhere(stdout)
+        with suppress(BrokenPipeError):
+            stdout.close()  # or the interpreter finds it broken, too, and says so
         return EXIT_UNREAD
     except click.exceptions.Exit as request:
         return request.exit_code
@@ -275,13 +277,6 @@ def _is_read(stream: TextIO) -> bool:
         return not any(events & select.POLLERR for _, events in looked.poll(0))
     except (OSError, ValueError):  # it has no descriptor
         return True
-
-
-def _write_nowhere(stream: TextIO) -> None:
-    """Have the interpreter's own flush, at the end, find no broken pipe."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
 
 
 def _is_foreign(module: str | None) -> bool:

@@ -116,8 +116,8 @@ class _Table:
             self._write(line)
 
     def done(self, message: str, commit: int) -> None:
-        when = commit_time(commit, self._times.seconds(commit))
-        self._stream.write(f"{printable(message)} ({when}, commit {commit})\n")
+        when = f"{commit_time(commit, self._times.seconds(commit))}, commit {commit}"
+        self._stream.write(f"{printable(message)} ({when if commit else 'in the transaction'})\n")
 
     def _cell(self, column: str, value: Any) -> str:
         if value is None or value == {}:
@@ -163,7 +163,7 @@ class SqlDone(Struct, frozen=True, kw_only=True):
 
     Attributes:
         message: in words.
-        commit: by which it is so; 0 for none.
+        commit: by which it is so; 0 for none, as in a transaction before its commit.
     """
 
     message: str

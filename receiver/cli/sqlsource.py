@@ -27,7 +27,7 @@ class SqlReply:
     Attributes:
         columns: of the rows; none for a statement that asks nothing.
         message: what was done, of one that does something.
-        commit: that holds it, or that the answer is as of.
+        commit: that holds it, or that the answer is as of; 0 for none yet, in a transaction.
         pages: of the answer, fetched as they are taken; close it to have the rest forgotten.
         times: which times commits stand for.
         offline: whether it comes from the directories.

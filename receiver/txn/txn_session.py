@@ -135,11 +135,14 @@ class TxnSession:
             )
         txn = self.txn
         _check_within(txn, statement)
-        return txn.do(
+        result = txn.do(
             lambda: execute(
                 txn.database, statement, at=at, fetch_size=fetch_size, held_from=held_from
             )
         )
+        if result.answer is None:
+            result.commit = 0  # what the database counted is no commit, or is somebody else's
+        return result
 
     def _active(self) -> Txn:
         if self.txn is None:

@@ -35,7 +35,8 @@ class SqlAnswer(Struct, frozen=True, kw_only=True):
         columns: names of the members of a row; empty for a statement that asks nothing.
         rows: text, numbers, truth values, null, or objects (tags and attributes).
         message: what was done, of a statement that does something.
-        commit: that the answer is as of, or that holds what was done.
+        commit: that the answer is as of, or that holds what was done; 0 of what was done in a
+            transaction, which its own commit holds.
         next: cursor of the next page; null at the end.
         clock: which times commits stand for, where the clock was wrong.
         txn: id of the transaction that the session is in behind the statement; null for none.

@@ -82,7 +82,8 @@ class StatementResult:
         statement: as it was understood.
         columns: names of the members of a row; none for a statement that asks nothing.
         message: what was done, of one that does something.
-        commit: that holds it, or that the answer is as of.
+        commit: that holds it, or that the answer is as of; 0 in a transaction, whose own commit
+            holds what it does.
         answer: of a statement that asks an engine.
     """
 

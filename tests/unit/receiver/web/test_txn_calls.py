@@ -70,6 +70,15 @@ def test_a_session_sees_what_it_writes_and_others_do_not(session, other):
     assert shown(other) == ["root.sg.d.s"]
 
 
+def test_what_is_changed_in_one_has_no_commit_before_its_own(session, other):
+    session.run("begin")
+    made = session.run("create timeseries root.sg.d.s with datatype = FLOAT")
+    assert (made.commit, made.message) == (0, "1 timeseries created")
+    theirs = other.run("create timeseries root.sg.d.t with datatype = FLOAT")
+    ended = session.run("commit")
+    assert ended.commit > theirs.commit > made.commit
+
+
 def test_a_rollback_leaves_nothing(session, other):
     session.begin()
     session.run("set storage group to root.sg")
