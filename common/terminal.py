@@ -10,6 +10,7 @@ from typing import TextIO
 
 __all__ = [
     "display_width",
+    "folded",
     "padded",
     "paragraph",
     "printable",
@@ -83,6 +84,29 @@ def table(
         widths[-1] = left
         lines = [line for each in lines for line in _broken(each, left)]
     return "\n".join(_COLUMN_GAP.join(map(padded, line, widths, right)).rstrip() for line in lines)
+
+
+def folded(line: str, hang: int, *, width: int | None = None) -> str:
+    """A line, made `printable`; where a terminal is narrower it goes on in lines below.
+
+    Args:
+        line: of any length.
+        hang: column that these begin in, if the terminal leaves room enough behind it; 0 for a
+            little behind where the line begins.
+        width: columns that there are, in place of those of the terminal.
+    """
+    width = screen_width() if width is None else width
+    line = printable(line)
+    if width is None or display_width(line) <= width:
+        return line
+    indent = len(line) - len(line.lstrip())
+    if hang <= indent or width - hang < _NARROWEST:
+        hang = indent + len(_COLUMN_GAP)
+    # What is cut off is no blank of the indent, nor of the gap behind a name.
+    first, *_ = _pieces(line[indent:], max(width - indent, 1))
+    rest = line[indent + len(first) :].lstrip(" ")
+    below = _pieces(rest, max(width - hang, 1)) if rest else []
+    return "\n".join([line[:indent] + first.rstrip(), *(" " * hang + each for each in below)])
 
 
 def whole_width(widths: Sequence[int]) -> int:

@@ -8,7 +8,7 @@ import click
 
 from common.cli import Invocation, emit_json
 from common.json_option import json_option
-from common.terminal import printable, size_text, table
+from common.terminal import folded, printable, size_text, table
 from receiver.cli.command_answers import ForgottenNode
 from receiver.cli.remote_node_commands import REMOTE_COMMANDS, chosen_node
 from receiver.cli.showing import commit_time, moment
@@ -153,7 +153,7 @@ def _lose(
         "directory has and no other storage node is known to have",
     }
     for name, text in lines.items():
-        click.echo(f"  {name + ':':18}{text}")
+        click.echo(folded(f"  {name + ':':18}{text}", 20))
     for each in found.first_gone:
         click.echo(f"  gone: {printable(each)}")
     if not found.done:

@@ -6,7 +6,7 @@ import click
 
 from common.cli import Invocation, emit_json
 from common.json_option import json_option
-from common.terminal import printable, size_text
+from common.terminal import folded, printable, size_text
 from receiver.cli.command_answers import RetiredDropped
 from receiver.cli.showing import commit_time, show
 from receiver.config import ReceiverConfig
@@ -109,7 +109,7 @@ def show_retired(invocation: Invocation[ReceiverConfig], physical: str, as_json:
         "elsewhere": _elsewhere(view),
     }
     for name, text in lines.items():
-        click.echo(f"{name + ':':18}{printable(text)}")
+        click.echo(folded(f"{name + ':':18}{text}", 18))
     for each in view.remainder:
         series = f"{each.device}.{each.measurement}" if each.measurement else each.device
         click.echo(f"  {printable(series)}: {each.points} points, {each.first} to {each.last}")

@@ -8,7 +8,7 @@ from common.check_line import CheckLevel, CheckLine, run_check
 from common.cli import Invocation, emit_json
 from common.errors import EXIT_LATE, EXIT_NOT_LOADED, EXIT_UNREACHABLE
 from common.json_option import JsonForm, json_option
-from common.terminal import printable, size_text
+from common.terminal import folded, size_text
 from receiver.cli.receiver_check import check_line_of, node_check_line
 from receiver.cli.showing import commit_time, moment
 from receiver.config import ReceiverConfig
@@ -25,6 +25,8 @@ from receiver.operator.views import DirectoryView, StatusView
 __all__ = ["status"]
 
 _NAMED = 5
+_COLUMN = 18
+"""That what is said of a name begins in."""
 
 
 @click.command(
@@ -122,7 +124,7 @@ def _of_node(config: ReceiverConfig, as_json: bool) -> int:
     for each in view.directories:
         lines[each.path] = each.problem or f"{size_text(each.free)} free"
     for name, text in lines.items():
-        click.echo(f"{printable(name) + ':':18}{printable(text)}")
+        click.echo(folded(f"{name + ':':{_COLUMN}}{text}", _COLUMN))
     return EXIT_UNREACHABLE if view.problem else 0
 
 
@@ -183,7 +185,7 @@ def _write(view: StatusView, running: bool) -> None:
     if view.away:
         lines["away"] = "; ".join(f"{each.path} {each.reason}" for each in view.away)
     for name, text in lines.items():
-        click.echo(f"{name + ':':18}{printable(text)}")
+        click.echo(folded(f"{name + ':':{_COLUMN}}{text}", _COLUMN))
 
 
 def _senders(view: StatusView) -> str:

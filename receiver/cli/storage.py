@@ -16,7 +16,7 @@ from common.config.upload_rules import upload_text
 from common.durable import Tree
 from common.errors import ConflictError, TsferryError, UsageError
 from common.json_option import JsonForm, json_option
-from common.terminal import printable, size_text, table
+from common.terminal import folded, printable, size_text, table
 from common.wire import FailedFetch, FetchAnswer, FetchRequest
 from receiver.cli.command_answers import (
     RestoreDone,
@@ -119,7 +119,7 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
         + (", and another receiver has taken over" if found.fenced else ""),
     }
     for name, value in lines.items():
-        click.echo(f"{name + ':':14}{value}")
+        click.echo(folded(f"{name + ':':14}{value}", 14))
     for path, after in found.upload.items():
         when = upload_text(math.inf if after < 0 else after / 1000)
         click.echo(f"set upload to {printable(path)}: {when}")

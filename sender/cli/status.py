@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import time
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from common.cli import Invocation, emit_json
 from common.config.shared_rules import PER_MILLISECOND
 from common.errors import EXIT_HELD, EXIT_NOT_LOADED, TsferryError, UsageError
 from common.json_option import JsonForm
-from common.terminal import printable, size_text
+from common.terminal import folded, size_text
 from sender.cli.program import Session, json_option, opened, receiver_option
 from sender.cli.sender_check import in_the_way
 from sender.config import SenderConfig
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["status"]
 
 _SHOWN = 20
+_COLUMN = 18
+_NAMED = re.compile(r"  \S.{13}  \S")
+"""A line with a name, and what is said of it in that column."""
 _SOON = 30 * 86400.0
 
 
@@ -122,7 +126,7 @@ def _status(session: Session, as_machine: bool) -> int:
     lines += _hooks(session.config)
     for each in found:
         lines += ["", *_lines(each, session.config)]
-    click.echo("\n".join(map(printable, lines)))
+    click.echo("\n".join(folded(each, _COLUMN if _NAMED.match(each) else 0) for each in lines))
     return code
 
 

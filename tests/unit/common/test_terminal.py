@@ -3,7 +3,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.terminal import display_width, printable, table
+from common.terminal import display_width, folded, printable, table
 
 
 @given(st.text())
@@ -101,3 +101,24 @@ def test_the_width_is_that_of_the_terminal(monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "50")
     assert max(map(len, table(["A", "B"], [["x" * 200, "y"]]).split("\n"))) <= 50
+
+
+@given(st.text(), st.sampled_from((0, 2, 4)), st.sampled_from((0, 14, 18)), st.integers(30, 100))
+def test_a_line_that_is_folded_fits_and_lacks_nothing(text, indent, hang, columns):
+    line = " " * indent + printable(text)
+    lines = folded(line, hang, width=columns).split("\n")
+    assert all(display_width(each) <= columns for each in lines)
+    assert "".join("".join(lines).split(" ")) == "".join(line.split(" "))
+
+
+def test_what_is_said_of_a_name_stays_in_its_column_where_there_is_room():
+    line = "concerns:         the clock was set back, and nobody has confirmed that"
+    assert folded(line, 18, width=60).split("\n") == [
+        "concerns:         the clock was set back, and nobody has",
+        "                  confirmed that",
+    ]
+    assert folded(line, 18, width=40).split("\n") == [
+        "concerns:         the clock was set",
+        "  back, and nobody has confirmed that",
+    ]
+    assert folded(line, 18) == line
