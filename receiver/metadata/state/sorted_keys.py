@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_left, bisect_right, insort
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ _BLOCK = 1000
 """Keys of a block as it is made; it is cut in two when it has twice as many."""
 _SHARE = 8
 """If more than this part of the keys changed, all are sorted anew: that is cheaper then."""
+_settling = threading.Lock()
+"""Who leads the commits asks without the lock of readers, so two may want an order at one time."""
 
 
 class SortedKeys:
@@ -92,6 +95,11 @@ class SortedKeys:
 
     def settle(self) -> None:
         """Bring what has changed in order; after many changes better before a lock is held."""
+        if self._added or self._removed:
+            with _settling:
+                self._settle()
+
+    def _settle(self) -> None:
         if (len(self._added) + len(self._removed)) * _SHARE > self._settled:
             self._sort_anew()
         else:

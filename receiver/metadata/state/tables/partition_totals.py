@@ -129,17 +129,19 @@ class _Group:
                 yield self.numbers[at]
 
     def _settle(self) -> None:
+        # Who leads the commits asks without the lock of readers: another one may use what is here.
         count = len(self.numbers)
-        self._lasts, self._firsts = [_LEAST] * count, [_GREATEST] * count
+        lasts, firsts = [_LEAST] * count, [_GREATEST] * count
         reached, begun = _LEAST, _GREATEST
         for at, number in enumerate(self.numbers):
             found = self.totals[number].last
             reached = reached if found is None else max(reached, found)
-            self._lasts[at] = reached
+            lasts[at] = reached
         for at in range(count - 1, -1, -1):
             found = self.totals[self.numbers[at]].first
             begun = begun if found is None else min(begun, found)
-            self._firsts[at] = begun
+            firsts[at] = begun
+        self._lasts, self._firsts = lasts, firsts
         self._stale = False
 
 

@@ -1,4 +1,5 @@
 import random
+import threading
 
 import pytest
 
@@ -80,3 +81,27 @@ def test_a_few_keys_are_put_among_many_without_sorting_them_anew(monkeypatch):
         keys.remove(f"{number + 5000:06}")
     assert keys.page("000000", 2) == ["000000x", "000001"]
     assert keys.page("004999", 1) == ["005100"]
+
+
+def test_two_that_ask_at_once_get_each_key_once(monkeypatch):
+    """Who checks a commit asks without the lock of the readers."""
+    keys = SortedKeys()
+    keys.add_many([f"{number:03}" for number in range(100)])
+    keys.settle()
+    added, found = [f"{number:03}+" for number in range(9)], []
+    keys.add_many(added)
+    other = threading.Thread(target=lambda: found.extend(keys.starting("00")))
+    put_in = SortedKeys._put_in
+
+    def meanwhile(self, key):
+        if not other.ident:
+            other.start()
+            other.join(0.1)
+        put_in(self, key)
+
+    monkeypatch.setattr(SortedKeys, "_put_in", meanwhile)
+    mine = keys.starting("00")
+    other.join()
+    expected = sorted([*added, *(f"{number:03}" for number in range(10))])
+    assert mine == found == keys.starting("00") == expected
+    assert len(keys) == 109
