@@ -14,6 +14,7 @@ from flask import Flask
 from common import wire
 from common.errors import UnreachableError, UsageError
 from receiver.cli.commands import cli
+from receiver.metadata.engine import Engine
 from receiver.operator.client import NotRunningError
 from receiver.web.app import site_of
 from tests.support.ports import free_port
@@ -155,6 +156,26 @@ def test_directories_that_are_configured_are_not_those_of_the_receiver_there(
     done = run("--config", str(config), "--url", DEAD, *words)
     assert "receiver's own machine" in str(done.exception), (done.output, done.exception)
     assert list(tmp_path.iterdir()) == [config]
+
+
+@pytest.mark.parametrize("by", ["flag", "file"])
+@pytest.mark.parametrize("words", [("fsck", "--repair"), ("backup", "x"), ("serve",), ("senders",)])
+def test_the_directories_of_this_machine_are_not_taken_for_those_of_the_other(
+    tmp_path: Path, words: tuple[str, ...], by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever stands at the one and names the other repairs, or copies, the wrong one."""
+    monkeypatch.chdir(tmp_path)
+    Engine.open(tmp_path / "schema").close()
+    (tmp_path / "data").mkdir()
+    before = {each: each.stat().st_mtime_ns for each in tmp_path.rglob("*")}
+    config = tmp_path / "schema" / "receiver.toml"
+    text = f'schema_dir = "{tmp_path}/schema"\ndata_dirs = ["{tmp_path}/data"]\n'
+    config.write_text(text + (f'[operator]\nurl = "{DEAD}"\n' if by == "file" else ""))
+    before |= {each: each.stat().st_mtime_ns for each in (config, config.parent)}
+    done = run("--config", str(config), *(("--url", DEAD) if by == "flag" else ()), *words)
+    assert isinstance(done.exception, (UsageError, UnreachableError)), done.exception
+    assert f"{DEAD}/v1" in str(done.exception) or "receiver's own machine" in str(done.exception)
+    assert {each: each.stat().st_mtime_ns for each in tmp_path.rglob("*")} == before
 
 
 def test_no_token_goes_where_others_can_read_it_and_none_is_asked_for() -> None:
