@@ -35,6 +35,8 @@ __all__ = ["Acknowledging", "ToldContent"]
 
 _HERE = (Result.LOADED, Result.ALREADY)
 _GOOD = (FileState.LIVE, FileState.RETIRED, FileState.SUPERSEDED)
+_AT_ONCE = 1000
+"""Files that are looked at without a pause: an adoption may have millions."""
 _PAUSE = 10.0
 """Seconds until a sender asks again that found too few nodes."""
 _NOWHERE = "it is in quarantine since: once more"
@@ -232,23 +234,26 @@ class _Contents:
     ) -> None:
         self.needed = 0
         self._lacks = lacks
-        with engine.reading() as state:
-            several = [
-                [row.physical for row in _rows_of(state, each) if row.visible] for each in contents
-            ]
-        self._files = [each for each in several if each]
+        self._files: list[list[str]] = []
+        every = list(contents)
+        for begin in range(0, len(every), _AT_ONCE):  # commits go on in between
+            with engine.reading() as state:
+                for each in every[begin : begin + _AT_ONCE]:
+                    rows = [row.physical for row in _rows_of(state, each) if row.visible]
+                    self._files += [rows] if rows else []
         self._is_asked = False
 
     def is_kept(self, engine: Engine) -> bool:
-        with engine.reading() as state:
-            while self._files:
-                rows = [state.files.get(each) for each in self._files[-1]]
-                kept = [row for row in rows if not self._lacks(state, row)]
-                if not kept:
-                    return False
-                commits = [_commit_of(state, row) for row in kept if row is not None]
-                self.needed = max(self.needed, min(commits, default=0))
-                self._files.pop()
+        while self._files:
+            with engine.reading() as state:
+                for several in self._files[: -_AT_ONCE - 1 : -1]:
+                    rows = [state.files.get(each) for each in several]
+                    kept = [row for row in rows if not self._lacks(state, row)]
+                    if not kept:
+                        return False
+                    commits = [_commit_of(state, row) for row in kept if row is not None]
+                    self.needed = max(self.needed, min(commits, default=0))
+                    self._files.pop()
         return True
 
     def not_asked(self) -> list[str]:
