@@ -11,7 +11,7 @@ from common.cli import Invocation, emit_json
 from common.config.units import parse_duration, parse_size
 from common.errors import TsferryError, UsageError
 from common.terminal import printable, size_text
-from sender.cli.program import PROGRAM, json_option, opened, stopping
+from sender.cli.program import PROGRAM, json_option, opened, stopping, warn_of_root
 from sender.config import SenderConfig
 
 if TYPE_CHECKING:
@@ -90,6 +90,8 @@ def free(
         remotes = [each for each in session.remotes if each.entry.source == "directories"]
         if not remotes:
             raise UsageError("free: the files here belong to the receiver on this node")
+        if not dry_run:
+            warn_of_root(session.config)
         freeing = Freeing(remotes, options, stop=session.stop, tell=tell)
         try:
             freeing.run()

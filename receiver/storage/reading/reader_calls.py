@@ -273,7 +273,7 @@ class ReaderCalls:
         except _NO_ANSWER as error:
             is_late = timeout[1] < wait and self._monotonic() - begun >= timeout[1]
             kind = SlowAnswerError if is_late else UnreachableError
-            raise kind(f"{url} does not answer: {error}") from error
+            raise kind(f"{url} does not answer: {_why(error)}") from error
         if answer.status_code >= 300:
             raise _refusal(url, answer, got)
         return CallAnswer(answer.status_code, answer.headers, got)
@@ -322,6 +322,17 @@ class ReaderCalls:
             with self._lock:
                 self._sessions.append(made)
         return made
+
+
+def _why(error: BaseException) -> str:
+    """The system's own words, where there are some in what `requests` and urllib3 put around it."""
+    inside: object = error
+    while isinstance(inside, BaseException):
+        if isinstance(inside, OSError) and inside.strerror:
+            return inside.strerror
+        reason = getattr(inside, "reason", None)
+        inside = reason or inside.__cause__ or (inside.args[0] if inside.args else None)
+    return str(error)
 
 
 def _refusal(url: str, answer: requests.Response, body: bytes) -> TsferryError:

@@ -158,6 +158,8 @@ def checked_addresses(text: str, what: str, *, with_token: bool) -> tuple[str, .
             parts = urlsplit(each)
         except ValueError as error:
             raise UsageError(f"{what} = {each!r}: {error}") from None
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise UsageError(f"{what} = {each!r}: expected https://HOST:PORT, or http://")
         if with_token and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
             raise UsageError(
                 f"{what} = {each!r}: expected https, since others can read a token on http"

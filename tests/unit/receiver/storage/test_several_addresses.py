@@ -116,7 +116,18 @@ def test_several_are_asked_until_one_leads_and_one_alone_is_not(centre) -> None:
     assert now[0] == 0
 
 
-@pytest.mark.parametrize("text", ["", " , ", f"{A},http://b:1", "http://127.0.0.1:1,http://["])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " , ",
+        f"{A},http://b:1",
+        "http://127.0.0.1:1,http://[",
+        "ftp://127.0.0.1:1",
+        "centre.example.com:8765",
+        "https://",
+    ],
+)
 def test_each_address_of_a_list_has_to_be_one_that_keeps_a_token_secret(text: str) -> None:
     with pytest.raises(UsageError, match="option receiver = "):
         calls(text)

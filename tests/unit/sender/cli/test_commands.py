@@ -10,6 +10,7 @@ import pytest
 
 import common.tsfile
 from common.cli import run
+from common.errors import NotPermittedError
 from sender.cli import commands
 from tests.support.architecture import ROOT
 
@@ -92,3 +93,30 @@ def test_a_duration_that_is_none_is_shown_with_one_that_is(tmp_path, capsys):
     url = ["--set", "receiver[0].name=dc1", "--set", "receiver[0].url=http://127.0.0.1:1"]
     assert run(commands.cli, "tsferry-sender", [*given, *url, "free", "--keep", "xyz"]) == 2
     assert "--keep xyz: not a duration; expected such as 30d" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("sync",), ("start",), ("recover",), ("resync",), ("quarantine", "retry", "--all"),
+        ("free",), ("init",),
+    ],
+    ids=lambda words: words[0],
+)  # fmt: skip
+def test_each_command_that_writes_says_first_what_root_made_by_mistake(
+    tmp_path, monkeypatch, capsys, words
+):
+    given = ["--schema-dir", "schema", "--data-dir", "data", "--url", "http://127.0.0.1:1"]
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir(tmp_path)
+    config = ["--config", str(tmp_path / "sender.toml")]
+    assert run(commands.cli, "tsferry-sender", [*config, "init", *given]) == 0
+
+    def refuse(*places):
+        raise NotPermittedError("root was here")
+
+    monkeypatch.setattr("common.root_mistakes.refuse_of_root", refuse)
+    before = sorted((tmp_path / "schema").rglob("*"))
+    assert run(commands.cli, "tsferry-sender", [*config, *words]) == 2
+    assert "root was here" in capsys.readouterr().err
+    assert sorted((tmp_path / "schema").rglob("*")) == before
