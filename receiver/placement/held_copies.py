@@ -12,7 +12,7 @@ import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 from receiver.metadata.state.placed_files import placement_of
-from receiver.placement.kept_doubts import WHOLE, DoubtedOfNode
+from receiver.placement.kept_doubts import WHOLE_TABLET, DoubtedOfNode
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -112,7 +112,7 @@ class HeldCopiesBook:
         """
         with self._lock:
             known = self._doubted.setdefault(node, set())
-            if (tablet, physical) not in known and (tablet, WHOLE) not in known:
+            if (tablet, physical) not in known and (tablet, WHOLE_TABLET) not in known:
                 known.add((tablet, physical))
                 self._keep()
 
@@ -129,7 +129,7 @@ class HeldCopiesBook:
     def doubted_files(self) -> set[str]:
         """Names of the files that some node does not count for."""
         with self._lock:
-            return {name for files in self._doubted.values() for _, name in files} - {WHOLE}
+            return {name for files in self._doubted.values() for _, name in files} - {WHOLE_TABLET}
 
     def forget_files(self, names: Collection[str]) -> None:
         """Files are none any more: what was doubted of them says nothing of their tablets."""
@@ -166,7 +166,7 @@ class HeldCopiesBook:
         with self._lock:
             found = self._doubted.get(node, ())
             return any(
-                each[0] == tablet and (physical in (None, each[1]) or each[1] == WHOLE)
+                each[0] == tablet and (physical in (None, each[1]) or each[1] == WHOLE_TABLET)
                 for each in found
             )
 

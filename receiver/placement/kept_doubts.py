@@ -19,7 +19,7 @@ from common.errors import TsferryError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["WHOLE", "DoubtedOfNode", "KeptDoubts"]
+__all__ = ["WHOLE_TABLET", "DoubtedOfNode", "KeptDoubts"]
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _FILE: Final = "doubted-copies.json"
 _MOST: Final = 1000
 """Files of a node: all are written anew with each that comes or goes. Of one with more, whose disk
 is bad perhaps, it is their tablets that are kept."""
-WHOLE: Final = ""
+WHOLE_TABLET: Final = ""
 """In the place of a file: all of the tablet."""
 
 
@@ -36,7 +36,7 @@ class DoubtedOfNode(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         boot: random id of the start.
-        files: (tablet, physical name) of each; `WHOLE` for all of a tablet.
+        files: (tablet, physical name) of each; `WHOLE_TABLET` for all of a tablet.
     """
 
     boot: str
@@ -89,4 +89,4 @@ class KeptDoubts:
 def _of_tablets(files: list[tuple[str, str]]) -> list[tuple[str, str]]:
     if len(files) <= _MOST:
         return files
-    return [(each, WHOLE) for each in sorted({tablet for tablet, _ in files})]
+    return [(each, WHOLE_TABLET) for each in sorted({tablet for tablet, _ in files})]

@@ -149,7 +149,7 @@ def test_half_a_commit_in_memory_is_shown_to_nobody(home, engine, monkeypatch):
         raise RuntimeError("a fault")
 
     monkeypatch.setitem(engine._state._operations, records.FileLoaded, (broken,))
-    with pytest.raises(ReadOnlyError, match="a fault"):
+    with pytest.raises(FailedSyncError, match="a fault"):
         engine.commit([seen(B), load()])
     with pytest.raises(ReadOnlyError, match="restart"), engine.reading():
         pass

@@ -123,7 +123,9 @@ def test_when_most_files_are_bad_at_once_a_human_decides(
     outcome = type("Outcome", (), {"files": files, "merged": []})()
     options = type("Options", (), {"quarantine_many": many})()
     expected = [Expected(str(at), md5="0" * 32) for at in range(len(files))]
-    running._commit(None, outcome, expected, options)  # type: ignore[arg-type]
+    listen = type("Listen", (), {"max_request_bytes": 1 << 20})()
+    config = type("Config", (), {"listen": listen})()
+    running._commit(config, outcome, expected, options)  # type: ignore[arg-type]
     assert len(sent) == told
 
 
