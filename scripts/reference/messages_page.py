@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import tomllib
 from collections import defaultdict
@@ -43,6 +44,7 @@ def own_ways_out() -> dict[str, str]:
     return {said: each["out"] for each in found["message"] for said in each["says"]}
 
 
+@functools.cache
 def messages() -> dict[str, dict[str, set[str]]]:
     """Code of an error -> message, with `...` for what differs -> who says it."""
     slugs = _slugs()
