@@ -1,11 +1,14 @@
 """Short transactions beside plain commits, by turns in one run; what a look at own writes costs.
 
     python scripts/bench/transactions.py [--seconds 2] [--rounds 5] [--directory DIR] [--json]
+    python scripts/bench/transactions.py --alone [--directory DIR] [--json]
 
 * plain: a series is created by one commit, by 1, 16 and 64 threads.
 * transaction: begun, the same series created, committed.
 * three: three series of one device in a transaction, beside three plain commits.
 * fork: in a schema of 1,000,000 series, a transaction creates one and then asks for it.
+* with `--alone` nothing of that, but one thread and a log that is not written: microseconds of the
+  processor, the lower tenth of 300 chunks of fifty each, by turns.
 
 Devices get a hundred series each, with the same names whatever makes them, and every other round
 begins with the transactions. The ratio is that of the round with the median ratio, once of commits
@@ -21,18 +24,21 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from receiver.metadata.engine import Engine
+from receiver.metadata.log.frames import LogWriter
 from receiver.metadata.model import records
 from receiver.metadata.sql.executing import execute
 from receiver.txn.txn_manager import TxnManager
 
 SERIES = 1_000_000
 WIDTH = 100
+CHUNKS, CHUNK = 300, 50
 
 
 class Rate(NamedTuple):
@@ -108,6 +114,39 @@ def _path(name: str, number: int) -> str:
     return f"root.bench.{name}_{number // WIDTH}.s{number % WIDTH}"
 
 
+def alone(directory: Path) -> dict[str, float]:
+    """What the processor has to do, where no disk and no other thread is waited for."""
+
+    def forgets(log: LogWriter, _: bytes, commits: int) -> None:
+        log.next_lsn += commits
+
+    append, LogWriter.append = LogWriter.append, forgets  # type: ignore[method-assign]
+    found: dict[str, list[float]] = {"plain_us": [], "transaction_us": [], "empty_us": []}
+    try:
+        with Engine.open(directory, background=False) as engine:
+            engine.set_storage_group("root.bench")
+            manager = TxnManager(engine)
+            for chunk in range(CHUNKS):
+                begin = time.process_time()
+                for each in range(CHUNK):
+                    engine.create_series(f"root.bench.p{chunk}.s{each}", "FLOAT")
+                plain = time.process_time()
+                for each in range(CHUNK):
+                    with manager.transaction() as txn:
+                        txn.database.create_series(f"root.bench.t{chunk}.s{each}", "FLOAT")
+                written = time.process_time()
+                for _ in range(CHUNK):
+                    with manager.transaction():
+                        pass
+                times = begin, plain, written, time.process_time()
+                for spent, (start, end) in zip(found.values(), pairwise(times), strict=True):
+                    spent.append((end - start) / CHUNK * 1e6)
+    finally:
+        LogWriter.append = append  # type: ignore[method-assign]
+    low = {what: sorted(spent)[CHUNKS // 10] for what, spent in found.items()}
+    return {**low, "ratio": low["plain_us"] / low["transaction_us"]}
+
+
 def fork(directory: Path) -> dict[str, float]:
     """The first look at own writes in a large schema, and the second."""
     with Engine.open(directory) as engine:
@@ -136,15 +175,19 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--directory", type=Path)
+    parser.add_argument("--alone", action="store_true")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=given.directory) as name:
         home = Path(name)
-        found: dict[str, dict[str, float]] = {
-            f"{threads} threads": compare(home / str(threads), threads, given.seconds, given.rounds)
-            for threads in (1, 16, 64)
-        }
-        found["fork"] = fork(home / "fork")
+        found: dict[str, dict[str, float]] = {}
+        if given.alone:
+            found["alone"] = alone(home / "alone")
+        else:
+            for each in (1, 16, 64):
+                rates = compare(home / str(each), each, given.seconds, given.rounds)
+                found[f"{each} threads"] = rates
+            found["fork"] = fork(home / "fork")
     if given.json:
         print(json.dumps(found))
         return
