@@ -78,8 +78,7 @@ def cli(url: str | None) -> None:
     context = click.get_current_context()
     if url is not None:
         called: Invocation[ReceiverConfig] = context.obj
-        there = (f"operator.url={url}", f"schema_dir={NO_DIRECTORY}", f"data_dirs={NO_DIRECTORY}")
-        context.obj = replace(called, settings=(*called.settings, *there))
+        context.obj = replace(called, settings=(*called.settings, f"operator.url={url}"))
 
 
 @functools.cache
