@@ -164,7 +164,7 @@ def test_a_slow_line_is_slow_and_no_fault(shared, line, edge_on):
 def test_a_receiver_that_dies_while_it_loads_ends_the_round_and_the_next_learns_the_rest(
     centre, make_edge
 ):
-    edge = make_edge(centre.start(env={"TSFERRY_CRASH_AT": "load.committed"}), transfer=SMALL)
+    edge = make_edge(centre.start(env={"TSFERRY_CRASH_AT": "load.decided"}), transfer=SMALL)
     edge.write(1)
     edge.with_settings(
         transfer=msgspec.structs.replace(edge.config.transfer, load_timeout=3600.0, max_retries=3)

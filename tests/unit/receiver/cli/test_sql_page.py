@@ -39,7 +39,7 @@ DIFFERS = (
     (r"\b\d{15,20}\b", "COMMIT"),
     (r"\b[0-9a-f]{13}-0000000-may\.[0-9a-f]{16}\b", "PHYSICAL"),
     (r"\b[0-9a-f]{13}-0000000-may\b", "OFFERED"),
-    (r"\b\d\.\d{3}\b", "SECONDS"),
+    (r"\b\d+\.\d{1,3}\b", "SECONDS"),
     (r"-{2,}", "--"),
     (r" +", " "),
 )

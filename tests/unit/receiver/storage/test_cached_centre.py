@@ -177,8 +177,8 @@ def test_what_it_loads_fits_whatever_the_sum(node: Node, world: World) -> None:
         sent |= files(low, low + 2)
         until(partial(comes_in, edge, files(low, low + 2)))
     until(lambda: here(world) <= 9)
-    view = running_storage(node.operator)
-    assert (view.capacity, view.uploaded_files) == (10 * BLOCK, 30)
+    until(lambda: running_storage(node.operator).uploaded_files == 30)
+    assert running_storage(node.operator).capacity == 10 * BLOCK
     assert len(remote(node)) >= 21
     report = fsck_of(node)
     assert (report.found, report.files) == ([], 30)

@@ -198,7 +198,7 @@ def test_tokens_are_listed_without_their_secrets(operator, node, edges, clock):
     for words in (made.id, SHOWN, "plant 7", "all edges", "ended", "never", "deletes nothing"):
         assert words in read.text
     assert made.token not in read.text
-    assert made.token.rpartition("_")[2] not in read.text
+    assert made.token.split("_", 2)[2] not in read.text
     assert made.id not in operator.see("/ui/tokens?role=writer").text
     assert made.id in operator.see("/ui/tokens?q=PLANT").text
     assert "No token is found" in operator.see("/ui/tokens?q=nothing").text
