@@ -1,6 +1,6 @@
 """Rounds of a sender with and without a merge beside them, by turns.
 
-    .venv/bin/python scripts/bench/rounds_meanwhile.py [--turns 7] [--seconds 10] [--files 2000]
+    .venv/bin/python scripts/bench/rounds_meanwhile.py [--turns 20] [--seconds 1.5] [--files 8000]
                                                        [--late 10] [--dir DIR]
 
 The receiver is a real process, the sender the project's own in this one; each round has a new file
@@ -41,9 +41,9 @@ SERIES, ROWS = 10, 300
 
 def main() -> None:
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    options.add_argument("--turns", type=int, default=7)
-    options.add_argument("--seconds", type=float, default=10.0, help="of each half of a turn")
-    options.add_argument("--files", type=int, default=2000)
+    options.add_argument("--turns", type=int, default=20)
+    options.add_argument("--seconds", type=float, default=1.5, help="of each half of a turn")
+    options.add_argument("--files", type=int, default=8000)
     options.add_argument("--late", type=int, default=10, help="one in so many is late data")
     options.add_argument("--dir", type=Path, help="where all of it goes")
     args = options.parse_args()
