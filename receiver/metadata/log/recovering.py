@@ -112,8 +112,10 @@ def _open_tlog(tree: Tree, *, to_write: bool) -> Tlog:
 
 
 def _recover(tree: Tree, tlog: Tlog, *, to_write: bool) -> Opened:
-    there = segments(tree)
     base, damaged = _newest_good(tree, tlog)
+    # Behind the checkpoints: a running engine begins a segment before it makes a checkpoint that
+    # knows it, and lets go of none that the two newest checkpoints need.
+    there = segments(tree)
     wanted = _wanted(tree, there, base, damaged)
     if base is None:
         replay = Replay(tlog=tlog)

@@ -70,6 +70,32 @@ def test_a_reader_beside_checkpoints_and_removals_sees_whole_commits_in_their_or
         assert each[-1] == 59, "what was committed before it looked"
 
 
+def test_a_server_that_is_faster_than_whoever_looks_is_not_taken_for_damage(tmp_path, monkeypatch):
+    """Behind each listing it takes a checkpoint, and lets go of what that replaces."""
+    home, left = tmp_path / "schema", list(range(8))
+    with Engine.open(home, options=EngineOptions(history=0.0), background=False) as engine:
+        for ops in HISTORY:
+            engine.commit(ops)
+        engine.checkpoint()
+
+        def outrun(listing):
+            def listed(tree):
+                found = listing(tree)
+                if left:
+                    engine.commit([seen(label=f"{left.pop()}")])
+                    engine.collect()
+                    engine.checkpoint()
+                return found
+
+            return listed
+
+        for name in ("segments", "checkpoints"):
+            monkeypatch.setattr(recovering, name, outrun(getattr(recovering, name)))
+        with Engine.read_only(home) as reader:
+            assert everything(reader) == everything(engine)
+    assert not left
+
+
 @pytest.mark.parametrize("vanishing", ["mtree", "mlog"])
 def test_files_that_vanish_under_a_reader_make_it_look_again(tmp_path, monkeypatch, vanishing):
     """Between the listing and the opening, the server has taken a checkpoint and tidied up."""
