@@ -23,6 +23,7 @@ from receiver.compaction.compactor import Compactor
 from receiver.compaction.crowded import CrowdedPartitions
 from receiver.compaction.final_merges import FinalMerges
 from receiver.compaction.merge_comparer import MergeComparer
+from receiver.compaction.merge_pace import MergePace
 from receiver.compaction.merge_progress import MERGE
 from receiver.compaction.merged_upkeep import MergedUpkeep
 from receiver.compaction.remote_merges import RemoteMerges
@@ -315,6 +316,9 @@ class Node(Closing):
             is_time=lambda: self.config.merge.hours.hold(local_now()),
             stopped=lambda: self.compactor.is_stopped,
             stand_back=self.compactor.stand_back,
+            pace=MergePace(
+                self.config.merge.max_bytes_per_second or 0, lambda: self.compactor.is_stopped
+            ),
             is_awaited=self.compactor.is_awaited,
         )
 

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Final
 
 from common import crash
 from common.digests import md5, read_blocks
-from common.errors import ConflictError
+from common.errors import ConflictError, StoppedError
 from common.tsfile.tail_digest import tail_digest
+from receiver.compaction.merge_pace import MergePace
 from receiver.metadata.commit.becoming_final import why_not_final
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
@@ -45,10 +46,6 @@ _LOOK_AGAIN: Final = 3600.0
 """Seconds until a compaction is looked at again that was not ripe, at the most."""
 
 
-class _StoppedError(Exception):
-    """It is to stop, and a file is read half."""
-
-
 class FinalMerges:
     """Finds compactions that can become final, and makes them so; see the module."""
 
@@ -63,6 +60,7 @@ class FinalMerges:
         is_time: Callable[[], bool] = lambda: True,
         stopped: Callable[[], bool] = lambda: False,
         stand_back: Callable[[], object] = lambda: None,
+        pace: MergePace | None = None,
         is_awaited: Callable[[], bool] = lambda: False,
     ) -> None:
         """Prepare.
@@ -77,6 +75,7 @@ class FinalMerges:
             is_time: whether anything is done at this hour.
             stopped: whether to stop between two.
             stand_back: waits while others go first; called before each block that is read.
+            pace: of reading; without one it is as fast as it can be.
             is_awaited: whether others are to have their turn; asked behind each that was read.
         """
         self._engine = engine
@@ -87,6 +86,7 @@ class FinalMerges:
         self._is_time = is_time
         self._stopped = stopped
         self._stand_back = stand_back
+        self._pace = pace or MergePace(0)
         self._is_awaited = is_awaited
         self._not_before: dict[int, float] = {}
         self.kept_back: dict[int, str] = {}
@@ -158,7 +158,7 @@ class FinalMerges:
         for output in row.outputs:
             try:
                 tail = self._read_again(output)
-            except _StoppedError:
+            except StoppedError:
                 return ""
             if tail is None:
                 self._dissolve(row, f"{output.physical} is not what was made")
@@ -187,6 +187,7 @@ class FinalMerges:
 
         Raises:
             OSError: it cannot be read; that says nothing of it.
+            StoppedError: it is to stop, and the file is read half.
         """
         tree = _home_of(self._disks.trees, output.physical)
         if tree is None:
@@ -204,8 +205,9 @@ class FinalMerges:
         digest = md5()
         for block in read_blocks(fd):
             self._stand_back()
+            self._pace.take(len(block))
             if self._stopped():
-                raise _StoppedError
+                raise StoppedError("told to stop while a merged file is read again")
             digest.update(block)
         return digest.hexdigest()
 

@@ -106,12 +106,14 @@ def _shown(
 
 
 def _undeleted(state: State, op: records.FileUndeleted) -> Iterable[tuple[CompactedRow, str]]:
+    file = state.files.get(op.physical)
+    if file is None:  # which the rules refuse by name
+        return
     names = {each.name for each in op.devices}
     firsts = [each.first for each in op.devices if each.first is not None]
     lasts = [each.last for each in op.devices if each.last is not None]
     times = (min(firsts), max(lasts)) if firsts and lasts else (None, None)
-    sender = state.files[op.physical].sender
-    for row in _near(state, op.physical, sender, names, *times):
+    for row in _near(state, op.physical, file.sender, names, *times):
         if _has_any(row, names):
             yield row, f"{op.physical} is visible again"
 

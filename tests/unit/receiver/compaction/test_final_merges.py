@@ -21,6 +21,7 @@ from receiver.compaction.merge_asked import (
     MergeAnswer,
     MergeAsked,
 )
+from receiver.compaction.merge_pace import MergePace
 from receiver.load.merge_verdicts import ProvedMerge, record_merges
 from receiver.load.upkeep.fsck import fsck
 from receiver.load.upkeep.verdicts import (
@@ -562,6 +563,41 @@ def test_what_is_read_again_stands_back_and_stops(node: Node, clock: Clock, site
     assert len(compactions(node)) == 1, "nothing is wrong with it"
     pass_time(node, clock, AFTER)
     assert merges.run_once() == 1
+
+
+def test_what_is_read_again_is_read_no_faster_than_merges_may(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+    monkeypatch.setattr(MergePace, "take", lambda self, size: taken.append(size))
+    merge = {"final_after": AFTER, "quiet": 0.0, "max_bytes_per_second": 65_536}
+    history = {"history": HISTORY}
+    world = World(tmp_path, clock=clock, keep_deleted=KEPT, metadata=history, merge=merge)
+    with world.still_node() as node:
+        in_this_process(node)
+        ripe(node, clock)
+        (row,) = compactions(node)
+        record_merges(node.engine, [ProvedMerge.of(row)], by="verification")
+        taken.clear()
+        assert node.final_merges.run_once() == 1
+        assert taken == [each.size for each in row.outputs]
+        assert node.final_merges._pace._budget.rate() == 65_536
+
+
+def test_who_is_told_to_stop_does_not_wait_for_the_rest_of_a_file(
+    node: Node, clock: Clock, site: Site
+) -> None:
+    pauses: list[float] = []
+    stops = [False, False]
+    pace = MergePace(64, lambda: bool(pauses), clock=lambda: 0.0, sleep=pauses.append)
+    merges = FinalMerges(
+        node.engine, node.load.disks, after=AFTER, awaits_proof=lambda _, __: False,
+        stopped=lambda: stops.pop() if stops else False, pace=pace,
+    )  # fmt: skip
+    pass_time(node, clock, AFTER + 1)
+    assert merges.run_once() == 0
+    assert len(pauses) == 1
+    assert len(compactions(node)) == 1, "nothing is wrong with it"
 
 
 # -- compared by somebody else than who merged ------------------------------------------------

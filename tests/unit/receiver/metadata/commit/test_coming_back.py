@@ -322,13 +322,14 @@ def test_the_past_shows_what_a_proof_hid_later_and_what_came_back(engine: Engine
     assert at(engine.newest_commit) == [name(1)]
 
 
+def origin(number: int, first: int, last: int = 0, kind: str = "unsequence") -> FileOrigin:
+    at = path(f"{number}-{number}-0").replace("sequence", kind, 1)
+    looks = records.OriginLooks("b" * 32, first, first, last, 3, at)
+    return FileOrigin("a" * 32, at, [looks])
+
+
 def test_a_forwarded_file_that_stands_lower_below_supports_nothing(engine: Engine) -> None:
     """Two late files: the lower one ended below in look 5, and the upper one is made anew in 6."""
-
-    def origin(number: int, first: int, last: int = 0, kind: str = "unsequence") -> FileOrigin:
-        at = path(f"{number}-{number}-0").replace("sequence", kind, 1)
-        looks = records.OriginLooks("b" * 32, first, first, last, 3, at)
-        return FileOrigin("a" * 32, at, [looks])
 
     for number in (2, 3):
         engine.commit([load(path(f"{number}-{number}-0"), number, origin=origin(number, 1))])
@@ -343,3 +344,19 @@ def test_a_forwarded_file_that_stands_lower_below_supports_nothing(engine: Engin
         engine.commit([records.OriginNoted(name(3), FileOrigin("a" * 32, path("3-3-0"), []))])
     with pytest.raises(RefusedCommitError):
         engine.commit([records.OriginNoted(name(9), origin(9, 1))])
+
+
+@pytest.mark.parametrize("looks", [(4, 6), (6, 4)])
+def test_what_is_told_twice_of_a_file_in_one_commit_supports_nothing_unless_both_do(
+    engine: Engine, looks: tuple[int, int]
+) -> None:
+    for number in (2, 3):
+        engine.commit([load(path(f"{number}-{number}-0"), number, origin=origin(number, 1))])
+    engine.commit([records.OriginNoted(name(2), origin(2, 1, last=5))])
+    retire(engine, 2)
+    rest(engine, 2, 3)
+    engine.commit([records.OriginNoted(name(3), origin(3, 6, kind="sequence"))])
+    both = [origin(3, each, kind="sequence") for each in looks]
+    engine.commit([records.OriginNoted(name(3), each) for each in both])
+    assert state_of(engine, 2) is FileState.RETIRED
+    assert row(engine, 3).origin == both[-1]

@@ -215,6 +215,19 @@ def test_a_file_that_is_visible_again_dissolves_what_has_its_device(
     assert row(engine).dissolved
 
 
+def test_what_is_said_of_a_file_that_nobody_knows_is_refused_by_name(two: Engine) -> None:
+    origin = records.FileOrigin(A, path("9-9-0"), [])
+    for op in (
+        records.FileUndeleted(name(9), [records.DeviceRange("root.t.d1", 5, 25)]),
+        records.OriginNoted(name(9), origin),
+        records.FileRestored(name(9)),
+        records.FileRetired(name(9), 4),
+    ):
+        with pytest.raises(RefusedCommitError, match="there is no file"):
+            two.commit([op])
+    assert not row(two).dissolved
+
+
 def test_inputs_taken_in_anew_leave_what_stood_for_them(two: Engine) -> None:
     loaded(two, 3, 25, 28)
     ts = two.commit([compacted(two, 1, 2, 3, ident=8)])
