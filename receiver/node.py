@@ -48,7 +48,6 @@ from receiver.operator.log_files import log_files
 from receiver.operator.remote_nodes import node_totals, remote_node_concerns
 from receiver.operator.storage import files_out_of_reach
 from receiver.placement.copy_service import CopyService
-from receiver.placement.kept_doubts import KeptDoubts
 from receiver.superseding.proof_work import PROVE
 from receiver.superseding.prover import Prover
 from receiver.superseding.remote_proofs import RemoteProofs
@@ -172,7 +171,6 @@ class Node(Closing):
             self.nodes,
             load.disks,
             stirred=load.loader.stir,
-            doubts=KeptDoubts(config.schema_dir),
         )
         self.tables.may_forget = self.copies.may_forget
         self.tables.has_gone, self.tables.is_empty = self.copies.has_gone, self.copies.is_empty

@@ -288,7 +288,7 @@ class ReceiverReadings:
         if self._nowhere is None:
             self._nowhere = FilesNowhere(copies.released.looks_for_nowhere)
         into.put(of.TABLETS_SHORT, copies.assignment.last.short)
-        into.put(of.COPIES_DOUBTED, sum(len(copies.book.doubted(each)) for each in copies.nodes()))
+        into.put(of.COPIES_DOUBTED, copies.doubts.count())
         into.put(of.NOWHERE, self._nowhere.count())
 
     def _put_background(self, into: Readings, there: RunningReceiver) -> None:

@@ -239,7 +239,6 @@ class Assignment(Closing):
         """
         nodes = self._nodes()
         self._forget_gone(nodes)
-        self._forget_files()
         now = self._monotonic()
         due = _tablets(self._engine)
         placed, short = self._place(due, nodes, now)
@@ -265,16 +264,6 @@ class Assignment(Closing):
         for uuid in self._there - nodes.keys():
             self._book.forget(uuid)
         self._there = set(nodes)
-
-    def _forget_files(self) -> None:
-        """Nothing is doubted of files that are none any more: nobody can prove them."""
-        doubted = self._book.doubted_files()
-        if not doubted:
-            return
-        with self._engine.reading() as state:
-            gone = {each for each in doubted if each not in state.files}
-        if gone:
-            self._book.forget_files(gone)
 
     def _place(
         self, due: Sequence[_Due], nodes: Mapping[str, PlaceableNode], now: float

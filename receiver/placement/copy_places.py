@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from receiver.heartbeats.node_wire import ReportedTablet
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.tables.placements import PlacementRow
+    from receiver.placement.doubted_copies import DoubtedCopies
     from receiver.placement.held_copies import HeldCopiesBook
     from receiver.placement.placeable_nodes import PlaceableNode
 
@@ -30,6 +31,7 @@ class CopyPlaces:
         self,
         engine: Engine,
         book: HeldCopiesBook,
+        doubts: DoubtedCopies,
         nodes: Callable[[], Mapping[str, PlaceableNode]],
         reported: Callable[[str, str], ReportedTablet | None],
         ticket: Callable[[str, str], str | None],
@@ -39,12 +41,14 @@ class CopyPlaces:
         Args:
             engine: of the master.
             book: of what nodes have.
+            doubts: copies that had other bytes.
             nodes: as they are now, by uuid.
             reported: what a node has reported of a tablet.
             ticket: for a node and a tablet; None where the node cannot read one.
         """
         self._engine = engine
         self._book = book
+        self._doubts = doubts
         self._nodes = nodes
         self._reported = reported
         self._ticket = ticket
@@ -103,7 +107,8 @@ class CopyPlaces:
             perhaps = [each for each in self._reporting(row.tablet, nodes) if not known.get(each)]
             order += sorted(perhaps, key=lambda each: each in row.nodes)  # who had it before, first
             known.update(dict.fromkeys(perhaps, newest))
-        doubted = {each for each in order if self._book.is_doubted(each, row.tablet)}
+        with self._engine.reading() as state:
+            doubted = {each for each in order if self._doubts.of_tablet(state, each, row.tablet)}
         sources: list[CopySource] = []
         for uuid in sorted(order, key=doubted.__contains__):
             commit, there = known[uuid], nodes.get(uuid)

@@ -12,6 +12,8 @@ from receiver.placement.assignment import Assignment, PlacementRules
 from receiver.placement.copies_back import CopiesBack
 from receiver.placement.copy_lists import CopyLists
 from receiver.placement.copy_places import CopyPlaces
+from receiver.placement.doubted_copies import DoubtedCopies
+from receiver.placement.doubted_reader import DoubtedReader
 from receiver.placement.first_tablets import FirstTablets
 from receiver.placement.held_copies import HeldCopiesBook
 from receiver.placement.node_orders import NodeOrders
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
     from receiver.heartbeats.node_wire import TicketKey
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.tables.tablets import LoadedTableRow, TabletRow
-    from receiver.placement.kept_doubts import KeptDoubts
     from receiver.placement.placeable_nodes import PlaceableNode
     from receiver.tablet_copies.copies_wire import HeldCopies
 
@@ -52,6 +53,8 @@ class CopyService(Closing):
 
     Attributes:
         book: of what nodes have.
+        doubts: copies that were found to have other bytes.
+        reader: reads these.
         lists: that nodes read.
         tickets: by which nodes give files to readers.
         slots: which nodes keep what of the object store.
@@ -71,7 +74,6 @@ class CopyService(Closing):
         disks: Disks,
         *,
         stirred: Callable[[], None] = lambda: None,
-        doubts: KeptDoubts | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Prepare.
@@ -82,7 +84,6 @@ class CopyService(Closing):
             manager: knows the nodes.
             disks: the data directories of the master.
             stirred: called when a node has come to have something.
-            doubts: where copies with other bytes are kept over starts.
             monotonic: seconds that nobody sets.
         """
         self._config = config
@@ -92,7 +93,8 @@ class CopyService(Closing):
         self._monotonic = monotonic
         self._disks = disks
         self._looked: tuple[float, Mapping[str, PlaceableNode]] | None = None
-        self.book = HeldCopiesBook(doubts)
+        self.doubts = DoubtedCopies(engine)
+        self.book = HeldCopiesBook(self.doubts)
         self.tickets = TicketMaker(monotonic=monotonic)
         self.slots = SlotKeeper(
             engine,
@@ -103,7 +105,12 @@ class CopyService(Closing):
             monotonic=monotonic,
         )
         self._places = CopyPlaces(
-            engine, self.book, self.nodes, self._reported, self.tickets.ticket
+            engine,
+            self.book,
+            self.doubts,
+            self.nodes,
+            self._reported,
+            self.tickets.ticket,
         )
         self.lists = CopyLists(
             engine, self.book, mark=manager.mark, sources=self._places.sources_for
@@ -117,6 +124,15 @@ class CopyService(Closing):
         )
         ca_cert = None if config.ca_cert is None else str(config.ca_cert)
         self._orders = NodeOrders(ca_cert, self.tickets.ticket)
+        self.reader = DoubtedReader(
+            engine,
+            self.doubts,
+            self.book,
+            self.nodes,
+            self.tickets.ticket,
+            ca_cert,
+            monotonic=monotonic,
+        )
         self.back = CopiesBack(
             engine, disks.standing, lambda physical: self.places(physical, perhaps=True), ca_cert
         )
@@ -164,6 +180,7 @@ class CopyService(Closing):
         """Begin to place tablets, where copies are wanted, or have what the disks here have not."""
         if self._config.replicas or self.has_released():
             self.assignment.start()
+            self.reader.start()
             return
         with self._engine.reading() as state:
             state.loaded_tables.standings = {}  # nothing is asked of nodes
@@ -178,6 +195,7 @@ class CopyService(Closing):
         return NodePlace(
             self._engine,
             self.book,
+            self.doubts,
             self.nodes,
             self._orders,
             self._disks.standing,
@@ -190,6 +208,7 @@ class CopyService(Closing):
 
     def close(self) -> None:
         """End."""
+        self.reader.close()
         self.assignment.close()
         self._orders.close()
 
@@ -248,12 +267,12 @@ class CopyService(Closing):
     def _doubt(self, place: FilePlace, physical: str) -> None:
         for each in self.nodes().values():
             if each.url == place.url:
-                self.book.doubt(each.uuid, place.tablet, physical)
+                self.doubts.doubt(each.uuid, place.tablet, physical)
 
     def _trust(self, place: FilePlace, physical: str) -> None:
         for each in self.nodes().values():
             if each.url == place.url:
-                self.book.trust(each.uuid, place.tablet, physical)
+                self.doubts.trust(each.uuid, physical)
 
     # -- what may be forgotten ---------------------------------------------------------------
 

@@ -9,19 +9,19 @@ not read its list, is never counted.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from receiver.metadata.state.placed_files import placement_of
-from receiver.placement.kept_doubts import WHOLE_TABLET, DoubtedOfNode
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable
 
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables.placements import PlacementRow
     from receiver.metadata.state.tables.tablets import TabletRow
-    from receiver.placement.kept_doubts import KeptDoubts
+    from receiver.placement.doubted_copies import DoubtedCopies
 
 __all__ = ["HeldCopiesBook"]
 
@@ -34,23 +34,19 @@ class _Held(NamedTuple):
 class HeldCopiesBook:
     """What is known of replicas; any thread may call."""
 
-    def __init__(self, kept: KeptDoubts | None = None) -> None:
-        """Begin with what is kept of the life before: copies that had other bytes, no more.
+    def __init__(self, doubts: DoubtedCopies) -> None:
+        """Begin with nothing.
 
         Args:
-            kept: where that is; None where nothing is.
+            doubts: copies that had other bytes, which count for nothing whatever nodes say.
         """
         self._lock = threading.Lock()
-        self._kept = kept
+        self._doubts = doubts
         self._given: dict[tuple[str, str], dict[int, int]] = {}
         self._held: dict[str, dict[str, _Held]] = {}
         self._again: dict[str, dict[str, None]] = {}
         self._boots: dict[str, str] = {}
-        self._doubted: dict[str, set[tuple[str, str]]] = {}
-        for node, each in ({} if kept is None else kept.read()).items():
-            if each.boot:
-                self._boots[node] = each.boot
-            self._doubted[node] = set(each.files)
+        self._losses: Counter[tuple[str, str]] = Counter()
 
     def started(self, node: str, boot: str) -> None:
         """Which start of a node speaks; what another one has said is not known of this one."""
@@ -96,79 +92,10 @@ class HeldCopiesBook:
         with self._lock:
             held = self._held.get(node, {})
             for each in tablets:
-                self._clear(node, each)
+                self._losses[node, each] += 1
                 held.pop(each, None)
                 self._given.pop((node, each), None)
                 self._again.setdefault(node, {})[each] = None
-
-    # -- what the master has found out -------------------------------------------------------
-
-    def doubt(self, node: str, tablet: str, physical: str) -> None:
-        """A node gave the master other bytes than a file has: it does not count for that file.
-
-        Until it says itself that something of the tablet is lost there, and has all of it later;
-        until it gives the right bytes, or is started anew; or there is no such file any more. A
-        restart of the master is none of that.
-        """
-        with self._lock:
-            known = self._doubted.setdefault(node, set())
-            if (tablet, physical) not in known and (tablet, WHOLE_TABLET) not in known:
-                known.add((tablet, physical))
-                self._keep()
-
-    def trust(self, node: str, tablet: str, physical: str) -> None:
-        """A node has just given the right bytes of a file."""
-        with self._lock:
-            self._clear(node, tablet, physical)
-
-    def doubted(self, node: str) -> list[tuple[str, str]]:
-        """Tablet and name of the files that a node does not count for."""
-        with self._lock:
-            return sorted(self._doubted.get(node, ()))
-
-    def doubted_files(self) -> set[str]:
-        """Names of the files that some node does not count for."""
-        with self._lock:
-            return {name for files in self._doubted.values() for _, name in files} - {WHOLE_TABLET}
-
-    def forget_files(self, names: Collection[str]) -> None:
-        """Files are none any more: what was doubted of them says nothing of their tablets."""
-        with self._lock:
-            left = {
-                node: {each for each in files if each[1] not in names}
-                for node, files in self._doubted.items()
-            }
-            left = {node: files for node, files in left.items() if files}
-            if left != self._doubted:
-                self._doubted = left
-                self._keep()
-
-    def _clear(self, node: str, tablet: str, physical: str | None = None) -> None:
-        known = self._doubted.pop(node, set())
-        left = {each for each in known if each[0] != tablet or physical not in (None, each[1])}
-        if left:
-            self._doubted[node] = left
-        if len(left) < len(known):
-            self._keep()
-
-    def _keep(self) -> None:
-        """Under the lock: what is read next was written last. Doubts are few."""
-        if self._kept is not None:
-            self._kept.write(
-                {
-                    node: DoubtedOfNode(boot=self._boots.get(node, ""), files=sorted(files))
-                    for node, files in self._doubted.items()
-                }
-            )
-
-    def is_doubted(self, node: str, tablet: str, physical: str | None = None) -> bool:
-        """Whether a node does not count for a file, or for any of a tablet."""
-        with self._lock:
-            found = self._doubted.get(node, ())
-            return any(
-                each[0] == tablet and (physical in (None, each[1]) or each[1] == WHOLE_TABLET)
-                for each in found
-            )
 
     def again(self, node: str) -> list[str]:
         """Tablets that a node is to look at once more: what it said last of them is that."""
@@ -184,12 +111,17 @@ class HeldCopiesBook:
     def _forget(self, node: str) -> None:
         self._held.pop(node, None)
         self._again.pop(node, None)
-        if self._doubted.pop(node, None):
-            self._keep()
         for key in [key for key in self._given if key[0] == node]:
             del self._given[key]
+        for key in [key for key in self._losses if key[0] == node]:
+            del self._losses[key]
 
     # -- questions ---------------------------------------------------------------------------
+
+    def losses(self, node: str, tablet: str) -> int:
+        """How often a node has said, since it was started, that it lost something of a tablet."""
+        with self._lock:
+            return self._losses[node, tablet]
 
     def commit(self, node: str, tablet: str, generation: int) -> int:
         """The commit that a replica of this generation is complete as of, 0 for none."""
@@ -216,7 +148,7 @@ class HeldCopiesBook:
             node
             for node in placement.nodes
             if self.commit(node, tablet.id, placement.generation) >= max(needed, row.created)
-            and (doubted or not self.is_doubted(node, tablet.id, row.physical))
+            and (doubted or not self._doubts.of_file(state, node, row.physical))
         ]
 
     def complete(self, state: State, tablet: TabletRow, placement: PlacementRow) -> list[str]:
@@ -227,5 +159,5 @@ class HeldCopiesBook:
             node
             for node in placement.nodes
             if self.commit(node, tablet.id, placement.generation) >= max(touched, 1)
-            and not self.is_doubted(node, tablet.id)
+            and not self._doubts.of_tablet(state, node, tablet.id)
         ]

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.tables.placements import PlacementRow
     from receiver.metadata.state.tables.released import ReleasedRow
     from receiver.placement.copies_back import CopiesBack
+    from receiver.placement.doubted_copies import DoubtedCopies
     from receiver.placement.held_copies import HeldCopiesBook
     from receiver.placement.placeable_nodes import PlaceableNode
 
@@ -85,6 +86,7 @@ class NodePlace:
         self,
         engine: Engine,
         book: HeldCopiesBook,
+        doubts: DoubtedCopies,
         nodes: Callable[[], Mapping[str, PlaceableNode]],
         asks: AsksForProofs,
         trees: Callable[[], Sequence[Tree]],
@@ -97,6 +99,7 @@ class NodePlace:
         Args:
             engine: of the master.
             book: of what nodes have.
+            doubts: copies that had other bytes.
             nodes: as they are now, by uuid.
             asks: asks them.
             trees: gives the data directories of the master that count now.
@@ -105,6 +108,7 @@ class NodePlace:
         """
         self._engine = engine
         self._book = book
+        self._doubts = doubts
         self._nodes = nodes
         self._asks = asks
         self._trees = trees
@@ -129,7 +133,7 @@ class NodePlace:
         sure, held = self._sure.get(physical), self._held(state, physical)
         if sure is None or held is None or physical not in state.released_table.rows:
             return False
-        if self._doubted(held):
+        if any(self._doubts.of_file(state, each.uuid, physical) for each in held.nodes):
             return False
         now = {each.uuid: each.boot for each in held.nodes}
         return (
@@ -264,14 +268,10 @@ class NodePlace:
         tablet, physical = held.placement.tablet, held.row.physical
         for node in held.nodes:
             if node.uuid in wrong:
-                self._book.doubt(node.uuid, tablet, physical)
+                self._doubts.doubt(node.uuid, tablet, physical)
                 self._asks.doubt(node, tablet, physical)
             else:
-                self._book.trust(node.uuid, tablet, physical)
-
-    def _doubted(self, held: _Held) -> bool:
-        tablet, physical = held.placement.tablet, held.row.physical
-        return any(self._book.is_doubted(each.uuid, tablet, physical) for each in held.nodes)
+                self._doubts.trust(node.uuid, physical)
 
 
 def _differs(held: _Held, said: ReleasedRow | None) -> bool:

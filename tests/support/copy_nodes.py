@@ -18,8 +18,9 @@ from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.placement.assignment import Assignment, PlacementRules
 from receiver.placement.copy_lists import CopyLists
+from receiver.placement.doubted_copies import DoubtedCopies
+from receiver.placement.doubted_reader import DoubtedReader
 from receiver.placement.held_copies import HeldCopiesBook
-from receiver.placement.kept_doubts import KeptDoubts
 from receiver.placement.placeable_nodes import PlaceableNode
 from receiver.tablet_copies.copies_wire import (
     CopyNews,
@@ -191,7 +192,16 @@ class CopyCentre:
 
     def live(self) -> None:
         """A life of the master: what it knows of nodes is gone."""
-        self.book = HeldCopiesBook(KeptDoubts(self.world.root / "schema"))
+        self.doubts = DoubtedCopies(self.engine)
+        self.book = HeldCopiesBook(self.doubts)
+        self.reader = DoubtedReader(
+            self.engine,
+            self.doubts,
+            self.book,
+            self.views,
+            lambda _, __: "t",
+            monotonic=lambda: self.now,
+        )
         self.reports: dict[str, dict[str, ReportedTablet]] = {}
         self.lists = CopyLists(self.engine, self.book, mark=self.mark, page=3, sources=self.sources)
         self.assignment = Assignment(
@@ -308,6 +318,7 @@ class CopyCentre:
             self.report()
             self.pull()
             self.report()
+            self.reader.run_once()
             self.now += 6.0
         self.assignment.run_once()
 

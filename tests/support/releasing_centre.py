@@ -46,6 +46,7 @@ class ReleasingCentre(CopyCentre):
         self.tree: Tree | None = None
         super().__init__(root, copies, evict_copies=2, **rules)
         patch.setattr(ReaderCalls, "get", lambda calls, _, query, __: self._read(calls, query))
+        patch.setattr(ReaderCalls, "ask", lambda calls, _, __, query, ___: self._told(calls, query))
 
     def live(self) -> None:
         super().live()
@@ -57,6 +58,7 @@ class ReleasingCentre(CopyCentre):
         self.places = CopyPlaces(
             self.engine,
             self.book,
+            self.doubts,
             self.views,
             lambda node, tablet: self.reports.get(node, {}).get(tablet),
             lambda _, __: "t",
@@ -70,6 +72,7 @@ class ReleasingCentre(CopyCentre):
         self.place = NodePlace(
             self.engine,
             self.book,
+            self.doubts,
             self.views,
             self,
             lambda: trees,
@@ -147,12 +150,13 @@ class ReleasingCentre(CopyCentre):
             if found.read_bytes() == self.contents[physical]
         ]
 
-    def damage(self, node: Machine, physical: str) -> None:
-        """Other bytes on a node's disk, as many as before."""
+    def damage(self, node: Machine, physical: str) -> Path:
+        """Other bytes on a node's disk, as many as before; where that is."""
         (found,) = node.paths[0].glob(f"tablets/*/{physical}")
         data = bytearray(found.read_bytes())
         data[len(data) // 2] ^= 1
         found.write_bytes(data)
+        return found
 
     # -- calls -------------------------------------------------------------------------------
 
@@ -171,6 +175,10 @@ class ReleasingCentre(CopyCentre):
 
     def doubt(self, node: PlaceableNode, tablet: str, physical: str) -> None:
         self._node(node).doubted.append((tablet, physical))
+
+    def _told(self, calls: ReaderCalls, query: dict) -> None:
+        node = next(each for each in self.nodes if calls.url.endswith(f"//{each.host}"))
+        node.doubted.append((query["tablet"], query["path"]))
 
     def _read(self, calls: ReaderCalls, query: dict) -> bytes:
         node = next(each for each in self.nodes if calls.url.endswith(f"//{each.host}"))

@@ -180,7 +180,7 @@ class OneOfTwo:
             found = of_master(node, tablet)
             return None if found is None else f"{self.name}:{found}"
 
-        self.copies._places._ticket = ticket
+        self.copies._places._ticket = self.copies.reader._ticket = ticket
         self.cache = DiskCache(1 << 40)
         self.evictor = Evictor(
             self.engine,
@@ -265,6 +265,7 @@ class OneOfTwo:
         if self.works:
             try:
                 self.copies.assignment.run_once()
+                self.copies.reader.run_once()
             except TsferryError:
                 return
 

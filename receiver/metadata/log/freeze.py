@@ -57,6 +57,7 @@ from receiver.metadata.state.table_rows import (
 )
 from receiver.metadata.state.tables.cache_slots import CacheSlotsRow
 from receiver.metadata.state.tables.compactions import CompactedRow
+from receiver.metadata.state.tables.doubted import DoubtedCopyRow
 from receiver.metadata.state.tables.owners import OwnerMove
 from receiver.metadata.state.tables.placements import PlacementRow
 from receiver.metadata.state.tables.released import ReleasedRow
@@ -95,6 +96,7 @@ _ROW_TABLES: tuple[tuple[str, str, type], ...] = (
     ("placements", "placement_table", PlacementRow),
     ("cache-slots", "cache_slots", CacheSlotsRow),
     ("released", "released_table", ReleasedRow),
+    ("doubted", "doubted_table", DoubtedCopyRow),
     ("adoptions", "adoption_table", AdoptionRow),
 )
 
@@ -243,6 +245,7 @@ def freeze(
         "placements": list(state.placement_table.rows.values()),
         "cache-slots": list(state.cache_slots.versions()),
         "released": list(state.released_table.rows.values()),
+        "doubted": list(state.doubted_table.rows.values()),
         "adoptions": list(state.adoption_table.rows.values()),
     }
     return FrozenState(

@@ -30,6 +30,7 @@ from receiver.metadata.state.tables.cache_slots import CacheSlotsTable
 from receiver.metadata.state.tables.clock_corrections import ClockCorrections
 from receiver.metadata.state.tables.compactions import CompactedTable
 from receiver.metadata.state.tables.deletion_notes import DeletionTable
+from receiver.metadata.state.tables.doubted import DoubtedTable
 from receiver.metadata.state.tables.files import FileTable
 from receiver.metadata.state.tables.held_deletes import DeleteWindows, HeldDeletes
 from receiver.metadata.state.tables.lost import LostTable
@@ -72,7 +73,8 @@ class State:
         file_table, lost_table, deletion_table, delete_windows, held_deletes, uploaded_table,
         upload_times, owner_table, sender_table, token_table, task_table, quarantine_table,
         txn_table, work_table, compacted_table, loaded_tables, tablet_table, node_table,
-        placement_table, cache_slots, released_table, position_table, adoption_table: the tables
+        placement_table, cache_slots, released_table, doubted_table, position_table,
+        adoption_table: the tables
             themselves, for what else is asked of them, and for checkpoints.
     """
 
@@ -106,6 +108,7 @@ class State:
         self.placement_table = PlacementTable(self.loaded_tables, self.tablet_table)
         self.cache_slots = CacheSlotsTable()
         self.released_table = ReleasedTable(self.file_table.rows)
+        self.doubted_table = DoubtedTable()
         self.position_table = SchemaPositions()
         self.adoption_table = AdoptionTable()
         self.files: FileRows = self.file_table.rows
@@ -140,6 +143,7 @@ class State:
             self.work_table,
             self.compacted_table,
             self.released_table,
+            self.doubted_table,
             self.placement_table,  # before the tablets: it is told of tables that go with them
             self.tablet_table,
             self.loaded_tables,

@@ -72,6 +72,8 @@ from receiver.metadata.model.records.node_records import (
     StorageNodeKind,
 )
 from receiver.metadata.model.records.placement_records import (
+    CopyDoubted,
+    CopyTrusted,
     FileReleased,
     TabletPlaced,
     TabletRunning,
@@ -168,6 +170,8 @@ __all__ = [
     "CompactionForgotten",
     "CompactionOutput",
     "CompactionVerified",
+    "CopyDoubted",
+    "CopyTrusted",
     "DeletesCounted",
     "DeletesHeld",
     "DeletesSettled",

@@ -46,6 +46,8 @@ from receiver.metadata.model.records.node_records import (
     NodeRegistered,
 )
 from receiver.metadata.model.records.placement_records import (
+    CopyDoubted,
+    CopyTrusted,
     FileReleased,
     TabletPlaced,
     TabletRunning,
@@ -171,6 +173,8 @@ Op = (
     | TabletRunning
     | CacheSlotsSet
     | FileReleased
+    | CopyDoubted
+    | CopyTrusted
     | FileMoved
     | CompactionVerified
 )

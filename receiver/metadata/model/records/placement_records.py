@@ -47,3 +47,24 @@ class FileReleased(Record, frozen=True, tag=130):
     tablet: str
     generation: int
     nodes: Sequence[str]
+
+
+class CopyDoubted(Record, frozen=True, tag=117):
+    """A node gave other bytes than a file has: until it gives the right ones it counts for nothing.
+
+    Attributes:
+        node: uuid.
+        tablet: that the file lies in.
+        physical: of the file.
+    """
+
+    node: str
+    tablet: str
+    physical: str
+
+
+class CopyTrusted(Record, frozen=True, tag=118):
+    """A node that was doubted has given all bytes of a file, and they were the right ones."""
+
+    node: str
+    physical: str

@@ -319,7 +319,7 @@ def test_storage_nodes_are_counted_and_what_of_their_copies_is_not_as_it_should_
             (row,), (name,) = state.placement_table.rows.values(), state.files
         node.engine.commit([records.FileReleased(name, row.tablet, 1, row.nodes)])
         (world.data / name).unlink()
-        node.copies.book.doubt(speaking.uuid, row.tablet, name)
+        node.copies.doubts.doubt("5" * 32, row.tablet, name)
         node.engine.commit([records.NodeLost("5" * 32)])
         node.copies._looked = None
         found = scrape(node)

@@ -257,12 +257,3 @@ def test_the_last_word_of_a_node_that_is_away_is_no_reason_to_forget_what_it_may
     service._looked = None  # a moment later
     assert not service.is_empty(tablet)
     assert not service.has_gone(tablet)
-
-
-def test_a_receiver_that_starts_anew_knows_which_copies_had_other_bytes(tmp_path: Path):
-    world = World(tmp_path)
-    with world.node() as node:
-        node.copies.book.started("n" * 32, "b" * 32)
-        node.copies.book.doubt("n" * 32, "t" * 32, "a file")
-    with world.node() as node:
-        assert node.copies.book.doubted("n" * 32) == [("t" * 32, "a file")]

@@ -7,22 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from common.durable import Tree
 from common.errors import NoSpaceError
 from receiver.metadata.model import records
-from receiver.placement.held_copies import HeldCopiesBook
-from receiver.placement.kept_doubts import KeptDoubts
 from receiver.tablet_copies.copies_wire import FilePlace
 from receiver.tablet_copies.copy_scrub import CopyScrub
 from tests.support.copy_nodes import Machine
 from tests.support.releasing_centre import ReleasingCentre
-from tests.support.spark_world import World
+from tests.support.spark_world import NORTH, World
+from tests.support.tsfile_bytes import build
+from tests.support.two_masters import LEASE, TwoMasters
 
 
 @pytest.fixture
 def centre(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ReleasingCentre]:
     centre = ReleasingCentre(tmp_path, monkeypatch)
-    centre.back.doubted = lambda place, name: centre.book.doubt(_at(centre, place), "", name)
+    centre.back.doubted = lambda place, name: centre.doubts.doubt(
+        _at(centre, place), place.tablet, name
+    )
     yield centre
     centre.close()
 
@@ -41,6 +42,12 @@ def physical(centre: ReleasingCentre, pair: tuple[Machine, Machine]) -> str:
 
 def _at(centre: ReleasingCentre, place: FilePlace) -> str:
     return next(each.uuid for each in centre.nodes if place.url == f"http://{each.host}")
+
+
+def _doubted(centre: ReleasingCentre) -> list[tuple[str, str]]:
+    """Nodes and names, as the catalogue has them."""
+    with centre.engine.reading() as state:
+        return sorted(state.doubted_table.rows)
 
 
 def _looks(node: Machine) -> int:
@@ -148,7 +155,7 @@ def test_what_comes_back_from_a_node_with_other_bytes_tells_it_and_comes_from_th
     centre.damage(bad, physical)
     assert centre.fetched(physical) == centre.contents[physical]
     assert told == [first.url]
-    assert bad.uuid in [each.uuid for each in pair if centre.book.doubted(each.uuid)]
+    assert _doubted(centre) == [(bad.uuid, physical)]
 
 
 def _next_life(centre: ReleasingCentre) -> None:
@@ -182,13 +189,12 @@ def test_a_restart_of_the_master_is_no_reason_to_count_a_copy_with_other_bytes(
 def test_a_copy_that_its_node_has_found_rotten_counts_for_no_master_until_it_is_replaced(
     centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str
 ) -> None:
-    """By its full report, whatever the master has kept."""
+    """By its full report, though the master has seen nothing."""
     sound, rotten = pair
     centre.damage(rotten, physical)
-    centre.evict()
+    rotten.doubted += [(each, physical) for each in rotten.store.tablets()]
     assert _looks(rotten) == 1
     rotten.is_silent = True
-    (centre.world.root / "schema" / "doubted-copies.json").unlink()
     _next_life(centre)
     rotten.is_silent = False
     centre.report()
@@ -207,10 +213,10 @@ def test_a_doubt_of_a_file_that_is_none_any_more_keeps_no_tablet_short(
     centre.settle()
     centre.damage(liar, physical)
     centre.evict()
-    assert centre.book.doubted(liar.uuid)
+    assert _doubted(centre) == [(liar.uuid, physical)]
     centre.end(physical, forget=False)
     centre.settle()
-    assert centre.book.doubted(liar.uuid)  # it may come back
+    assert _doubted(centre) == [(liar.uuid, physical)]  # it may come back
     centre.engine.commit([records.FileForgotten(physical)])
     centre.settle()
     assert physical not in liar.names()
@@ -220,66 +226,130 @@ def test_a_doubt_of_a_file_that_is_none_any_more_keeps_no_tablet_short(
         whole = centre.book.complete(state, tablet, placed)
     assert sorted(whole) == sorted(each.uuid for each in pair)
     _next_life(centre)
-    assert centre.book.doubted(liar.uuid) == []
+    assert _doubted(centre) == []
 
 
-def test_another_start_of_the_node_while_the_master_was_down_is_looked_at_anew(
+def test_another_start_of_the_node_is_no_reason_to_count_a_copy_with_other_bytes(
     centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str
 ) -> None:
-    """As while it was up."""
-    _, other = pair
-    centre.book.started(other.uuid, other.view().boot)
-    centre.book.doubt(other.uuid, centre.tablets()[0], physical)
-    assert centre.book.doubted(other.uuid)
+    sound, other = pair
+    good = centre.damage(other, physical)
+    centre.evict()
     other.restart()
+    centre.settle()
+    assert centre.has(physical) == [sound.uuid]
+    other.stop()
     _next_life(centre)
-    assert centre.book.doubted(other.uuid) == []
+    other.start()
+    centre.settle()
+    assert centre.has(physical) == [sound.uuid]
+    good.write_bytes(centre.contents[physical])
+    centre.now += 601.0
+    centre.settle()
+    assert centre.has(physical) == [sound.uuid, other.uuid]
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b'{"v": 1, "nodes": [3]}', b"\xff"])
-def test_doubts_that_cannot_be_read_keep_no_master_from_its_work(
-    tmp_path: Path, content: bytes
+def test_a_node_that_lost_one_file_and_has_it_again_counts_for_that_and_for_no_other(
+    centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str
 ) -> None:
-    (tmp_path / "doubted-copies.json").write_bytes(content)
-    book = HeldCopiesBook(KeptDoubts(tmp_path))
-    book.started("n", "b")
-    book.doubt("n", "t", "f")
-    again = HeldCopiesBook(KeptDoubts(tmp_path))
-    assert again.doubted("n") == [("t", "f")]
-    again.trust("n", "t", "f")
-    assert HeldCopiesBook(KeptDoubts(tmp_path)).doubted("n") == []
+    """Of another one of the same tablet the master has seen other bytes, and it calls that good."""
+    sound, liar = pair
+    second = centre.load()
+    centre.settle()
+    for each in (physical, second):
+        centre.damage(liar, each)
+    centre.evict()
+    assert centre.has(physical) == centre.has(second) == [sound.uuid]
+    liar.doubted[:] = [each for each in liar.doubted if each[1] == physical]
+    assert _looks(liar) == 1
+    centre.settle()
+    assert centre.has(physical) == [sound.uuid, liar.uuid]
+    assert centre.has(second) == [sound.uuid]
+    assert second in {name for _, name in liar.doubted}  # it is told once more
+    assert _looks(liar) == 1
+    centre.settle()
+    assert centre.has(second) == [sound.uuid, liar.uuid]
 
 
-def test_of_a_node_with_very_many_copies_with_other_bytes_none_counts_for_the_next_life(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_is_doubted_is_read_once_in_a_while_and_from_nobody_who_does_not_have_it(
+    centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str
 ) -> None:
-    """Its disk is bad perhaps; not all are kept by name, so of their tablets no file counts."""
-    monkeypatch.setattr("receiver.placement.kept_doubts._MOST", 3)
-    book = HeldCopiesBook(KeptDoubts(tmp_path))
-    book.started("n", "b")
-    for number in range(6):
-        book.doubt("n", f"t{number % 2}", f"f{number}")
-    again = HeldCopiesBook(KeptDoubts(tmp_path))
-    again.started("n", "b")
-    assert all(again.is_doubted("n", f"t{each % 2}", f"f{each}") for each in range(6))
-    assert not again.is_doubted("n", "t2", "f")
-    again.trust("n", "t0", "f0")
-    assert again.is_doubted("n", "t0", "f2")
-    again.forget_files(again.doubted_files())
-    again.not_complete("n", ["t0"])  # and it has all of it anew
-    assert [again.is_doubted("n", each) for each in ("t0", "t1")] == [False, True]
-    assert HeldCopiesBook(KeptDoubts(tmp_path)).doubted("n") == [("t1", "")]
+    _, liar = pair
+    centre.damage(liar, physical)
+    centre.evict()
+    for _ in range(3):
+        centre.reader.run_once()
+        centre.now += 100.0
+    assert len(liar.doubted) == 2  # by the proof, and by the first reading
+    liar.is_silent = True
+    centre.now += 601.0
+    assert centre.reader.run_once() == 0
+    liar.is_silent = False
+    centre.draining.add(liar.uuid)
+    centre.engine.commit([records.FileDeleted(physical, "operator")])
+    centre.engine.commit([records.FileForgotten(physical)])
+    assert centre.reader.run_once() == 0
+    assert len(liar.doubted) == 2
 
 
-def test_a_full_disk_keeps_no_doubt_from_counting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_doubt_that_cannot_be_committed_counts_at_once_and_is_committed_later(
+    centre: ReleasingCentre,
+    pair: tuple[Machine, Machine],
+    physical: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    book = HeldCopiesBook(KeptDoubts(tmp_path))
-    book.started("n", "b")
+    sound, other = pair
+    tablet = centre.tablets()[0]
 
     def full(*_: object, **__: object) -> None:
         raise NoSpaceError("no space left")
 
-    monkeypatch.setattr(Tree, "write_atomic", full)
-    book.doubt("n", "t", "f")
-    assert book.is_doubted("n", "t", "f")
+    with monkeypatch.context() as patch:
+        patch.setattr(centre.engine, "commit", full)
+        centre.doubts.doubt(other.uuid, tablet, physical)
+        assert centre.has(physical) == [sound.uuid]
+        centre.doubts.trust(other.uuid, physical)
+        assert centre.has(physical) == [sound.uuid, other.uuid]
+        centre.doubts.doubt(other.uuid, tablet, physical)
+    centre.doubts.doubt(other.uuid, tablet, "sequence/root.wind/0/0/9-9-0-0.tsfile")  # is none
+    assert _doubted(centre) == [(other.uuid, physical)]
+    with centre.engine.reading() as state:
+        assert centre.doubts.of_node(state, other.uuid) == {physical: tablet}
+    with monkeypatch.context() as patch:
+        patch.setattr(centre.engine, "commit", full)
+        centre.doubts.trust(other.uuid, physical)  # what cannot be said ends no doubt
+    assert centre.has(physical) == [sound.uuid]
+
+
+def test_whoever_takes_the_place_of_a_master_knows_which_copies_had_other_bytes(
+    tmp_path: Path,
+) -> None:
+    there = TwoMasters(tmp_path, 2)
+    try:
+        first, second = there.masters
+        first.world.load(NORTH, "sequence/root.wind/0/0/1-1-0-0.tsfile", build({}))
+        with first.engine.reading() as state:
+            (physical,), (tablet,) = state.files, state.tablet_table.rows
+        for node in there.nodes:
+            node.goes_on()
+        first.copies.doubts.doubt(there.nodes[0].uuid, tablet, physical)
+        first.die()
+        there.pass_time(LEASE + 1)
+        assert second.take_over()
+        with second.engine.reading() as state:
+            doubted = second.copies.doubts
+            assert doubted.of_file(state, there.nodes[0].uuid, physical)
+            assert not doubted.of_file(state, there.nodes[1].uuid, physical)
+    finally:
+        there.close()
+
+
+def test_a_node_that_is_none_any_more_is_not_doubted(
+    centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str
+) -> None:
+    one, other = pair
+    for each in pair:
+        centre.doubts.doubt(each.uuid, centre.tablets()[0], physical)
+    assert centre.doubts.count() == 2
+    centre.engine.commit([records.NodeForgotten(one.uuid)])
+    assert _doubted(centre) == [(other.uuid, physical)]

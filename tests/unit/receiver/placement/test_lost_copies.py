@@ -9,6 +9,7 @@ import pytest
 
 from common.errors import NotFoundError
 from receiver.heartbeats.node_reports import ReportNews
+from receiver.placement.doubted_copies import DoubtedCopies
 from receiver.placement.held_copies import HeldCopiesBook
 from tests.support.copy_nodes import CopyCentre, Machine
 
@@ -103,8 +104,8 @@ def test_a_file_that_is_gone_before_it_is_told_to_be_there_is_not_told(
     assert centre.has(physical) == []
 
 
-def test_what_was_said_before_a_loss_and_is_heard_behind_it_does_not_count():
-    book = HeldCopiesBook()
+def test_what_was_said_before_a_loss_and_is_heard_behind_it_does_not_count(centre: CopyCentre):
+    book = HeldCopiesBook(DoubtedCopies(centre.engine))
     book.gave("n", "t", 1, 7)
     book.not_complete("n", ["t"])
     assert not book.said("n", "t", 1, 7)

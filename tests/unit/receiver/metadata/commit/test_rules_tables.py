@@ -53,6 +53,9 @@ OPS: list[records.Op] = [
     records.TabletPlaced(BY_HAND, 1, [NODE], NODE),
     records.TabletRunning(EMPTY, 1),
     records.NodeForgotten(NODE),
+    records.CopyDoubted(NODE, EMPTY, load().physical),
+    records.CopyDoubted(NODE, EMPTY, load(path("2-2-0", part=1), 2).physical),
+    records.CopyTrusted(NODE, load().physical),
     load(path("2-2-0", part=1), 2),
 ]
 COMPACTED = [

@@ -44,6 +44,8 @@ def test_all_that_a_caller_sees_comes_back(form):
     do(state, records.FileVerified([phys[0], phys[5], phys[7]]))
     do(state, records.ResourceNoted(phys[7], records.ResourceMeta(8, "00")))
     do(state, records.NodeRegistered(A, "directory", "/1", "h", 1), records.NodeDraining(A, True))
+    do(state, *(records.CopyDoubted(A, "c0" * 16, phys[each]) for each in (0, 2, 4)))
+    do(state, records.CopyTrusted(A, phys[2]))
     moved = state.files[phys[0]]
     do(state, records.FileMoved(phys[0], A, "/2", moved.size, moved.md5))
     assert state.files[phys[0]].data_dir == "/2"
@@ -55,6 +57,8 @@ def test_all_that_a_caller_sees_comes_back(form):
     for each in (state, other):  # and both go on alike
         do(each, records.FileRestored(phys[2]), records.FileDeleted(phys[0], "operator"))
         do(each, records.TokenRevoke("t1"), records.QuarantineDrop(A, path(), "01"))
+        assert [*each.doubted_table.rows] == [(A, phys[0]), (A, phys[4])]
+        assert each.doubted_table.of_tablet(A, "c0" * 16)
     assert plain(other) == plain(state)
 
 
