@@ -67,10 +67,11 @@ class DoubtedCopies:
         with self._lock:
             self._unsaid.pop((node, physical), None)
         with self._engine.reading() as state:
-            known = (node, physical) in state.doubted_table.rows
-        if known:
+            row = state.doubted_table.rows.get((node, physical))
+        if row is not None:
+            op = records.CopyDoubted(node, row.tablet, physical, doubted=False)
             try:
-                self._engine.commit([records.CopyTrusted(node, physical)])
+                self._engine.commit([op])
             except TsferryError as error:  # it is doubted, until it gives them once more
                 log.warning("a copy is doubted still", extra={"error": error.message})
 

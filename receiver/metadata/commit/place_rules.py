@@ -214,10 +214,6 @@ def _copy_doubted(on: RuleOverlay, op: records.CopyDoubted) -> None:
         raise refusal_of(op, f"there is no node {op.node!a}")
 
 
-def _copy_trusted(on: RuleOverlay, op: records.CopyTrusted) -> None:
-    """It may be said of any: whoever has the right bytes is not doubted."""
-
-
 def _file_moved(on: RuleOverlay, op: records.FileMoved) -> None:
     check_drained(op, _node(on, op.node))
     merged = on.state.compacted_table.of_output(op.physical)
@@ -255,6 +251,5 @@ PLACE_RULES: dict[type, Rule] = {
     records.CacheSlotsSet: _cache_slots_set,
     records.FileReleased: _file_released,
     records.CopyDoubted: _copy_doubted,
-    records.CopyTrusted: _copy_trusted,
     records.FileMoved: _file_moved,
 }

@@ -73,7 +73,6 @@ from receiver.metadata.model.records.node_records import (
 )
 from receiver.metadata.model.records.placement_records import (
     CopyDoubted,
-    CopyTrusted,
     FileReleased,
     TabletPlaced,
     TabletRunning,
@@ -171,7 +170,6 @@ __all__ = [
     "CompactionOutput",
     "CompactionVerified",
     "CopyDoubted",
-    "CopyTrusted",
     "DeletesCounted",
     "DeletesHeld",
     "DeletesSettled",

@@ -47,7 +47,6 @@ from receiver.metadata.model.records.node_records import (
 )
 from receiver.metadata.model.records.placement_records import (
     CopyDoubted,
-    CopyTrusted,
     FileReleased,
     TabletPlaced,
     TabletRunning,
@@ -174,7 +173,6 @@ Op = (
     | CacheSlotsSet
     | FileReleased
     | CopyDoubted
-    | CopyTrusted
     | FileMoved
     | CompactionVerified
 )

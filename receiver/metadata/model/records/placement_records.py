@@ -50,21 +50,16 @@ class FileReleased(Record, frozen=True, tag=130):
 
 
 class CopyDoubted(Record, frozen=True, tag=117):
-    """A node gave other bytes than a file has: until it gives the right ones it counts for nothing.
+    """A node gave other bytes than a file has, and does not count for it; or that is over.
 
     Attributes:
         node: uuid.
         tablet: that the file lies in.
         physical: of the file.
+        doubted: False where it has given all bytes of it since, and they were the right ones.
     """
 
     node: str
     tablet: str
     physical: str
-
-
-class CopyTrusted(Record, frozen=True, tag=118):
-    """A node that was doubted has given all bytes of a file, and they were the right ones."""
-
-    node: str
-    physical: str
+    doubted: bool = True

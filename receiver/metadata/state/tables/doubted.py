@@ -69,19 +69,17 @@ class DoubtedTable:
         """What it does with operations."""
         return {
             records.CopyDoubted: self._copy_doubted,
-            records.CopyTrusted: self._copy_trusted,
             records.FileForgotten: self._file_forgotten,
             records.NodeForgotten: self._node_forgotten,
         }
 
     def _copy_doubted(self, op: records.CopyDoubted, ts: int) -> None:
-        if (op.node, op.physical) not in self.rows:
+        if not op.doubted:
+            self._drop(op.node, op.physical)
+        elif (op.node, op.physical) not in self.rows:
             self.restore(
                 DoubtedCopyRow(node=op.node, tablet=op.tablet, physical=op.physical, created=ts)
             )
-
-    def _copy_trusted(self, op: records.CopyTrusted, ts: int) -> None:
-        self._drop(op.node, op.physical)
 
     def _file_forgotten(self, op: records.FileForgotten, ts: int) -> None:
         for node in list(self._of_node):

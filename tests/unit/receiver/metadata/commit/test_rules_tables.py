@@ -55,7 +55,7 @@ OPS: list[records.Op] = [
     records.NodeForgotten(NODE),
     records.CopyDoubted(NODE, EMPTY, load().physical),
     records.CopyDoubted(NODE, EMPTY, load(path("2-2-0", part=1), 2).physical),
-    records.CopyTrusted(NODE, load().physical),
+    records.CopyDoubted(NODE, EMPTY, load().physical, doubted=False),
     load(path("2-2-0", part=1), 2),
 ]
 COMPACTED = [

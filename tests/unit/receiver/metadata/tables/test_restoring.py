@@ -45,7 +45,7 @@ def test_all_that_a_caller_sees_comes_back(form):
     do(state, records.ResourceNoted(phys[7], records.ResourceMeta(8, "00")))
     do(state, records.NodeRegistered(A, "directory", "/1", "h", 1), records.NodeDraining(A, True))
     do(state, *(records.CopyDoubted(A, "c0" * 16, phys[each]) for each in (0, 2, 4)))
-    do(state, records.CopyTrusted(A, phys[2]))
+    do(state, records.CopyDoubted(A, "c0" * 16, phys[2], doubted=False))
     moved = state.files[phys[0]]
     do(state, records.FileMoved(phys[0], A, "/2", moved.size, moved.md5))
     assert state.files[phys[0]].data_dir == "/2"
