@@ -106,7 +106,8 @@ def export(
         moment = export_run.unfinished_commit(directory)
     data_dirs = () if catalog else tuple(map(str, config.data_dirs))
     store = None if catalog else StoreAddress.of(config.storage)
-    with open_catalogue(where, data_dirs=data_dirs, store=store) as catalogue:
+    of = None if catalog else config
+    with open_catalogue(where, data_dirs=data_dirs, store=store, config=of) as catalogue:
         if not isinstance(catalogue, LocalCatalogue):
             raise UsageError(
                 f"--catalog {where}: expected a schema directory, a configuration file, or the URL "

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from common.config import load
+from common.config import ConfigError, load
 from common.errors import UsageError
-from receiver.config import ENV_PREFIX, ReceiverConfig
+from common.terminal import printable
+from receiver.config import ENV_PREFIX, FILE, ReceiverConfig
+from receiver.spark.catalogue import Catalogue
 from receiver.spark.local_catalogue import LocalCatalogue, StoreCatalogue
 from receiver.spark.remote_catalogue import RemoteCatalogue
 from receiver.storage.reading.open_stores import of_process
 from receiver.storage.reading.stored_place import ReceiverAddress, StoreAddress
 
-if TYPE_CHECKING:
-    pass
-
-from receiver.spark.catalogue import Catalogue
-
 __all__ = ["open_catalogue", "store_at", "unit_of"]
+
+_log = logging.getLogger(__name__)
 
 
 def open_catalogue(
@@ -34,8 +34,13 @@ def open_catalogue(
     client_key: str | None = None,
     store: StoreAddress | None = None,
     receiver: str | None = None,
+    config: ReceiverConfig | None = None,
 ) -> Catalogue:
     """The catalogue at a place.
+
+    A schema directory alone does not say whether its commits are in etcd, where another receiver
+    may have committed since: that is told, and nothing is read of one of which a configuration of
+    this machine says so.
 
     Args:
         where: the receiver's configuration file, its schema directory or its URL, or several of
@@ -50,9 +55,12 @@ def open_catalogue(
         store: that has the files, if another than the receiver says.
         receiver: URL of the one that gives files to workers which have them neither on a disk nor
             in the store; that of the catalogue, if left out.
+        config: of the receiver whose schema directory it is, where that is known.
 
     Raises:
-        UsageError: it is no configuration file, schema directory or URL.
+        UsageError: it is no configuration file, schema directory or URL, or a directory of a
+            receiver that has its commits in etcd.
+        ConflictError: another receiver has committed since, by the same keys of etcd.
         NotFoundError: there is no engine in the directory, or none was copied to the store.
         UnreachableError: nobody answers at the URL.
     """
@@ -69,8 +77,13 @@ def open_catalogue(
         there = store or store_at(where, os.environ)
         return StoreCatalogue(there, kind, data_dirs, receiver=giving)
     path = Path(where).absolute()
+    if path.is_dir() and config is None:
+        _check_alone(path)
+        found = LocalCatalogue(path, kind, data_dirs, store=store, receiver=giving)
+        _log.warning("%s", printable(_of_a_copy(path, found.newest)))
+        return found
     if path.is_dir():
-        return LocalCatalogue(path, kind, data_dirs, store=store, receiver=giving)
+        return LocalCatalogue(path, kind, data_dirs, store=store, receiver=giving, config=config)
     if path.is_file():
         config = _configuration(path)
         return LocalCatalogue(
@@ -84,6 +97,34 @@ def open_catalogue(
     raise UsageError(
         f"option catalog = {where!r}: expected a receiver's configuration file, its schema "
         "directory or its URL, or that of its object store; there is nothing"
+    )
+
+
+def _check_alone(schema_dir: Path) -> None:
+    """Of a directory whose configuration this machine has that is asked, if it says more.
+
+    Raises:
+        UsageError: it does.
+    """
+    file = Path(os.environ.get(f"{ENV_PREFIX}CONFIG") or FILE)
+    try:
+        config = _configuration(file)
+        is_of_it = os.path.samefile(config.schema_dir, schema_dir)
+    except (ConfigError, OSError):
+        return  # none that can be read here; it is said that nobody was asked
+    if is_of_it and config.metadata.backend == "etcd":
+        raise UsageError(
+            f"option catalog = {str(schema_dir)!r}: {file} keeps the commits of this directory in "
+            f"etcd, where another receiver may lead by now: name {file} itself, by which that is "
+            "asked, or the URLs of all that may lead"
+        )
+
+
+def _of_a_copy(schema_dir: Path, commit: int) -> str:
+    return (
+        f"{schema_dir} is read as a copy as of commit {commit}, not as the receiver that leads: "
+        "whether another one has committed since, by etcd, is asked only where the receiver's "
+        "configuration file or URL is named in its place"
     )
 
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from urllib.parse import urlsplit
 
 from common.config import is_loopback
-from common.errors import NotTheWriterError, UnreachableError, UsageError
+from common.errors import NotTheWriterError, TsferryError, UnreachableError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = ["Failover", "SlowAnswerError", "addresses_in", "checked_addresses"]
 
@@ -63,24 +63,23 @@ class Failover(Generic[C]):
         """What the first one says that says something.
 
         Raises:
-            Exception: as one refused it that another cannot answer for; or, of all, the first that
-                may say something else later. That comes before a *not the writer*, which one that
-                has lost its place says for good while the next one is not there yet.
+            Exception: as one refused it that another cannot answer for; or, of all, as the first
+                that may say something else later, with the words of each. That comes before a *not
+                the writer*, which one that has lost its place says for good while the next one is
+                not there yet.
         """
-        refused: Exception | None = None
+        failures: dict[int, Exception] = {}
         first = self._at
         for step in range(len(self._several)):
             at = (first + step) % len(self._several)
             try:
                 answer = call(self._several[at])
             except self._elsewhere as error:
-                if refused is None or (_may_pass(error) and not _may_pass(refused)):
-                    refused = error
+                failures[at] = error
             else:
                 self._at = at
                 return answer
-        assert refused is not None
-        raise refused
+        raise self._of_all(failures)
 
     def ask_soon(self, call: Callable[[C, float | None], T]) -> T:
         """The same, of a question that may be asked twice: who does not answer soon is passed over.
@@ -97,36 +96,57 @@ class Failover(Generic[C]):
         """
         if not self.are_several:
             return call(self.current, None)
-        slow: list[C] = []
+        failures: dict[int, Exception] = {}
 
         def soon(one: C) -> T:
             try:
                 return call(one, self._soon)
-            except SlowAnswerError:
-                slow.append(one)
+            except self._elsewhere as error:
+                failures[self._several.index(one)] = error
                 raise
 
         try:
             return self.ask(soon)
         except self._elsewhere:
+            slow = [at for at, each in failures.items() if isinstance(each, SlowAnswerError)]
             if not slow:
                 raise
-        answer = self._ask_at_length(slow, call)
+        answer = self._ask_at_length(slow, failures, call)
         self._soon *= 2
         return answer
 
-    def _ask_at_length(self, slow: Sequence[C], call: Callable[[C, float | None], T]) -> T:
-        *others, last = slow
-        for one in others:
+    def _ask_at_length(
+        self,
+        slow: Sequence[int],
+        failures: dict[int, Exception],
+        call: Callable[[C, float | None], T],
+    ) -> T:
+        for at in slow:
             try:
-                answer = call(one, None)
-            except self._elsewhere:
-                continue
-            self._at = self._several.index(one)
-            return answer
-        answer = call(last, None)
-        self._at = self._several.index(last)
-        return answer
+                answer = call(self._several[at], None)
+            except self._elsewhere as error:
+                failures[at] = error
+            else:
+                self._at = at
+                return answer
+        raise self._of_all(failures)
+
+    def _of_all(self, failures: Mapping[int, Exception]) -> Exception:
+        """What is raised where none says anything: of one that counts, with the words of all."""
+        every = failures.values()
+        found = next(filter(_may_pass, every), next(iter(every)))
+        if len(failures) == 1 or not isinstance(found, TsferryError):
+            return found
+        said = [_with_name(self._several[at], failures[at]) for at in sorted(failures)]
+        made = type(found)("; ".join(said), retry_after=found.retry_after, extra=found.extra)
+        made.__cause__ = found
+        return made
+
+
+def _with_name(one: object, error: Exception) -> str:
+    """The words of one, with where it is if they do not say it."""
+    where, said = one if isinstance(one, str) else getattr(one, "url", None), str(error)
+    return said if where is None or where in said else f"{where}: {said}"
 
 
 def _may_pass(error: Exception) -> bool:

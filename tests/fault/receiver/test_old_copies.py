@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from common.config import load
-from common.errors import ConflictError
+from common.errors import ConflictError, UsageError
 from receiver import open_engine as opening
 from receiver.config import ReceiverConfig
 from receiver.open_engine import open_engine
@@ -94,7 +94,12 @@ def test_what_is_shown_of_an_old_copy_is_said_to_be_one(
     assert "no receiver is at work there" in caplog.text
 
 
-def test_nothing_is_made_of_an_old_copy(old: Old, tmp_path: Path) -> None:
+def test_nothing_is_made_of_an_old_copy(
+    old: Old,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     _commit(old.second, 2, 3)
     said = old.machine.command("backup", str(tmp_path / "backup"), code=3)
     assert "is an old copy" in said
@@ -104,7 +109,15 @@ def test_nothing_is_made_of_an_old_copy(old: Old, tmp_path: Path) -> None:
         open_catalogue(str(old.machine.file))
     with pytest.raises(ConflictError, match="is an old copy"):
         CommittedFiles(old.config, FileScope())
-    open_catalogue(str(old.config.schema_dir)).close()  # which says nothing of etcd
+    assert "is an old copy" in old.machine.command("export", str(tmp_path / "export"), code=3)
+    caplog.clear()
+    alone = str(old.config.schema_dir)
+    with open_catalogue(alone) as found:  # which says nothing of etcd
+        said = f"{alone} is read as a copy as of commit {found.newest}, not as the receiver that"
+    assert [each.getMessage()[: len(said)] for each in caplog.records] == [said]
+    monkeypatch.setenv("TSFERRY_RECEIVER_CONFIG", str(old.machine.file))
+    with pytest.raises(UsageError, match=f"{old.machine.file} keeps the commits of this directory"):
+        open_catalogue(alone)
 
 
 def test_a_catalogue_that_is_open_sees_that_it_has_become_an_old_copy(

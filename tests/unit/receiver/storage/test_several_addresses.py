@@ -86,6 +86,30 @@ def test_what_may_pass_is_said_before_that_another_one_has_lost_its_place() -> N
         Failover([LOST, LOST]).ask(ask)
 
 
+def test_where_none_says_anything_each_is_named_with_its_own_reason(centre) -> None:
+    here = UnreachableError(f"{B}/x does not answer: timed out", retry_after=3.0)
+    centre |= {A: LOST, B: here, C: AWAY}
+    with pytest.raises(UnreachableError) as refused:
+        calls(f"{A},{B},{C}").get("/x", {})
+    said = f"{A}: {LOST.message}; {here.message}; {C}: {AWAY.message}"
+    assert (str(refused.value), refused.value.retry_after) == (said, 3.0)
+    with pytest.raises(UnreachableError) as refused:
+        calls(B).get("/x", {})
+    assert refused.value is here
+
+
+def test_one_that_hangs_is_named_beside_one_that_is_away() -> None:
+    def ask(name: str, soon: float | None) -> str:
+        if name == A:
+            raise (UnreachableError if soon is None else SlowAnswerError)(f"{name} hangs")
+        raise AWAY
+
+    with pytest.raises(UnreachableError) as refused:
+        Failover([A, B]).ask_soon(ask)
+    assert str(refused.value) == f"{A} hangs; {B}: {AWAY.message}"
+    assert not isinstance(refused.value, SlowAnswerError)
+
+
 def test_a_refusal_of_the_one_that_leads_is_nobody_elses(centre) -> None:
     centre |= {A: BusyError("too many"), B: lambda _: b"x"}
     with pytest.raises(BusyError):
