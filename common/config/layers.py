@@ -115,7 +115,8 @@ def load(
     value = loading.table(schema, "")
     if loading.problems or value is None:
         raise config_error(loading.problems)
-    return Loaded(value, loading.origins, tuple(loading.warnings))
+    stand_ins = frozenset(loading.stand_ins)
+    return Loaded(value, loading.origins, tuple(loading.warnings), stand_ins)
 
 
 _Maker = Callable[[str, Any], _Setting]
@@ -146,6 +147,8 @@ class _Loading:
         self.warnings: list[str] = []
         self.quotes: dict[str, str] = {}
         """Dotted key -> value as an error may show it."""
+        self.stand_ins: set[str] = set()
+        """Keys that have what another one implies."""
 
     def add_file(self, document: Document, base: Path) -> None:
         self.layer += 1
@@ -183,8 +186,9 @@ class _Loading:
         origin = Origin("default", "default")
         for key, others in implied.items():
             for other, raw in others.items() if key in self.settings else ():
-                setting = _Setting(raw, origin, False, Path.cwd(), 0)
-                self.settings.setdefault(other, setting)
+                if other not in self.settings:
+                    self.settings[other] = _Setting(raw, origin, False, Path.cwd(), 0)
+                    self.stand_ins.add(other)
 
     def _place(self, segments: list[str | int], raw: object, origin: Origin) -> None:
         """Take a value from a flag or a variable at the place that it names."""

@@ -56,11 +56,14 @@ class Loaded(Generic[T_co]):
         value: the schema, filled in and checked.
         origins: dotted key (``transfer.parallel``, ``receiver[0].url``) -> where it comes from.
         warnings: one line each: what works, but should not stay as it is.
+        stand_ins: dotted keys that nobody set and that have no default: what stands in for them is
+            no value to be shown.
     """
 
     value: T_co
     origins: Mapping[str, Origin]
     warnings: tuple[str, ...] = ()
+    stand_ins: frozenset[str] = frozenset()
 
 
 class ConfigProblem(msgspec.Struct, frozen=True):

@@ -23,16 +23,20 @@ _ORIGIN_COLUMN = 40
 def render(loaded: Loaded[Any], *, origin: bool) -> str:
     """TOML with every key; with `origin`, a comment behind each says where its value is from.
 
-    An optional value that is not set is shown as ``"none"``; a token as ``"***"``.
+    An optional value that is not set is shown as ``"none"``; a token as ``"***"``; what has only a
+    stand-in (``Loaded.stand_ins``) not at all, since there is no word for it that loads again.
     """
     lines: list[str] = []
     for table, header, settings in _tables(loaded.value, ""):
         if header:
             lines += ["", header] if lines else [header]
         for name, value in settings:
+            full = schemas.join_key(table, name)
+            if full in loaded.stand_ins:
+                continue
             line = f"{name} = {_toml('none' if value is None else value)}"
             if origin:
-                where = printable(str(loaded.origins[schemas.join_key(table, name)]))
+                where = printable(str(loaded.origins[full]))
                 gap = " " * max(_ORIGIN_COLUMN - display_width(line), 2)
                 line = f"{line}{gap}# {where}"
             lines.append(line)
@@ -44,16 +48,17 @@ def as_json(loaded: Loaded[Any], *, origin: bool) -> dict[str, Any]:
 
     Returns:
         Tables in tables as in the file; with `origin`, flat: dotted key -> ``value`` and
-        ``origin`` (``kind``, ``where``).
+        ``origin`` (``kind``, ``where``). What has only a stand-in is None.
     """
     if not origin:
-        return _nested(loaded.value)
+        return _nested(loaded.value, "", loaded.stand_ins)
     flat = {}
     for table, _, settings in _tables(loaded.value, ""):
         for name, value in settings:
             key = schemas.join_key(table, name)
             found = loaded.origins[key]
-            flat[key] = {"value": value, "origin": {"kind": found.kind, "where": found.where}}
+            shown = None if key in loaded.stand_ins else value
+            flat[key] = {"value": shown, "origin": {"kind": found.kind, "where": found.where}}
     return flat
 
 
@@ -80,14 +85,19 @@ def _settings(value: msgspec.Struct) -> Iterator[tuple[str, Any]]:
             yield field.encode_name, plain
 
 
-def _nested(value: msgspec.Struct) -> dict[str, Any]:
-    nested = dict(_settings(value))
+def _nested(value: msgspec.Struct, key: str, stand_ins: frozenset[str]) -> dict[str, Any]:
+    nested = {
+        name: None if schemas.join_key(key, name) in stand_ins else plain
+        for name, plain in _settings(value)
+    }
     for field, node in schemas.fields(type(value)):
         below = getattr(value, field.name)
+        full = schemas.join_key(key, field.encode_name)
         if isinstance(node, TableNode):
-            nested[field.encode_name] = _nested(below)
+            nested[field.encode_name] = _nested(below, full, stand_ins)
         elif isinstance(node, ArrayNode):
-            nested[field.encode_name] = [_nested(item) for item in below]
+            each = (_nested(item, f"{full}[{at}]", stand_ins) for at, item in enumerate(below))
+            nested[field.encode_name] = list(each)
     return nested
 
 

@@ -72,6 +72,27 @@ def test_the_configuration_may_say_it_and_needs_no_directories_then(
     assert done.exit_code == 0, (done.output, done.exception)
 
 
+def test_no_directory_is_shown_that_stands_in_for_one_and_what_is_shown_loads(
+    tmp_path: Path,
+) -> None:
+    file, shown = tmp_path / "r.toml", tmp_path / "shown.toml"
+    file.write_text(f'[operator]\nurl = "{DEAD}"\n')
+    found = said("--config", str(file), "config", "show")
+    assert (found["schema_dir"], found["data_dirs"]) == (None, None)
+    found = said("--config", str(file), "config", "show", "--origin")
+    assert found["schema_dir"] == {
+        "value": None,
+        "origin": {"kind": "default", "where": "default"},
+    }
+    done = run("--config", str(file), "config", "show")
+    assert done.exit_code == 0
+    assert "_dir" not in done.stdout.partition("[listen]")[0]
+    shown.write_text(done.stdout.replace('"***"', '"none"'))
+    assert run("--config", str(shown), "config", "show").stdout == done.stdout
+    named = run("--config", str(file), "--set", "schema_dir=/a", "config", "show")
+    assert 'schema_dir = "/a"' in named.stdout, "what somebody set is shown"
+
+
 def test_a_change_is_said_to_the_one_that_leads_alone(url: str) -> None:
     """It is found out by a question: what was said to two might be done twice."""
     seen: list[tuple[str, str]] = []
