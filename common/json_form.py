@@ -7,6 +7,7 @@ programs reckon with:
   readers of JSON keep 53 of a number. So is any other integer beyond those.
 * Beside each moment, a number of seconds since the epoch, stands `<name>_iso`: ISO 8601 in UTC, to
   the millisecond.
+* A record of the engine's log says in `op` which one it is.
 * Every member of a struct is written, one that has its default too.
 """
 
@@ -17,17 +18,21 @@ import datetime
 import functools
 import re
 import typing
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal
 
 import msgspec
 
-from common.wire.base import WIDE
+from common.wire.base import AS_NUMBERS, WIDE
 
 __all__ = [
     "ISO",
+    "LISTS",
     "MOMENTS",
+    "OP",
     "WIDE_NAMES",
+    "are_numbers",
+    "is_logged",
     "is_moment",
     "is_record",
     "is_wide",
@@ -36,7 +41,11 @@ __all__ = [
 ]
 
 ISO: Final = "_iso"
+OP: Final = "op"
+"""Member of a record of the log: its name."""
 _EXACT: Final = 1 << 53
+LISTS: Final = (list, tuple, Sequence)
+"""Origins of types whose values are lists of one type."""
 _MOMENT: Final = re.compile(r".*_(at|until)\Z")
 MOMENTS: Final = frozenset(
     {"at", "ended", "expires", "failing_since", "history_since", "scrubbed", "since", "started"}
@@ -57,20 +66,30 @@ def json_form(value: Any, kind: Any = None) -> Any:
         kind: its type, where it does not say that itself: a `TypedDict`, a list of those.
     """
     if isinstance(value, msgspec.Struct) or is_record(type(value)):
-        names = value.__struct_fields__ if isinstance(value, msgspec.Struct) else _fields(value)
-        return dict(_members([(each, getattr(value, each)) for each in names], type(value)))
+        return dict(_members(_named(value), type(value)))
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value) if is_wide(kind) or abs(value) > _EXACT else msgspec.to_builtins(value)
+    if isinstance(value, bytes) and are_numbers(kind):
+        return list(value)
     kind = _alternative(kind)
     if isinstance(value, Mapping):
         if typing.get_origin(kind) is dict:
             return {name: json_form(each, typing.get_args(kind)[1]) for name, each in value.items()}
         return dict(_members(value.items(), kind if typing.is_typeddict(kind) else None))
     if isinstance(value, list | tuple):
-        of = typing.get_args(kind)[0] if typing.get_origin(kind) in (list, tuple) else None
+        of = typing.get_args(kind)[0] if typing.get_origin(kind) in LISTS else None
         return [json_form(each, of) for each in value]
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > _EXACT:
-        return str(value)
     plain = msgspec.to_builtins(value)
     return json_form(plain) if isinstance(plain, dict | list) else plain
+
+
+def _named(value: Any) -> Iterator[tuple[str, Any]]:
+    """The members of a struct, or a dataclass."""
+    if is_logged(type(value)):
+        yield OP, type(value).__name__
+    names = value.__struct_fields__ if isinstance(value, msgspec.Struct) else _fields(value)
+    for name in names:
+        yield name, getattr(value, name)
 
 
 def _members(found: Iterable[tuple[Any, Any]], kind: type | None) -> Iterator[tuple[Any, Any]]:
@@ -89,6 +108,12 @@ def _members(found: Iterable[tuple[Any, Any]], kind: type | None) -> Iterator[tu
             yield f"{name}{ISO}", None if value is None else _iso(value)
 
 
+def is_logged(kind: Any) -> bool:
+    """Whether values of a type are records of the log: structs with numbers for names there."""
+    config = getattr(kind, "__struct_config__", None)
+    return config is not None and isinstance(config.tag, int)
+
+
 def is_record(kind: Any) -> bool:
     """Whether values of a type are objects, in the way of dataclasses."""
     return isinstance(kind, type) and dataclasses.is_dataclass(kind)
@@ -103,7 +128,8 @@ def member_types(kind: type) -> Mapping[str, Any]:
     """The members of an object of a type, in their order, and their types."""
     hints = typing.get_type_hints(kind, include_extras=True)
     if issubclass(kind, msgspec.Struct):
-        return {each.encode_name: hints[each.name] for each in msgspec.structs.fields(kind)}
+        told = {OP: Literal[kind.__name__]} if is_logged(kind) else {}
+        return told | {each.encode_name: hints[each.name] for each in msgspec.structs.fields(kind)}
     if dataclasses.is_dataclass(kind):
         return {each.name: hints[each.name] for each in dataclasses.fields(kind)}
     return hints
@@ -124,8 +150,19 @@ def is_moment(name: str) -> bool:
 
 def is_wide(hint: Any) -> bool:
     """Whether a member of this type is written as text, whatever its size."""
+    return _is_said_to_be(WIDE, hint)
+
+
+def are_numbers(hint: Any) -> bool:
+    """Whether bytes of this type are written as a list of numbers."""
+    return _is_said_to_be(AS_NUMBERS, hint)
+
+
+def _is_said_to_be(what: str, hint: Any) -> bool:
     metas = [each for each in getattr(hint, "__metadata__", ()) if isinstance(each, msgspec.Meta)]
-    return any((each.extra or {}).get(WIDE) for each in metas) or any(map(is_wide, _parts(hint)))
+    if any((each.extra or {}).get(what) for each in metas):
+        return True
+    return any(_is_said_to_be(what, each) for each in _parts(hint))
 
 
 def _parts(hint: Any) -> tuple[Any, ...]:

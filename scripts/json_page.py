@@ -20,7 +20,15 @@ import msgspec
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from common.json_form import ISO, is_moment, is_record, is_wide, member_types  # noqa: E402
+from common.json_form import (  # noqa: E402
+    ISO,
+    LISTS,
+    are_numbers,
+    is_moment,
+    is_record,
+    is_wide,
+    member_types,
+)
 from common.json_option import JsonForm, JsonOption, OpenForm  # noqa: E402
 from receiver.cli.commands import cli as receiver_cli  # noqa: E402
 from receiver.spark.verify.cli import cli as verify_cli  # noqa: E402
@@ -58,6 +66,7 @@ COMMON = {
     "newest_commit": "newest commit timestamp.",
     "next": "`after` of the next page; null or empty on the last.",
     "note": "what was written beside it when it was made.",
+    "op": "which record it is.",
     "offset": "bytes of it that are here for good.",
     "path": "of the file, below the data directory of its edge.",
     "paths": "of files, below the data directory of their edge.",
@@ -276,13 +285,15 @@ def _shown(hint: Any, raw: bool) -> str:
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if not raw and is_wide(hint):
         return "whole number as text" + (" or null" if type(None) in inner else "")
+    if not raw and are_numbers(hint):
+        return "list of number"
     if origin is typing.Annotated:
         return _shown(inner[0], raw)
     if origin in (typing.Union, types.UnionType):
         shown = [_shown(each, raw) for each in inner if each not in (type(None), msgspec.UnsetType)]
         shown += ["null"] if type(None) in inner else []
         return " or ".join(dict.fromkeys(shown))
-    if origin in (list, tuple):
+    if origin in LISTS:
         return f"list of {_shown(inner[0], raw)}"
     if origin is dict:
         return f"object of {_shown(inner[1], raw)}"

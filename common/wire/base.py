@@ -30,6 +30,8 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 fit into a file system, a log record and a column of 64 bits, and is refused at the door if not."""
 WIDE = "wide"
 """Says in `msgspec.Meta.extra` that a number may take all of 64 bits: commands write it as text."""
+AS_NUMBERS = "numbers"
+"""Says there that bytes are numbers, which commands write as such; others are base64."""
 _INT64 = {"format": "int64"}
 Time = Annotated[
     int,

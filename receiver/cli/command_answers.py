@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from common.json_option import OpenForm
 from common.wire import Struct
 from common.wire.base import CommitTs
+from receiver.metadata.model.records import Op
 from receiver.operator.enrolment import EnrolledEdge
 from receiver.operator.wire import RetiredKey
 
@@ -261,12 +260,11 @@ class LoggedCommit(Struct, frozen=True, kw_only=True):
 
     Attributes:
         ts: its timestamp.
-        ops: its records: `op`, the name, and the members of each; docs/formats.md has what they
-            are. Whole numbers above 2^53 are text.
+        ops: its records, in their order; `op` says which one each is.
     """
 
     ts: CommitTs
-    ops: list[dict[str, Any]]
+    ops: list[Op]
 
 
 class SchemaLine(OpenForm):

@@ -88,26 +88,8 @@ def _commits(config: ReceiverConfig) -> Iterator[str]:
 
     with read_told(config) as engine:
         for commit in engine.log_since(engine.oldest_answerable):
-            ops = [
-                {"op": type(op).__name__} | {key: _plain(each) for key, each in _fields(op)}
-                for op in commit.ops
-            ]
-            yield json.dumps(json_form(LoggedCommit(ts=commit.ts, ops=ops)), ensure_ascii=True)
-
-
-def _fields(op: Any) -> list[tuple[str, Any]]:
-    return list(msgspec.structs.asdict(op).items())
-
-
-def _plain(value: Any) -> Any:
-    """With names for the members of what stands as a list in the log, and numbers for codes."""
-    if isinstance(value, msgspec.Struct):
-        return {key: _plain(each) for key, each in _fields(value)}
-    if isinstance(value, bytes):
-        return list(value)
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return value
+            logged = LoggedCommit(ts=commit.ts, ops=list(commit.ops))
+            yield json.dumps(json_form(logged), ensure_ascii=True)
 
 
 @mlog.command(

@@ -10,13 +10,23 @@ import functools
 import json
 import types
 import typing
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
 import jsonschema
 import msgspec
 
-from common.json_form import ISO, is_moment, is_wide, member_types
+from common.json_form import (
+    ISO,
+    LISTS,
+    OP,
+    are_numbers,
+    is_logged,
+    is_moment,
+    is_wide,
+    member_types,
+)
 from common.json_option import JsonForm, OpenForm
 from scripts import json_page
 
@@ -33,17 +43,20 @@ _SIMPLE: dict[Any, dict[str, Any]] = {
 }
 _ISO = {"type": "string", "pattern": r"\A\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\Z"}
 _NULL = {"type": "null"}
+_WIDE = {"type": "string", "pattern": r"\A-?\d+\Z"}
 LARGE = 467_000_000_000_000_001
 
 
 def schema_of(hint: Any) -> dict[str, Any]:
     """The JSON Schema of what commands write of a type."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if are_numbers(hint):
+        return {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 255}}
     if origin is typing.Annotated:
-        return schema_of(inner[0])
+        return _WIDE if is_wide(hint) else schema_of(inner[0])
     if origin in (typing.Union, types.UnionType):
         return {"anyOf": [schema_of(each) for each in inner if each is not msgspec.UnsetType]}
-    if origin in (list, tuple):
+    if origin in LISTS:
         return {"type": "array", "items": schema_of(inner[0])}
     if origin is dict:
         return {"type": "object", "additionalProperties": schema_of(inner[1])}
@@ -66,8 +79,7 @@ def _object(kind: type) -> dict[str, Any]:
         parts = typing.get_args(hint) or (hint,)
         can_be_null = type(None) in parts
         if is_wide(hint):
-            wide = {"type": "string", "pattern": r"\A-?\d+\Z"}
-            members[name] = {"anyOf": [wide, _NULL]} if can_be_null else wide
+            members[name] = {"anyOf": [_WIDE, _NULL]} if can_be_null else _WIDE
             continue
         members[name] = schema_of(hint)
         if is_moment(name) and float in parts:
@@ -124,12 +136,20 @@ def filled(hint: Any) -> Any:
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         members = {name: filled(each) for name, each in member_types(hint).items()}
+        if is_logged(hint):
+            del members[OP]
         return hint(**members | ({"next": None} if "next" in members else {}))
+    if are_numbers(hint):
+        return b"\x01\x02"
     if origin is typing.Annotated:
         return LARGE if is_wide(hint) else filled(inner[0])
     if origin is typing.Literal:
         return inner[0]
-    if origin in (list, tuple):
+    if origin is Sequence:
+        return [filled(inner[0])]
+    if origin is tuple:
+        return tuple(filled(each) for each in inner if each is not ...)
+    if origin in LISTS:
         return origin([filled(inner[0])])
     if origin is dict:
         return {filled(inner[0]): filled(inner[1])}
@@ -137,4 +157,4 @@ def filled(hint: Any) -> Any:
         return filled(next(each for each in inner if each is not type(None)))
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return next(iter(hint))
-    return {int: 1 << 40, float: 1_800_000_000.25, str: "x", bool: True}.get(hint, "x")
+    return {int: 1 << 40, float: 1_800_000_000.25, str: "x", bool: True, bytes: b"x"}.get(hint, "x")

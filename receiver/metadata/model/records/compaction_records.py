@@ -5,22 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-from receiver.metadata.model.records.record_parts import DeviceRange, Record
+from common.wire.base import CommitTs
+from receiver.metadata.model.records.record_parts import DeviceRange, RawTime, Record
 
 MergeVerifier: TypeAlias = Literal["verification", "receiver"]
 """Who compared merged files with what they stand for."""
 
 
 class CompactionOutput(Record, frozen=True):
-    """A file that a compaction made; see `FileLoaded` for what the fields say."""
+    """A file that a compaction made; see `FileLoaded` for what the fields say.
+
+    Attributes:
+        series: how many are in it.
+        points: how many are in it.
+    """
 
     physical: str
     size: int
     md5: str
     version: int
     devices: Sequence[DeviceRange]
-    first: int | None
-    last: int | None
+    first: RawTime | None
+    last: RawTime | None
     series: int
     points: int
     data_dir: str = ""
@@ -39,8 +45,8 @@ class FilesCompacted(Record, frozen=True, tag=83):
         outputs: none where nothing is left of the inputs.
     """
 
-    id: int
-    at: int
+    id: CommitTs
+    at: CommitTs
     inputs: Sequence[str]
     outputs: Sequence[CompactionOutput]
 
@@ -48,7 +54,7 @@ class FilesCompacted(Record, frozen=True, tag=83):
 class CompactionDissolved(Record, frozen=True, tag=84):
     """Readers read the inputs again: `reason` says what has changed."""
 
-    id: int
+    id: CommitTs
     reason: str
 
 
@@ -74,13 +80,17 @@ class CompactionVerified(Record, frozen=True, tag=109):
             process than the one that merged.
     """
 
-    id: int
+    id: CommitTs
     outputs: Sequence[VerifiedOutput]
     by: MergeVerifier
 
 
 class FinalOutput(Record, frozen=True):
-    """An output that becomes a file; `tail`: xxh3-128 of its last 64 KiB, as of a loaded one."""
+    """An output that becomes a file.
+
+    Attributes:
+        tail: xxh3-128 of its last 64 KiB, as of a loaded one.
+    """
 
     physical: str
     tail: str
@@ -98,7 +108,7 @@ class CompactionFinal(Record, frozen=True, tag=86):
         outputs: all of its outputs.
     """
 
-    id: int
+    id: CommitTs
     outputs: Sequence[FinalOutput]
 
 
@@ -108,4 +118,4 @@ class CompactionForgotten(Record, frozen=True, tag=85):
     Of a final one: the rows of the files that they became are forgotten.
     """
 
-    id: int
+    id: CommitTs

@@ -9,6 +9,7 @@ from receiver.metadata.model.records.record_parts import (
     DeviceRange,
     FileOrigin,
     ManifestMeta,
+    RawTime,
     Record,
     ResourceMeta,
 )
@@ -28,6 +29,9 @@ class FileLoaded(Record, frozen=True, tag=7):
         owner: whose its devices are, where that is another one than `sender`: of a load at the
             centre in the name of an edge. Empty, and from earlier versions: they are `sender`'s.
         others: who else owns devices of it: of a load at the centre in the name of several.
+        series: how many are in it.
+        points: how many are in it.
+        manifest: what its sender counted in it; None if it told nothing.
     """
 
     sender: str
@@ -38,8 +42,8 @@ class FileLoaded(Record, frozen=True, tag=7):
     tail: str
     version: int
     devices: Sequence[DeviceRange]
-    first: int | None
-    last: int | None
+    first: RawTime | None
+    last: RawTime | None
     series: int
     points: int
     task: str
@@ -63,7 +67,8 @@ class FileDeleted(Record, frozen=True, tag=8):
 class FileRetired(Record, frozen=True, tag=9):
     """Gone at the edge, kept at the centre: the sender's path is free again.
 
-    `last_look` is the last look of the sender that had it; 0 where it was not told.
+    Attributes:
+        last_look: the last look of the sender that had it; 0 where it was not told.
     """
 
     physical: str
@@ -95,8 +100,10 @@ class FileForgotten(Record, frozen=True, tag=12):
 class QuarantinePut(Record, frozen=True, tag=14):
     """A file that could not be loaded; what is there under the same key is replaced.
 
-    `hold`: not to be tried again by itself. `kept`: where its bytes lie, if they were kept,
-    relative to the data directory.
+    Attributes:
+        digest: xxh3-128 of the last 64 KiB of it.
+        hold: whether it is not to be tried again by itself.
+        kept: where its bytes lie, if they were kept, relative to the data directory.
     """
 
     sender: str
@@ -110,7 +117,11 @@ class QuarantinePut(Record, frozen=True, tag=14):
 
 
 class QuarantineDrop(Record, frozen=True, tag=15):
-    """The end of a quarantine entry: other content came, it is gone at the edge, or by hand."""
+    """The end of a quarantine entry: other content came, it is gone at the edge, or by hand.
+
+    Attributes:
+        digest: of the entry.
+    """
 
     sender: str
     path: str
@@ -120,9 +131,11 @@ class QuarantineDrop(Record, frozen=True, tag=15):
 class FileReturned(Record, frozen=True, tag=16):
     """A retired file is at the edge again: it stands for the sender's path as before.
 
-    `path` is where it is now; empty for where it was. `first_look` is set where that name ranks
-    otherwise: see `FileUnnamed`. `closed_look` is the look that has it closed now, if that is
-    another one: its device may have come back behind the look that saw it.
+    Attributes:
+        path: where it is now; empty for where it was.
+        first_look: set where that name ranks otherwise: see `FileUnnamed`; 0 elsewhere.
+        closed_look: the look that has it closed now, if that is another one, 0 if not: its device
+            may have come back behind the look that saw it.
     """
 
     physical: str
@@ -140,8 +153,9 @@ class FileVerified(Record, frozen=True, tag=27):
 class FileNamed(Record, frozen=True, tag=28):
     """The sender has the content of a file under another path too, from now on.
 
-    Where that name ranks above the others the file ranks by it, as one that was first seen by
-    `first_look`; 0 where it does not.
+    Attributes:
+        first_look: where that name ranks above the others, the file ranks by it, as one that was
+            first seen by this look; 0 where it does not.
     """
 
     physical: str
@@ -156,8 +170,10 @@ class FileNamed(Record, frozen=True, tag=28):
 class FileUnnamed(Record, frozen=True, tag=29):
     """The sender has a file under this path no more; under another one it has.
 
-    Where the name that is left ranks otherwise than the one that went (a compaction made the
-    content anew), the file counts as first seen by `first_look`; 0 where it does not.
+    Attributes:
+        first_look: where the name that is left ranks otherwise than the one that went (a
+            compaction made the content anew), the look that counts as the first to have seen the
+            file; 0 where it ranks as before.
     """
 
     physical: str
@@ -177,7 +193,11 @@ class ResourceNoted(Record, frozen=True, tag=47):
 
 
 class OriginNoted(Record, frozen=True, tag=35):
-    """A forwarded file stands otherwise at the centre below than it did, or has another one."""
+    """A forwarded file stands otherwise at the centre below than it did, or has another one.
+
+    Attributes:
+        origin: where it comes from.
+    """
 
     physical: str
     origin: FileOrigin
@@ -186,7 +206,8 @@ class OriginNoted(Record, frozen=True, tag=35):
 class FileSuperseded(Record, frozen=True, tag=31):
     """A retired file is left out, because every point of it is given by files that stand above.
 
-    `rests` names these, by their physical paths: the proof holds while they are visible.
+    Attributes:
+        rests: physical paths of these: the proof holds while they are visible.
     """
 
     physical: str
@@ -224,8 +245,8 @@ class FileLost(Record, frozen=True, tag=43):
     path: str
     md5: str
     size: int
-    first: int | None = None
-    last: int | None = None
+    first: RawTime | None = None
+    last: RawTime | None = None
     reason: str = ""
 
 
@@ -272,7 +293,9 @@ class ObjectRemoved(Record, frozen=True, tag=71):
 class UploadSet(Record, frozen=True, tag=72):
     """When files of a storage group go into the object store, whatever is configured.
 
-    `after`: milliseconds behind their load, 0 for at once, -1 for never; None: as configured.
+    Attributes:
+        path: of the storage group.
+        after: milliseconds behind their load, 0 for at once, -1 for never; None: as configured.
     """
 
     path: str

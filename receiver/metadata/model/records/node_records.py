@@ -39,14 +39,24 @@ class NodeRegistered(Record, frozen=True, tag=104):
 
 
 class NodeDraining(Record, frozen=True, tag=105):
-    """Nothing new comes to a node, and what is there is moved away; or that is over."""
+    """Nothing new comes to a node, and what is there is moved away; or that is over.
+
+    Attributes:
+        uuid: of the node.
+        draining: whether it is drained from now on.
+    """
 
     uuid: str
     draining: bool
 
 
 class NodeLost(Record, frozen=True, tag=106):
-    """An operator says that what lies at a node is gone for good; or that it is there after all."""
+    """An operator says that what lies at a node is gone for good; or that it is there after all.
+
+    Attributes:
+        uuid: of the node.
+        lost: whether it is lost from now on.
+    """
 
     uuid: str
     lost: bool = True
@@ -74,6 +84,10 @@ class FileMoved(Record, frozen=True, tag=108):
 
 
 class NodeForgotten(Record, frozen=True, tag=107):
-    """A node is none any more: its row goes. Should it start again, it is made anew."""
+    """A node is none any more: its row goes. Should it start again, it is made anew.
+
+    Attributes:
+        uuid: of the node.
+    """
 
     uuid: str

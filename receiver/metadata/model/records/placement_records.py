@@ -24,7 +24,12 @@ class TabletPlaced(Record, frozen=True, tag=113):
 
 
 class TabletRunning(Record, frozen=True, tag=114):
-    """The leader of a placement has reported that its replica is there."""
+    """The leader of a placement has reported that its replica is there.
+
+    Attributes:
+        tablet: its id.
+        generation: of the placement that runs.
+    """
 
     tablet: str
     generation: int

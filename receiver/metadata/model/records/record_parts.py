@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from common.wire import Result
+from common.wire.base import AS_NUMBERS, WIDE, CommitTs
 
+RawTime = Annotated[int, msgspec.Meta(extra={WIDE: True})]
+"""A time of the data, in its own precision."""
+Codes = Annotated[bytes, msgspec.Meta(extra={AS_NUMBERS: True})]
+"""One byte a series: `mlog dump` shows numbers."""
 DeletionReason = Literal["gone", "superseded", "replaced", "operator", "expired", "everywhere"]
 
 
@@ -17,11 +22,16 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class DeviceRange(Record, frozen=True):
-    """A device of a file, with its first and last timestamp; None, None if it has no points."""
+    """A device of a file, with its first and last timestamp.
+
+    Attributes:
+        first: None if it has no points.
+        last: None if it has no points.
+    """
 
     name: str
-    first: int | None
-    last: int | None
+    first: RawTime | None
+    last: RawTime | None
 
 
 class ResourceMeta(Record, frozen=True):
@@ -34,8 +44,11 @@ class ResourceMeta(Record, frozen=True):
 class ManifestMeta(Record, frozen=True):
     """What the sender's manifest says of a file.
 
-    `root` is the digest of its table of series (`common.tsfile.proof`), empty where the sender
-    sent none.
+    Attributes:
+        series: how many.
+        points: how many.
+        root: digest of its table of series (`common.tsfile.proof`), empty where the sender sent
+            none.
     """
 
     series: int
@@ -59,7 +72,7 @@ class OriginLooks(Record, frozen=True):
     first: int
     closed: int
     last: int
-    loaded: int
+    loaded: CommitTs
     physical: str
 
 
@@ -83,7 +96,14 @@ class FileOrigin(Record, frozen=True):
 
 
 class FileOutcome(Record, frozen=True):
-    """The fate of one path of a task; `owner` is recorded always and revealed only by choice."""
+    """The fate of one path of a task.
+
+    Attributes:
+        device: that stands in its way, if one does.
+        result: what became of it.
+        owner: uuid of who owns the device, recorded always and revealed only by choice.
+        hold: whether it is not tried again by itself.
+    """
 
     path: str
     result: Result
@@ -99,9 +119,9 @@ class TimePiece(Record, frozen=True):
     See `receiver.metadata.model.true_times`; `moment` is on the scale of timestamps.
     """
 
-    ts: int
+    ts: CommitTs
     """Timestamp of a commit."""
-    moment: int
+    moment: CommitTs
     """What it stands for, as a timestamp."""
     pace: int
     """How many times as fast moments go as timestamps do: 0, 1 or 2."""

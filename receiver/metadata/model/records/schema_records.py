@@ -8,11 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from receiver.metadata.model.records.record_parts import Record
+from common.wire.base import CommitTs
+from receiver.metadata.model.records.record_parts import Codes, RawTime, Record
 
 
 class StorageGroupSet(Record, frozen=True, tag=17):
-    """A new storage group; `if_missing`: nothing happens where the path lies in one already."""
+    """A new storage group.
+
+    Attributes:
+        path: of it.
+        if_missing: nothing happens where the path lies in one already.
+    """
 
     path: str
     if_missing: bool = False
@@ -25,7 +31,12 @@ class StorageGroupDeleted(Record, frozen=True, tag=18):
 
 
 class TtlSet(Record, frozen=True, tag=19):
-    """How long files of a storage group are kept, in milliseconds; None for ever."""
+    """How long files of a storage group are kept.
+
+    Attributes:
+        path: of the storage group.
+        ttl: in milliseconds; None for ever.
+    """
 
     path: str
     ttl: int | None
@@ -49,9 +60,9 @@ class SeriesCreated(Record, frozen=True, tag=20):
 
     device: str
     names: Sequence[str]
-    types: bytes
-    encodings: bytes
-    compressions: bytes
+    types: Codes
+    encodings: Codes
+    compressions: Codes
     aligned: bool = False
     aliases: Sequence[str | None] | None = None
     tags: Sequence[dict[str, str]] | None = None
@@ -60,20 +71,33 @@ class SeriesCreated(Record, frozen=True, tag=20):
 
 
 class SeriesDeleted(Record, frozen=True, tag=21):
-    """All series that match a pattern at this commit go, and the nodes that are empty then."""
+    """All series that match a pattern at this commit go, and the nodes that are empty then.
+
+    Attributes:
+        pattern: as `root.a.*`.
+    """
 
     pattern: str
 
 
 class AliasSet(Record, frozen=True, tag=22):
-    """The other name of a series in its device; None takes it away."""
+    """The other name of a series in its device; None takes it away.
+
+    Attributes:
+        alias: the name; None for none.
+    """
 
     path: str
     alias: str | None
 
 
 class TagsSet(Record, frozen=True, tag=23):
-    """All tags and attributes of a series from now on: the outcome of an alteration."""
+    """All tags and attributes of a series from now on: the outcome of an alteration.
+
+    Attributes:
+        tags: what it can be found by.
+        attributes: what else is known of it.
+    """
 
     path: str
     tags: dict[str, str]
@@ -81,15 +105,24 @@ class TagsSet(Record, frozen=True, tag=23):
 
 
 class LoadedDevice(Record, frozen=True):
-    """The series of a device of a loaded file; `lasts`: newest time of each, None without."""
+    """The series of a device of a loaded file.
+
+    Attributes:
+        aligned: whether it shares one time column.
+        names: of the measurements, bare.
+        types: TSDataType of each.
+        encodings: TSEncoding of each.
+        compressions: CompressionType of each.
+        lasts: newest time of each, None without.
+    """
 
     device: str
     aligned: bool
     names: Sequence[str]
-    types: bytes
-    encodings: bytes
-    compressions: bytes
-    lasts: Sequence[int | None]
+    types: Codes
+    encodings: Codes
+    compressions: Codes
+    lasts: Sequence[RawTime | None]
 
 
 class SeriesLoaded(Record, frozen=True, tag=24):
@@ -119,7 +152,7 @@ class SchemaSynced(Record, frozen=True, tag=25):
 
     sender: str
     identity: str
-    offset: int
+    offset: CommitTs
     applied: int = 0
     failed: Sequence[tuple[str, str]] = ()
     unapplied: int = 0
@@ -128,7 +161,12 @@ class SchemaSynced(Record, frozen=True, tag=25):
 
 
 class KeysWritten(Record, frozen=True, tag=26):
-    """Of the key-value store: prefixes whose keys go, then keys with their values."""
+    """Of the key-value store: first the removals, then the saves.
+
+    Attributes:
+        removals: prefixes whose keys go.
+        saves: keys, with their values.
+    """
 
     removals: Sequence[str]
     saves: dict[str, str]

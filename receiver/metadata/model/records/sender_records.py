@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from common.wire import Propagate
+from common.wire.base import CommitTs
 from receiver.metadata.model.records.record_parts import FileOutcome, Record, TimePiece
 
 SENDER: Final = "sender"
@@ -24,8 +25,10 @@ ANYONE: Final = "*"
 class EngineMade(Record, frozen=True, tag=1):
     """First record of a log, made by the engine itself.
 
-    `judged`: whether the clock that gives its timestamps was judged from the first one on; the
-    logs of 0.1.0 followed any clock.
+    Attributes:
+        uuid: of the engine.
+        judged: whether the clock that gives its timestamps was judged from the first one on; the
+            logs of 0.1.0 followed any clock.
     """
 
     uuid: str
@@ -35,7 +38,9 @@ class EngineMade(Record, frozen=True, tag=1):
 class SenderSeen(Record, frozen=True, tag=2):
     """First contact with a sender, or a new label of a known one.
 
-    `directory` is the name of its folder beneath `sync-receiver/`; it never changes.
+    Attributes:
+        uuid: of the sender.
+        directory: name of its folder beneath `sync-receiver/`; it never changes.
     """
 
     uuid: str
@@ -46,7 +51,11 @@ class SenderSeen(Record, frozen=True, tag=2):
 class EpochSet(Record, frozen=True, tag=3):
     """Where the sender's epochs stand: one for each task, so that a clone is noticed.
 
-    `restored`: an operator says that the sender was restored from a copy: see `ListBegun`.
+    Attributes:
+        current: the epoch of the task that runs, or ran last.
+        previous: the one before.
+        confirmed: whether the sender has shown that it has the current one.
+        restored: an operator says that the sender was restored from a copy: see `ListBegun`.
     """
 
     sender: str
@@ -58,13 +67,18 @@ class EpochSet(Record, frozen=True, tag=3):
 
 
 class TokenPut(Record, frozen=True, tag=4):
-    """A new token; `hash` is the SHA-256 of the token, `expires` None for never.
+    """A new token.
 
-    `allow_deletes`: whether what its sender deletes may take anything out of sight; of a writer,
-    whether what it loads may stand above points that are there. `owners`: of a writer, uuids of
-    those whose devices it may load, the centre's own among them, or `*` for all. `certificate`:
-    the name of the client certificate that this stands for, in the place of a token (see
-    `receiver.metadata.model.certificate_names`); then nobody knows what has the hash.
+    Attributes:
+        hash: SHA-256 of the token.
+        expires: when it ends; None for never.
+        allow_deletes: whether what its sender deletes may take anything out of sight; of a writer,
+            whether what it loads may stand above points that are there.
+        owners: of a writer, uuids of those whose devices it may load, the centre's own among them,
+            or `*` for all.
+        certificate: the name of the client certificate that this stands for, in the place of a
+            token (see `receiver.metadata.model.certificate_names`); then nobody knows what has the
+            hash. None for a token.
     """
 
     id: str
@@ -86,7 +100,11 @@ class TokenRevoke(Record, frozen=True, tag=5):
 
 
 class OwnerSet(Record, frozen=True, tag=6):
-    """An operator's transfer of a device to a sender, or its release (`sender` None)."""
+    """An operator's transfer of a device to a sender, or its release.
+
+    Attributes:
+        sender: uuid of the new owner; None for a release.
+    """
 
     device: str
     sender: str | None
@@ -96,7 +114,9 @@ class OwnerSet(Record, frozen=True, tag=6):
 class TaskDone(Record, frozen=True, tag=13):
     """A task with the outcome of each of its paths: the last word on it.
 
-    `untold` names the TsFiles of whose deletion files it told something that was not taken.
+    Attributes:
+        outcomes: of each of its paths.
+        untold: the TsFiles of whose deletion files it told something that was not taken.
     """
 
     sender: str
@@ -108,7 +128,9 @@ class TaskDone(Record, frozen=True, tag=13):
 class SenderMode(Record, frozen=True, tag=33):
     """What a sender's word may take away from now on.
 
-    `look` is the look that told it first; 0 if the sender never told anything else.
+    Attributes:
+        propagate: which of its deletions count.
+        look: the look that told it first; 0 if the sender never told anything else.
     """
 
     sender: str
@@ -119,9 +141,12 @@ class SenderMode(Record, frozen=True, tag=33):
 class ListBegun(Record, frozen=True, tag=45):
     """The list of a sender that was restored from a copy begins anew.
 
-    What is listed behind what stands earlier in the commit counts as first seen, and closed, by
-    `look`: it stands above all that ended before. What was known of its deletion files is known of
-    it no more, and goes on to hide points of what has ended.
+    What was known of its deletion files is known of it no more, and goes on to hide points of what
+    has ended.
+
+    Attributes:
+        look: what is listed behind what stands earlier in the commit counts as first seen, and
+            closed, by this look: it stands above all that ended before.
     """
 
     sender: str
@@ -129,7 +154,11 @@ class ListBegun(Record, frozen=True, tag=45):
 
 
 class LatenessSet(Record, frozen=True, tag=123):
-    """After what silence a sender is late: seconds, 0 for never; None: as configured."""
+    """After what silence a sender is late.
+
+    Attributes:
+        late_after: seconds, 0 for never; None: as configured.
+    """
 
     sender: str
     late_after: float | None
@@ -138,7 +167,10 @@ class LatenessSet(Record, frozen=True, tag=123):
 class FilesAdopted(Record, frozen=True, tag=119):
     """What a task loads was not sent: the receiver has taken it from another one's directories.
 
-    It stands before `TaskDone` of that task. `source` is the directory, as the operator named it.
+    It stands before `TaskDone` of that task.
+
+    Attributes:
+        source: the directory, as the operator named it.
     """
 
     sender: str
@@ -165,6 +197,10 @@ class ClockCorrected(Record, frozen=True, tag=63):
 
 
 class TxnCommitted(Record, frozen=True, tag=73):
-    """The commit is that of this transaction: who lost the answer finds it by the id."""
+    """The commit is that of a transaction.
 
-    id: int
+    Attributes:
+        id: of the transaction: who lost the answer finds the commit by it.
+    """
+
+    id: CommitTs

@@ -63,6 +63,9 @@ class TableReplicasSet(Record, frozen=True, tag=124):
     """How many storage nodes are to have the tablets of a table; None for as many as configured.
 
     With it the version of what nodes know of the table is this commit.
+
+    Attributes:
+        replicas: how many; None for as many as configured.
     """
 
     id: str
@@ -73,6 +76,9 @@ class TableTtlSet(Record, frozen=True, tag=125):
     """Files of a table are kept so long, in milliseconds; None for ever: as its storage group has.
 
     With it the version of what nodes know of the table is this commit.
+
+    Attributes:
+        ttl: in milliseconds; None for ever.
     """
 
     id: str

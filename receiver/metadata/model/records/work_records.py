@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from common.wire.base import CommitTs
 from receiver.metadata.model.records.record_parts import Record
 
 WorkEnd = Literal["pending", "done", "failed", "cancelled", "again"]
@@ -15,6 +16,11 @@ class WorkPlace(Record, frozen=True):
 
     A place without `partition` is the whole storage group, one without `file` the whole partition,
     so that of two places that overlap one begins with the other.
+
+    Attributes:
+        group: the storage group.
+        partition: number of the time partition; empty for all.
+        file: physical name; empty for all of the partition.
     """
 
     group: str
@@ -23,12 +29,16 @@ class WorkPlace(Record, frozen=True):
 
 
 class WorkAdded(Record, frozen=True, tag=80):
-    """Something to be done; `id` is the timestamp of the commit. Nothing else has its scope.
+    """Something to be done; nothing else has its scope.
 
-    `spec` is for who does it; of what waits, the highest `priority` is taken first.
+    Attributes:
+        id: timestamp of the commit.
+        spec: for who does it; its form is its kind's.
+        scope: what it has for itself.
+        priority: of what waits, the highest is taken first.
     """
 
-    id: int
+    id: CommitTs
     kind: str
     spec: bytes
     scope: Sequence[WorkPlace]
@@ -36,21 +46,28 @@ class WorkAdded(Record, frozen=True, tag=80):
 
 
 class WorkTaken(Record, frozen=True, tag=81):
-    """An executor does it now, for the `attempt`th time; that number guards its result."""
+    """An executor does it now.
 
-    id: int
+    Attributes:
+        attempt: how often it was taken by now; the number guards its result.
+        executor: who does it.
+    """
+
+    id: CommitTs
     attempt: int
     executor: str
 
 
 class WorkEnded(Record, frozen=True, tag=82):
-    """What became of an attempt; `pending`: it waits again, and others may take it.
+    """What became of an attempt.
 
-    `cancelled` is said of what waits too; `again`, only of what failed or was cancelled, has it
-    wait again.
+    Attributes:
+        attempt: its number.
+        end: `pending`: it waits again, and others may take it; `cancelled` is said of what waits
+            too; `again`, only of what failed or was cancelled, has it wait again.
     """
 
-    id: int
+    id: CommitTs
     attempt: int
     end: WorkEnd
     reason: str = ""

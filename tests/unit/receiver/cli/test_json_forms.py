@@ -6,7 +6,9 @@ work themselves do it, on a small receiver.
 
 from __future__ import annotations
 
+import json
 import types
+import typing
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,10 @@ from typing import Any
 import pytest
 
 from common.cli import run
+from common.json_form import json_form
+from receiver.cli.command_answers import LoggedCommit
 from receiver.cli.commands import cli
+from receiver.metadata.model import records
 from receiver.operator.client import OperatorClient
 from scripts import json_page
 from tests.support.json_schema import check_output, filled
@@ -173,6 +178,31 @@ def test_what_is_done_on_the_directories_is_written_as_the_page_says(
     made = written(machine, "token enrol", str(edges), "--into", str(tmp_path / "edges"))
     assert [each["state"] for each in made["edges"]] == ["made"]
     written(machine, "storage takeover")
+
+
+@pytest.mark.parametrize(
+    "kind", typing.get_args(records.Op), ids=lambda each: getattr(each, "__name__", "")
+)
+def test_each_operation_of_the_log_has_its_form(kind: Any) -> None:
+    op = filled(kind)
+    told = json.dumps(json_form(LoggedCommit(ts=1, ops=[op])))
+    (commit,) = check_output(_R + "mlog dump", told)
+    (shown,) = commit["ops"]
+    assert shown.pop("op") == kind.__name__
+    assert {each for each in shown if not each.endswith("_iso")} == set(op.__struct_fields__)
+    assert records.decode_ops(records.encode_ops([op])) == [op], "the forms change no log"
+    of_another = {"op": "TtlSet", "path": "root.a", "ttl": 1}
+    for wrong in ({**shown, "op": "Unknown"}, {**of_another, "more": 1}, {"op": kind.__name__}):
+        with pytest.raises(AssertionError, match="mlog dump"):
+            check_output(_R + "mlog dump", json.dumps({"ts": "1", "ops": [wrong]}))
+
+
+def test_times_in_the_log_are_text_whatever_their_size_and_codes_are_numbers() -> None:
+    device = records.LoadedDevice("root.a.d", False, ["s"], b"\x02", b"\x04", b"\x01", [5])
+    logged = [records.SeriesLoaded("a.tsfile", [device])]
+    (shown,) = json_form(LoggedCommit(ts=7, ops=logged))["ops"]
+    (told,) = shown["devices"]
+    assert (told["lasts"], told["types"]) == (["5"], [2])
 
 
 def check_import(machine: Machine, kind: str, dump: Path) -> Any:
