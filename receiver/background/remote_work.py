@@ -23,14 +23,14 @@ from common.errors import (
     Transient,
     UsageError,
 )
-from receiver.metadata.state.table_rows import WorkState
+from receiver.metadata.state.work_rows import WorkState
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from receiver.background.work_queue import WorkQueue
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.table_rows import WorkRow
+    from receiver.metadata.state.work_rows import WorkRow
 
 __all__ = [
     "AskedAnewError",

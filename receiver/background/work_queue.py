@@ -25,13 +25,13 @@ from receiver.background.lease_keeping import renewing
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed
-from receiver.metadata.state.table_rows import WorkState
+from receiver.metadata.state.work_rows import WorkState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.table_rows import WorkRow
+    from receiver.metadata.state.work_rows import WorkRow
 
 __all__ = ["WorkQueue"]
 

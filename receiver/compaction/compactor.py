@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
     from receiver.datadirs.disks import Disks
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.table_rows import FileRow, WorkRow
+    from receiver.metadata.state.table_rows import FileRow
+    from receiver.metadata.state.work_rows import WorkRow
 
 __all__ = ["Compactor"]
 

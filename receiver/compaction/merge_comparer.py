@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from common.durable import Tree
     from receiver.datadirs.disks import Disks
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.table_rows import DeletionsRow, FileRow
+    from receiver.metadata.state.deletion_rows import DeletionsRow
+    from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables.compactions import CompactedOutput, CompactedRow
 
 __all__ = ["ComparesMerges", "MergeComparer"]

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from common.config.shared_rules import TimeUnit
     from common.durable import Tree
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.table_rows import DeletionsRow, FileRow
+    from receiver.metadata.state.deletion_rows import DeletionsRow
+    from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables.compactions import CompactedRow
     from receiver.metadata.state.tables.retired import PartitionKey
 

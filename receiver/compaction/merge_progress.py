@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from receiver.metadata.state.table_rows import OPEN_WORK
+from receiver.metadata.state.work_rows import OPEN_WORK
 
 if TYPE_CHECKING:
     from receiver.metadata.engine import Engine

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from receiver.compaction.merge_due import MergeRules, PartitionFiles
     from receiver.compaction.merge_process import MergesFiles
     from receiver.datadirs.disks import Disks
-    from receiver.metadata.state.table_rows import WorkRow
+    from receiver.metadata.state.work_rows import WorkRow
 
 __all__ = ["LeaseLost", "MergeRun", "StagedMerge"]
 

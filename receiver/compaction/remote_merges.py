@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from receiver.compaction.compactor import Compactor
     from receiver.compaction.merge_asked import MergeOutput
     from receiver.compaction.merge_run import StagedMerge
-    from receiver.metadata.state.table_rows import WorkRow
+    from receiver.metadata.state.work_rows import WorkRow
 
 __all__ = ["RemoteMerge", "RemoteMerges"]
 

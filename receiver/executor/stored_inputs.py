@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from common import wire
-from receiver.metadata.state.table_rows import UploadedRow
+from receiver.metadata.state.uploaded_rows import UploadedRow
 from receiver.storage.reading.file_tiers import FileTiers, ShutStores
 from receiver.storage.reading.open_stores import OpenStores
 from receiver.storage.reading.stored_place import ReceiverAddress, StoreAddress, StoredPlace

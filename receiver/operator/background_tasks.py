@@ -8,7 +8,7 @@ from common.errors import NotFoundError, UsageError
 from receiver.compaction.merge_progress import MERGE
 from receiver.metadata.model import records
 from receiver.metadata.query.background_tasks import place_text
-from receiver.metadata.state.table_rows import WorkState
+from receiver.metadata.state.work_rows import WorkState
 from receiver.operator.background_views import (
     BackgroundTasksPage,
     BackgroundTaskView,
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from receiver.background.work_queue import WorkQueue
     from receiver.metadata.engine import Engine
     from receiver.metadata.model.true_times import TrueTimes
-    from receiver.metadata.state.table_rows import WorkRow
     from receiver.metadata.state.tables.background_work import WorkTable
+    from receiver.metadata.state.work_rows import WorkRow
     from receiver.operator.background_views import TaskAddRequest
     from receiver.operator.directories import ReceiverDirectories
 

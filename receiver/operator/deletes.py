@@ -14,8 +14,8 @@ from receiver.operator.views import HeldDeletesView
 
 if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
+    from receiver.metadata.state.deletion_rows import HeldDeletesRow
     from receiver.metadata.state.state import State
-    from receiver.metadata.state.table_rows import HeldDeletesRow
 
 __all__ = ["allow_held_deletes", "drop_held_deletes", "list_held_deletes"]
 

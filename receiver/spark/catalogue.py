@@ -22,7 +22,7 @@ from common.errors import UsageError
 from receiver.metadata.model.ranks import Rank, rank_beneath
 from receiver.metadata.model.timestamps import from_seconds
 from receiver.metadata.model.true_times import TrueTimes
-from receiver.metadata.state.table_rows import UploadedRow
+from receiver.metadata.state.uploaded_rows import UploadedRow
 from receiver.spark.finder import DataFile
 from receiver.spark.noted_deletions import FileDeletions
 from receiver.spark.standing_in import StandIn

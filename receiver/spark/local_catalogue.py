@@ -15,7 +15,7 @@ from receiver.config import ReceiverConfig
 from receiver.metadata.clock.clock_record import RECORD
 from receiver.metadata.engine import Engine
 from receiver.metadata.query.past_files import files_at
-from receiver.metadata.state.table_rows import DeletionsRow
+from receiver.metadata.state.deletion_rows import DeletionsRow
 from receiver.metadata.state.transfer_cuts import TransferCuts
 from receiver.open_engine import is_behind, read_current
 from receiver.spark.finder import DataFile

@@ -13,7 +13,7 @@ from common.names import storage_group_of
 from receiver.metadata.query.applied_deletions import AppliedDeletions, applied_deletions
 
 if TYPE_CHECKING:
-    from receiver.metadata.state.table_rows import DeletionsRow
+    from receiver.metadata.state.deletion_rows import DeletionsRow
     from receiver.points.deletions import DeletionRecords
 
 __all__ = ["FileDeletions", "NotedDeletions"]

@@ -13,13 +13,10 @@ from common.names import FilePath
 from receiver.metadata.model import records
 from receiver.metadata.model.ranks import NOW, Rank, RankBelow, TransferCut, name_rank
 from receiver.metadata.model.true_times import TrueTimes
+from receiver.metadata.state.deletion_rows import DeletionsRow, DeletionsSegment
 from receiver.metadata.state.ranges import DeviceTable
-from receiver.metadata.state.table_rows import (
-    DeletionsRow,
-    DeletionsSegment,
-    UploadedRow,
-    author_of,
-)
+from receiver.metadata.state.table_rows import author_of
+from receiver.metadata.state.uploaded_rows import UploadedRow
 from receiver.spark.finder import DataFile
 from receiver.spark.noted_deletions import NotedDeletions
 from receiver.spark.standing_in import StandIn

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from common.step_progress import ToldProgress
-    from receiver.metadata.state.table_rows import FileRow, UploadedRow
+    from receiver.metadata.state.table_rows import FileRow
+    from receiver.metadata.state.uploaded_rows import UploadedRow
     from receiver.storage.object_store import ObjectStore
 
 __all__ = ["ARCHIVED", "CopiesReport", "ObjectFinding", "check_objects", "md5_of_object"]

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from receiver.metadata.state.table_rows import FileState, UploadedRow
+from receiver.metadata.state.table_rows import FileState
+from receiver.metadata.state.uploaded_rows import UploadedRow
 from receiver.storage.uploader import data_key, resource_key
 
 if TYPE_CHECKING:

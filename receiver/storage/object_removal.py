@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.table_rows import UploadedRow
+    from receiver.metadata.state.uploaded_rows import UploadedRow
 
 __all__ = ["ObjectRemover", "objects_of", "shipped_until"]
 

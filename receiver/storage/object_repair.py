@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from common.step_progress import ToldProgress
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
-    from receiver.metadata.state.table_rows import FileRow, UploadedRow
+    from receiver.metadata.state.table_rows import FileRow
+    from receiver.metadata.state.uploaded_rows import UploadedRow
     from receiver.storage.incarnation import Incarnation
     from receiver.storage.object_store import ObjectStore, StoredObject
 

@@ -13,7 +13,8 @@ from receiver.storage.reading.stored_place import StoredPlace
 from receiver.storage.uploader import resource_key, stored_key
 
 if TYPE_CHECKING:
-    from receiver.metadata.state.table_rows import FileRow, UploadedRow
+    from receiver.metadata.state.table_rows import FileRow
+    from receiver.metadata.state.uploaded_rows import UploadedRow
     from receiver.storage.object_store import ObjectStore
     from receiver.storage.reading.stored_place import ReceiverAddress, StoreAddress
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from common.config import UploadRules
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
-    from receiver.metadata.state.table_rows import FileRow, UploadedRow
+    from receiver.metadata.state.table_rows import FileRow
+    from receiver.metadata.state.uploaded_rows import UploadedRow
 
 __all__ = ["DueFile", "MissingFiles", "UploadQueue"]
 

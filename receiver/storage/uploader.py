@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from common.config import UploadRules
     from common.durable import Tree
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.table_rows import FileRow, UploadedRow
+    from receiver.metadata.state.table_rows import FileRow
+    from receiver.metadata.state.uploaded_rows import UploadedRow
     from receiver.storage.incarnation import Incarnation
     from receiver.storage.object_store import ObjectStore
     from receiver.storage.upload_queue import DueFile

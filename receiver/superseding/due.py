@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
     from receiver.metadata.engine import Engine
     from receiver.metadata.model.ranks import TransferCut
+    from receiver.metadata.state.deletion_rows import DeletionsRow
     from receiver.metadata.state.state import State
-    from receiver.metadata.state.table_rows import DeletionsRow, FileRow
+    from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables.retired import PartitionKey
     from receiver.superseding.asking import FileProof
 

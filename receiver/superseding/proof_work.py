@@ -18,8 +18,8 @@ from common.errors import ConflictError, ProtocolError
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
-from receiver.metadata.state.table_rows import WorkState
 from receiver.metadata.state.tables.background_work import parts_of
+from receiver.metadata.state.work_rows import WorkState
 from receiver.superseding.due import JudgedPartition, due_of, unproved_senders
 
 if TYPE_CHECKING:
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from receiver.background.work_queue import WorkQueue
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
-    from receiver.metadata.state.table_rows import FileRow, WorkRow
+    from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables.retired import PartitionKey
+    from receiver.metadata.state.work_rows import WorkRow
     from receiver.superseding.asking import FileProof, PartitionAsked
     from receiver.superseding.due import DuePartition
 

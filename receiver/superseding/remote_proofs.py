@@ -15,7 +15,7 @@ from common.errors import ProtocolError
 from receiver.superseding.asking import PartitionAnswer
 
 if TYPE_CHECKING:
-    from receiver.metadata.state.table_rows import WorkRow
+    from receiver.metadata.state.work_rows import WorkRow
     from receiver.superseding.asking import PartitionAsked
     from receiver.superseding.proof_work import PartitionProofs, ProofWork
 

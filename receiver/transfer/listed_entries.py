@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from receiver.config import StorageConfig
     from receiver.metadata.model.ranks import TransferCut
     from receiver.metadata.model.records import FileOrigin
-    from receiver.metadata.state.table_rows import DeletionsRow, FileRow, UploadedRow
+    from receiver.metadata.state.deletion_rows import DeletionsRow
+    from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables.compactions import CompactedRow
+    from receiver.metadata.state.uploaded_rows import UploadedRow
 
 __all__ = [
     "catalogue_entry",

@@ -48,8 +48,9 @@ if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
     from receiver.datadirs.disks import Disks
     from receiver.metadata.engine import Engine
+    from receiver.metadata.state.deletion_rows import DeletionsRow
     from receiver.metadata.state.state import State
-    from receiver.metadata.state.table_rows import DeletionsRow, FileRow
+    from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables.compactions import CompactedRow
     from receiver.principal import Principal
 

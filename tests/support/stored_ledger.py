@@ -12,7 +12,8 @@ from pathlib import Path
 
 from receiver.config import ReceiverConfig
 from receiver.metadata.engine import Engine
-from receiver.metadata.state.table_rows import FileRow, FileState, UploadedRow
+from receiver.metadata.state.table_rows import FileRow, FileState
+from receiver.metadata.state.uploaded_rows import UploadedRow
 from receiver.storage.copying import store_of
 from receiver.storage.object_check import md5_of_object
 from receiver.storage.object_store import ObjectMissingError, ObjectStore

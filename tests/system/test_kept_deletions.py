@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from receiver.metadata.state.table_rows import DeletionsSegment
+from receiver.metadata.state.deletion_rows import DeletionsSegment
 from sender.round.round_report import RoundReport
 from tests.support.oracle import Oracle, oracle, rows_read
 from tests.support.oracle_chain import oracle_chain

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from receiver.config import DeletesConfig
+    from receiver.metadata.state.deletion_rows import DeletionsRow, HeldDeletesRow
     from receiver.metadata.state.state import State
-    from receiver.metadata.state.table_rows import DeletionsRow, FileRow, HeldDeletesRow
+    from receiver.metadata.state.table_rows import FileRow
 
 __all__ = ["DeleteGuard", "ProductSpans", "held_records_of"]
 

@@ -17,8 +17,9 @@ from receiver.metadata.model.paths import device_nodes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from receiver.metadata.state.deletion_rows import DeletionsRow
     from receiver.metadata.state.state import State
-    from receiver.metadata.state.table_rows import DeletionsRow, FileRow
+    from receiver.metadata.state.table_rows import FileRow
     from receiver.points.deletion_entries import Deletion, NamePattern
 
 __all__ = ["HidingRecords", "RecordsPart", "applied_parts", "older_names"]

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from receiver.load.deciding.known_deletions import KeptRecords
+    from receiver.metadata.state.deletion_rows import DeletionsRow
     from receiver.metadata.state.state import State
-    from receiver.metadata.state.table_rows import DeletionsRow, FileRow
+    from receiver.metadata.state.table_rows import FileRow
 
 __all__ = ["inherited", "notes_of", "predecessors"]
 

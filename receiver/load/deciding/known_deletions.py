@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from common.wire import DeletionsPart
+    from receiver.metadata.state.deletion_rows import DeletionsRow, DeletionsSegment
     from receiver.metadata.state.state import State
-    from receiver.metadata.state.table_rows import DeletionsRow, DeletionsSegment, FileRow
+    from receiver.metadata.state.table_rows import FileRow
 
 __all__ = ["KeptRecords", "KnownDeletions"]
 

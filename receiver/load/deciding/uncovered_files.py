@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from receiver.load.deciding.known_deletions import KeptRecords
+    from receiver.metadata.state.deletion_rows import DeletionsRow
     from receiver.metadata.state.state import State
-    from receiver.metadata.state.table_rows import DeletionsRow, FileRow
+    from receiver.metadata.state.table_rows import FileRow
 
 __all__ = ["let_through", "uncovered_by", "uncovered_files"]
 

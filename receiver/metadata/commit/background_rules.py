@@ -24,8 +24,8 @@ from receiver.metadata.commit.work_rules import (
     work_conflict,
 )
 from receiver.metadata.model import records
-from receiver.metadata.state.table_rows import OPEN_WORK, WorkRow, WorkState
 from receiver.metadata.state.tables.background_work import parts_of
+from receiver.metadata.state.work_rows import OPEN_WORK, WorkRow, WorkState
 
 if TYPE_CHECKING:
     pass

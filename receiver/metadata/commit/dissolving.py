@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
+    from receiver.metadata.state.deletion_rows import DeletionsRow
     from receiver.metadata.state.state import State
-    from receiver.metadata.state.table_rows import DeletionsRow, FileRow
+    from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables.compactions import CompactedRow
 
 __all__ = ["comes_between_files", "times_of", "with_dissolutions"]

@@ -19,7 +19,8 @@ from receiver.metadata.commit.record_checks import (
 from receiver.metadata.commit.rule_overlay import THERE, FileOnTrial, Rule, RuleOverlay
 from receiver.metadata.model import records
 from receiver.metadata.model.merged_names import is_merged
-from receiver.metadata.state.table_rows import FileState, UploadedRow
+from receiver.metadata.state.table_rows import FileState
+from receiver.metadata.state.uploaded_rows import UploadedRow
 
 if TYPE_CHECKING:
     pass

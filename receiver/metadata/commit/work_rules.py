@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from common.errors import ConflictError
 from receiver.metadata.commit.record_checks import SIGNED_64, refusal_of
 from receiver.metadata.model import records
-from receiver.metadata.state.table_rows import OPEN_WORK, WorkState
 from receiver.metadata.state.tables.background_work import parts_of
+from receiver.metadata.state.work_rows import OPEN_WORK, WorkState
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from receiver.metadata.state.table_rows import WorkRow
+    from receiver.metadata.state.work_rows import WorkRow
 
 __all__ = ["check_added", "check_ended", "check_taken", "overlap", "work_conflict"]
 

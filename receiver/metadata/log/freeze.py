@@ -32,6 +32,7 @@ import msgspec
 
 from common.errors import DamagedError
 from receiver.metadata.schema import Schema
+from receiver.metadata.state.deletion_rows import DeleteWindowRow, DeletionsRow, HeldDeletesRow
 from receiver.metadata.state.key_versions import KeyTable
 from receiver.metadata.state.packed_files import PackedFiles
 from receiver.metadata.state.ranges import Devices
@@ -39,10 +40,7 @@ from receiver.metadata.state.state import State
 from receiver.metadata.state.table_rows import (
     AdoptionRow,
     ClockRow,
-    DeleteWindowRow,
-    DeletionsRow,
     FileRow,
-    HeldDeletesRow,
     LostRow,
     OwnerRow,
     QuarantineRow,
@@ -51,9 +49,6 @@ from receiver.metadata.state.table_rows import (
     TaskRow,
     TokenRow,
     TxnRow,
-    UploadedRow,
-    UploadTimeRow,
-    WorkRow,
 )
 from receiver.metadata.state.tables.cache_slots import CacheSlotsRow
 from receiver.metadata.state.tables.compactions import CompactedRow
@@ -63,6 +58,8 @@ from receiver.metadata.state.tables.placements import PlacementRow
 from receiver.metadata.state.tables.released import ReleasedRow
 from receiver.metadata.state.tables.storage_nodes import StorageNodeRow
 from receiver.metadata.state.tables.tablets import LoadedTableRow, TabletRow
+from receiver.metadata.state.uploaded_rows import UploadedRow, UploadTimeRow
+from receiver.metadata.state.work_rows import WorkRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -9,7 +9,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from receiver.metadata.state.table_rows import DeletionsRow
+    from receiver.metadata.state.deletion_rows import DeletionsRow
 
 __all__ = ["AppliedDeletions", "applied_deletions"]
 

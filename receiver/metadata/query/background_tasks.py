@@ -13,7 +13,7 @@ from receiver.metadata.state.tables.background_work import row_at
 if TYPE_CHECKING:
     from receiver.metadata.query.questions import ShowTasks
     from receiver.metadata.query.row_source import LabelsAt
-    from receiver.metadata.state.table_rows import WorkRow
+    from receiver.metadata.state.work_rows import WorkRow
 
 __all__ = ["SHOW_TASKS", "place_text"]
 

@@ -1,15 +1,18 @@
-"""The rows of the engine's tables.
+"""The rows of the engine's tables: of senders, of their files and tasks, of owners.
 
 Rows never change: a commit puts another row in the place of one. So whoever took a row inside
 `Engine.reading` may keep it. Each has `created` and `changed`, the timestamps of the commits that
 made it and that it is from; `changed` is what a `Guard` compares.
+
+Those of deletions stand in `deletion_rows`, of the object store in `uploaded_rows`, of background
+work in `work_rows`.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,7 +20,6 @@ from common.names import FilePath
 from common.wire import Propagate
 from receiver.metadata.model.ranks import NOW, NameRank, Rank, RankBelow, name_rank
 from receiver.metadata.model.records import (
-    DeletesVerdict,
     DeletionReason,
     FileOrigin,
     FileOutcome,
@@ -25,7 +27,6 @@ from receiver.metadata.model.records import (
     ResourceMeta,
     TimePiece,
     TokenRole,
-    WorkPlace,
 )
 from receiver.metadata.state.ranges import Devices
 
@@ -33,15 +34,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
-    "OPEN_WORK",
     "AdoptionRow",
     "ClockRow",
-    "DeleteWindowRow",
-    "DeletionsRow",
-    "DeletionsSegment",
+    "CommittedRow",
     "FileRow",
     "FileState",
-    "HeldDeletesRow",
     "LostRow",
     "OwnerRow",
     "QuarantineRow",
@@ -50,11 +47,9 @@ __all__ = [
     "TaskRow",
     "TokenRow",
     "TxnRow",
-    "UploadTimeRow",
-    "UploadedRow",
-    "WorkRow",
-    "WorkState",
-    "WorkStood",
+    "author_of",
+    "encode_outcomes",
+    "rank_of_origin",
 ]
 
 
@@ -70,8 +65,13 @@ class FileState(StrEnum):
     DELETED = "deleted"
 
 
-class _Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Base of all rows. They hold no cycles, so the collector need not look at them."""
+class CommittedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Base of all rows. They hold no cycles, so the collector need not look at them.
+
+    Attributes:
+        created: timestamp of the commit that made it.
+        changed: of the commit that it is from.
+    """
 
     created: int
     changed: int
@@ -93,7 +93,7 @@ class ClockRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     changed: int = 0
 
 
-class SenderRow(_Row, frozen=True, kw_only=True):
+class SenderRow(CommittedRow, frozen=True, kw_only=True):
     """A sender that has been here.
 
     Attributes:
@@ -122,7 +122,7 @@ class SenderRow(_Row, frozen=True, kw_only=True):
     late_after: float | None = None
 
 
-class AdoptionRow(_Row, frozen=True, kw_only=True):
+class AdoptionRow(CommittedRow, frozen=True, kw_only=True):
     """A task whose files were taken from another receiver; see `records.FilesAdopted`."""
 
     sender: str
@@ -130,7 +130,7 @@ class AdoptionRow(_Row, frozen=True, kw_only=True):
     source: str
 
 
-class TokenRow(_Row, frozen=True, kw_only=True):
+class TokenRow(CommittedRow, frozen=True, kw_only=True):
     """A token; see `records.TokenPut`."""
 
     id: str
@@ -145,7 +145,7 @@ class TokenRow(_Row, frozen=True, kw_only=True):
     certificate: str | None = None
 
 
-class SchemaPositionRow(_Row, frozen=True, kw_only=True):
+class SchemaPositionRow(CommittedRow, frozen=True, kw_only=True):
     """How far a sender's schema log is applied; see `records.SchemaSynced`.
 
     Attributes:
@@ -163,7 +163,7 @@ class SchemaPositionRow(_Row, frozen=True, kw_only=True):
     failed: tuple[tuple[str, str], ...]
 
 
-class OwnerRow(_Row, frozen=True, kw_only=True):
+class OwnerRow(CommittedRow, frozen=True, kw_only=True):
     """Who owns a device, since which commit. Devices claimed together share one row."""
 
     sender: str
@@ -174,7 +174,7 @@ class OwnerRow(_Row, frozen=True, kw_only=True):
         return self.changed
 
 
-class FileRow(_Row, frozen=True, kw_only=True):
+class FileRow(CommittedRow, frozen=True, kw_only=True):
     """A file that is or was loaded.
 
     Attributes:
@@ -280,7 +280,7 @@ class FileRow(_Row, frozen=True, kw_only=True):
         return None if stem is None else stem.compactions
 
 
-class TaskRow(_Row, frozen=True, kw_only=True):
+class TaskRow(CommittedRow, frozen=True, kw_only=True):
     """A task that is done, and the fate of its paths (encoded: thousands of them are kept).
 
     `untold`: see `records.TaskDone`.
@@ -303,7 +303,7 @@ class TaskRow(_Row, frozen=True, kw_only=True):
         return _outcomes().decode(self.encoded)
 
 
-class QuarantineRow(_Row, frozen=True, kw_only=True):
+class QuarantineRow(CommittedRow, frozen=True, kw_only=True):
     """A file that could not be loaded; see `records.QuarantinePut`."""
 
     sender: str
@@ -316,79 +316,7 @@ class QuarantineRow(_Row, frozen=True, kw_only=True):
     device: str | None
 
 
-class DeletionsSegment(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Records of a deletion file that were seen first by one look.
-
-    Attributes:
-        end: bytes of the deletion file up to their end.
-        floor: see `records.DeletionsNoted`.
-        commit: that noted them, or let them be applied.
-        applied: see `records.DeletionsNoted`.
-        held: the digest of the list of held deletes that they stand on, while they do.
-        kept: see `records.DeletionsNoted`.
-    """
-
-    end: int
-    floor: int
-    commit: int
-    applied: bool
-    held: str = ""
-    kept: bool | None = None
-
-    @property
-    def may_apply(self) -> bool:
-        """Whether they are kept, as far as is known, and no operator decided about them."""
-        return not self.applied and not self.held and self.kept is not False
-
-
-class DeletionsRow(_Row, frozen=True, kw_only=True):
-    """What is known of the deletion file of a TsFile; see `records.DeletionsNoted`.
-
-    Attributes:
-        path: of the TsFile at its sender.
-        physical: the loaded file; None while there is none.
-        content: the whole records, from the begin.
-        segments: which look saw which of them, in order.
-        past: the commit since which they are of no file any more, and hide points of what had ended
-            (`records.ListBegun`); 0 for none.
-        was: the loaded file that they were of until then, if they were of one.
-        by: see `records.DeletionsNoted`, where it is the author.
-        heir: see `records.DeletionsNoted`.
-    """
-
-    sender: str
-    path: str
-    physical: str | None
-    form: str
-    content: bytes
-    segments: tuple[DeletionsSegment, ...]
-    past: int = 0
-    was: str | None = None
-    by: str = ""
-    heir: str = ""
-
-    @property
-    def author(self) -> str:
-        """Whose files it reaches."""
-        return author_of(self.sender, self.by)
-
-
-class DeleteWindowRow(_Row, frozen=True, kw_only=True):
-    """What a sender deleted in a storage group since the commit `begun`.
-
-    Attributes:
-        listed: files that were listed then.
-        count: of these, deleted or hidden since, without a proof.
-    """
-
-    sender: str
-    group: str
-    begun: int
-    listed: int
-    count: int
-
-
-class LostRow(_Row, frozen=True, kw_only=True):
+class LostRow(CommittedRow, frozen=True, kw_only=True):
     """A file that is lost; see `records.FileLost`.
 
     Attributes:
@@ -412,102 +340,10 @@ class LostRow(_Row, frozen=True, kw_only=True):
         return self.sender, self.path, self.md5
 
 
-class TxnRow(_Row, frozen=True, kw_only=True):
+class TxnRow(CommittedRow, frozen=True, kw_only=True):
     """A transaction that was committed; see `records.TxnCommitted`."""
 
     id: int
-
-
-class WorkState(StrEnum):
-    """Where a task of background work stands."""
-
-    PENDING = "pending"
-    RUNNING = "running"
-    DONE = "done"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-
-
-OPEN_WORK: Final = (WorkState.PENDING, WorkState.RUNNING)
-"""As long as it is one of these, nothing else may have its scope."""
-
-
-class WorkStood(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How a task of background work stood from a commit on (`changed`), until its next change."""
-
-    changed: int
-    state: WorkState
-    attempt: int
-    executor: str
-    reason: str
-
-
-class WorkRow(_Row, frozen=True, kw_only=True):
-    """A task of background work; see `records.WorkAdded`.
-
-    Attributes:
-        attempt: how often it was taken.
-        executor: who took it last.
-        reason: why it waits again, failed or was cancelled.
-        stood: how it stood before, the oldest first; of very many changes the last ones.
-    """
-
-    id: int
-    kind: str
-    spec: bytes
-    scope: tuple[WorkPlace, ...]
-    priority: int
-    state: WorkState = WorkState.PENDING
-    attempt: int = 0
-    executor: str = ""
-    reason: str = ""
-    stood: tuple[WorkStood, ...] = ()
-
-
-class UploadTimeRow(_Row, frozen=True, kw_only=True):
-    """When files of a storage group are uploaded; see `records.UploadSet`."""
-
-    path: str
-    after: int
-
-
-class UploadedRow(_Row, frozen=True, kw_only=True):
-    """A file in the object store; see `records.FileUploaded`.
-
-    Attributes:
-        resource: of the last time that it was said.
-        ended: the commit that forgot the file; its object stays for a while. 0 before.
-        former: incarnation, number and resource as they were said before; those objects stay as
-            long.
-    """
-
-    physical: str
-    incarnation: int
-    size: int
-    digests: str
-    resource: str = ""
-    ended: int = 0
-    again: int = 0
-    former: tuple[tuple[int, int, str], ...] = ()
-
-
-class HeldDeletesRow(_Row, frozen=True, kw_only=True):
-    """A list of held deletes; see `records.DeletesHeld`.
-
-    Attributes:
-        verdict: `allow` or `drop`, None while nobody has decided.
-        used: the look that told files of it after the verdict; None before one did.
-    """
-
-    digest: str
-    sender: str
-    group: str
-    files: tuple[str, ...]
-    records: bool
-    reason: str
-    look: int
-    verdict: DeletesVerdict | None = None
-    used: int | None = None
 
 
 def author_of(sender: str, author: str) -> str:

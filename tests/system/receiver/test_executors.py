@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from receiver.metadata.state.table_rows import FileState, WorkRow
+from receiver.metadata.state.table_rows import FileState
+from receiver.metadata.state.work_rows import WorkRow
 from receiver.node import Node
 from receiver.operator.tokens import make_token
 from receiver.web.app import close, create_app, site_of

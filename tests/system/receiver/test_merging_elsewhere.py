@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from receiver.metadata.state.table_rows import WorkRow
+from receiver.metadata.state.work_rows import WorkRow
 from receiver.node import Node
 from receiver.operator.tokens import make_token
 from receiver.web.app import close, create_app, site_of

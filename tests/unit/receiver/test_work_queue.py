@@ -17,9 +17,9 @@ from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
 from receiver.metadata.model.records import WorkPlace
-from receiver.metadata.state.table_rows import WorkRow, WorkState
 from receiver.metadata.state.tables import background_work
 from receiver.metadata.state.tables.background_work import WorkTable, row_at
+from receiver.metadata.state.work_rows import WorkRow, WorkState
 
 GROUP, PARTITION = WorkPlace("root.a"), WorkPlace("root.a", "1")
 FILE, OTHER = WorkPlace("root.a", "1", "f"), WorkPlace("root.a", "2")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from receiver.metadata.model import records
-from receiver.metadata.state.table_rows import OPEN_WORK, WorkRow, WorkState, WorkStood
+from receiver.metadata.state.work_rows import OPEN_WORK, WorkRow, WorkState, WorkStood
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from receiver.metadata.model import records
-from receiver.metadata.state.table_rows import DeletionsRow, DeletionsSegment
+from receiver.metadata.state.deletion_rows import DeletionsRow, DeletionsSegment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from receiver.metadata.model import records
-from receiver.metadata.state.table_rows import DeleteWindowRow, HeldDeletesRow
+from receiver.metadata.state.deletion_rows import DeleteWindowRow, HeldDeletesRow
 
 if TYPE_CHECKING:
     from receiver.metadata.state.tables import Appliers

@@ -14,7 +14,8 @@ from receiver.metadata.state.table_rows import FileState
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from receiver.metadata.state.table_rows import DeletionsRow, FileRow
+    from receiver.metadata.state.deletion_rows import DeletionsRow
+    from receiver.metadata.state.table_rows import FileRow
 
 __all__ = ["ListedSums"]
 

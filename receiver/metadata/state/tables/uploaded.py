@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from receiver.metadata.model import records
-from receiver.metadata.state.table_rows import UploadedRow, UploadTimeRow
+from receiver.metadata.state.uploaded_rows import UploadedRow, UploadTimeRow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,7 +14,7 @@ from receiver.background.work_queue import WorkQueue
 from receiver.compaction.merge_asked import MergeAnswer, MergeAsked
 from receiver.compaction.merge_process import MergeRefused
 from receiver.metadata.model import records
-from receiver.metadata.state.table_rows import WorkRow, WorkState
+from receiver.metadata.state.work_rows import WorkRow, WorkState
 from receiver.node import Node
 from tests.support.merging_node import (
     MergedHere,

@@ -37,7 +37,7 @@ from receiver.executor.operated_receiver import StoppedCalls
 from receiver.executor.task_executor import Executor
 from receiver.metadata.model import records
 from receiver.metadata.model.records import WorkPlace
-from receiver.metadata.state.table_rows import WorkRow
+from receiver.metadata.state.work_rows import WorkRow
 from receiver.node import Node
 from receiver.operator.background_views import TaskTaken
 from tests.support.merging_node import (

@@ -11,7 +11,7 @@ import pytest
 from common import crash
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import FencedError, RefusedCommitError
-from receiver.metadata.state.table_rows import UploadedRow
+from receiver.metadata.state.uploaded_rows import UploadedRow
 from receiver.storage.digest_backlog import DigestBacklog
 from receiver.storage.directory_store import DirectoryStore
 from receiver.storage.incarnation import next_incarnation

@@ -12,7 +12,7 @@ from common import wire
 from common.errors import ProtocolError
 from receiver.load.deciding.known_deletions import KnownDeletions
 from receiver.metadata.model import records
-from receiver.metadata.state.table_rows import DeletionsRow
+from receiver.metadata.state.deletion_rows import DeletionsRow
 from receiver.node import Node
 from receiver.operator.tokens import make_token, revoke_token
 from receiver.principal import Principal

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from receiver.metadata.query.applied_deletions import applied_deletions
-from receiver.metadata.state.table_rows import DeletionsRow, DeletionsSegment
+from receiver.metadata.state.deletion_rows import DeletionsRow, DeletionsSegment
 from receiver.spark.noted_deletions import NotedDeletions
 
 PATH = "sequence/root.a/0/0/1-1-0-0.tsfile"
