@@ -17,7 +17,7 @@ from receiver.cli.showing import show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient
 from receiver.operator.load_owners import named_owners
-from receiver.operator.wire import CentreLoadAnswer, CentreLoadRequest
+from receiver.operator.load_wire import CentreLoadAnswer, CentreLoadRequest
 
 __all__ = ["load"]
 

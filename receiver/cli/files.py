@@ -14,12 +14,7 @@ from receiver.operator.client import OperatorClient, ask
 from receiver.operator.files import FILE_STATES, list_files
 from receiver.operator.paging import collect
 from receiver.operator.views import FilesPage, FileView
-from receiver.operator.wire import (
-    DeleteAnswer,
-    DeleteRequest,
-    UndeleteAnswer,
-    UndeleteRequest,
-)
+from receiver.operator.wire import DeleteAnswer, DeleteRequest, UndeleteAnswer, UndeleteRequest
 
 __all__ = ["files"]
 

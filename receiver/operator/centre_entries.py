@@ -12,7 +12,7 @@ from common.tsfile.primitives import Malformed
 from common.wire import DeletionsPart, ManifestEntry, ResourceEntry
 from receiver.load.folder.current_task import Planned
 from receiver.operator.centre_files import opened
-from receiver.operator.wire import CentreLoadFile
+from receiver.operator.load_wire import CentreLoadFile
 
 if TYPE_CHECKING:
     from common.names import FilePath

@@ -45,7 +45,7 @@ from receiver.operator.centre_files import CentreFile, find_files, looked_at, si
 from receiver.operator.copied_in import copy_in
 from receiver.operator.load_judge import LoadJudge
 from receiver.operator.load_owners import LoadOwners
-from receiver.operator.wire import CentreLoadAnswer, StepNow
+from receiver.operator.load_wire import CentreLoadAnswer, StepNow
 from receiver.shared_points.compare_process import CompareProcess
 from receiver.transfer.acknowledging import ToldContent
 from receiver.transfer.intake import Intake
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from receiver.load.service import LoadService
     from receiver.metadata.engine import Engine
     from receiver.operator.load_owners import LoadRights
-    from receiver.operator.wire import CentreLoadRequest
+    from receiver.operator.load_wire import CentreLoadRequest
     from receiver.transfer.acknowledging import Acknowledging
     from receiver.transfer.intake import VerifiedBytes
 

@@ -33,7 +33,7 @@ from common.wire import check_block
 from receiver.metadata.model.paths import IllegalPathError, device_nodes, format_path
 from receiver.operator.centre_files import CentreFile
 from receiver.operator.load_owners import LoadRights
-from receiver.operator.wire import CentreLoadRequest
+from receiver.operator.load_wire import CentreLoadRequest
 from receiver.operator.write_wire import KnownDevice, WriteOpened, WriteRequest
 from receiver.scope import Scope
 from receiver.transfer.intake import Intake
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
     from receiver.operator.centre_loading import CentreLoads
-    from receiver.operator.wire import CentreLoadAnswer
+    from receiver.operator.load_wire import CentreLoadAnswer
     from receiver.operator.write_wire import StagedPart
 
 __all__ = ["CentreWrites"]

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from receiver.operator.load_owners import named_owners
+from receiver.operator.load_wire import CentreLoadRequest
 from receiver.operator.loaded_paths import allowed_path
-from receiver.operator.wire import CentreLoadRequest
 
 if TYPE_CHECKING:
     from receiver.metadata.sql.statements import LoadFiles

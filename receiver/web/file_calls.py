@@ -9,7 +9,7 @@ from common.wire import FetchAnswer, FetchRequest
 from receiver.load.merge_verdicts import BadMerge, ProvedMerge, dissolve_bad, record_merges
 from receiver.load.upkeep.verdicts import Verdict
 from receiver.metadata.sql.executing import moment
-from receiver.operator import views, wire
+from receiver.operator import verdict_wire, views, wire
 from receiver.operator.files import FILE_STATES, delete_files, list_files, undelete_files
 from receiver.operator.lost import acknowledge_lost, list_lost
 from receiver.operator.quarantine import drop_quarantined, list_quarantine, retry_quarantined
@@ -269,13 +269,13 @@ def retired_drop(call: Call) -> Response:
     "/v1/verdicts",
     Role.OPERATOR,
     "Record what a verification found: proved files, and bad ones to be mended, or for quarantine",
-    AnswerRow(200, wire.VerdictsAnswer),
-    takes=wire.VerdictsRequest,
+    AnswerRow(200, verdict_wire.VerdictsAnswer),
+    takes=verdict_wire.VerdictsRequest,
     body=Body.LARGE,
 )
 def verdicts(call: Call) -> Response:
     """What a verification found."""
-    request = call.body(wire.VerdictsRequest)
+    request = call.body(verdict_wire.VerdictsRequest)
     found = [Verdict(each.physical, each.md5, each.bad, each.as_sent) for each in request.verdicts]
     merges = [BadMerge(each.id, each.reason) for each in request.compactions]
     recorded, mended = call.operator.damaged.judge(found)
@@ -288,7 +288,7 @@ def verdicts(call: Call) -> Response:
         ],
         by="verification",
     )
-    answer = wire.VerdictsAnswer(
+    answer = verdict_wire.VerdictsAnswer(
         **recorded._asdict(), mended=mended, dissolved=dissolved, compactions_verified=verified
     )
     return json_answer(answer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Response
 from msgspec.structs import replace
 
-from receiver.operator import wire
+from receiver.operator import load_wire
 from receiver.operator.loaded_paths import allowed_path
 from receiver.web.call import Call, json_answer
 from receiver.web.routes import AnswerRow, Parameter, Role, Routes
@@ -28,13 +28,13 @@ _WAIT = Parameter(
     "/v1/loads",
     Role.OPERATOR,
     "Load TsFiles of the receiver's machine, without an edge",
-    AnswerRow(200, wire.CentreLoadAnswer),
+    AnswerRow(200, load_wire.CentreLoadAnswer),
     parameters=(_WAIT,),
-    takes=wire.CentreLoadRequest,
+    takes=load_wire.CentreLoadRequest,
 )
 def load_at_the_centre(call: Call) -> Response:
     """Load TsFiles of this machine."""
-    request = call.body(wire.CentreLoadRequest)
+    request = call.body(load_wire.CentreLoadRequest)
     request = replace(request, paths=_paths_of(call, request.paths))
     call.operator.centre.begin(request)
     return json_answer(call.operator.centre.answer(request.task, _wait(call)))
@@ -59,7 +59,7 @@ def _paths_of(call: Call, paths: list[str]) -> list[str]:
     "/v1/loads/<task>",
     Role.OPERATOR,
     "What became of the load; it is waited for, for 10 s at most",
-    AnswerRow(200, wire.CentreLoadAnswer),
+    AnswerRow(200, load_wire.CentreLoadAnswer),
     parameters=(_WAIT,),
 )
 def load_outcome(call: Call) -> Response:
@@ -72,13 +72,13 @@ def load_outcome(call: Call) -> Response:
     "/v1/adoptions",
     Role.OPERATOR,
     "Take over what an old receiver, or a copied tree, has on the receiver's machine",
-    AnswerRow(200, wire.AdoptionAnswer),
+    AnswerRow(200, load_wire.AdoptionAnswer),
     parameters=(_WAIT,),
-    takes=wire.AdoptionRequest,
+    takes=load_wire.AdoptionRequest,
 )
 def adopt_old_receiver(call: Call) -> Response:
     """Look at an old receiver's files, and take them over if it is asked."""
-    request = call.body(wire.AdoptionRequest)
+    request = call.body(load_wire.AdoptionRequest)
     request = replace(request, paths=_paths_of(call, request.paths))
     call.operator.adoptions.begin(request)
     return json_answer(call.operator.adoptions.answer(request.task, _wait(call)))
@@ -89,7 +89,7 @@ def adopt_old_receiver(call: Call) -> Response:
     "/v1/adoptions/<task>",
     Role.OPERATOR,
     "What became of the adoption; it is waited for, for 10 s at most",
-    AnswerRow(200, wire.AdoptionAnswer),
+    AnswerRow(200, load_wire.AdoptionAnswer),
     parameters=(_WAIT,),
 )
 def adoption_outcome(call: Call) -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Response
 
 from common.errors import UsageError
-from receiver.operator.wire import CentreLoadAnswer
+from receiver.operator.load_wire import CentreLoadAnswer
 from receiver.operator.write_wire import (
     KnownDevicesAnswer,
     KnownDevicesRequest,

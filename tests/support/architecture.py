@@ -271,7 +271,7 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
                                "receiver.spark.backlog"),
     # Rows become files here, and a load by an operator's calls.
     "receiver.spark.sink": ("common", "receiver.metadata", "receiver.storage", "receiver.writing",
-                            "receiver.operator.wire", "receiver.operator.write_wire",
+                            "receiver.operator.load_wire", "receiver.operator.write_wire",
                             "receiver.operator.load_owners", "receiver.spark"),
     # What a merged file has to give is found out by merging what it stands for.
     "receiver.spark.verify": ("common", "receiver.metadata", "receiver.load", "receiver.config",
@@ -281,7 +281,7 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Verdicts go the way of the commands: to the server that runs, in its operators' words.
     "receiver.spark.verify.delivery": ("common", "receiver.load", "receiver.config",
                                        "receiver.open_engine", "receiver.operator.client",
-                                       "receiver.operator.wire"),
+                                       "receiver.operator.verdict_wire"),
     "receiver.web": ("common", "receiver.metadata", "receiver.load", "receiver.transfer",
                      "receiver.operator", "receiver.config", "receiver.principal",
                      "receiver.metrics",

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from receiver.node import Node
 from receiver.operator.load_owners import named_owners
-from receiver.operator.wire import CentreLoadAnswer
+from receiver.operator.load_wire import CentreLoadAnswer
 from receiver.operator.write_wire import KnownDevice, StagedPart, WriteRequest
 from receiver.spark.sink.sink_options import parse_sink_options
 from receiver.spark.sink.task_rows import write_rows

@@ -49,7 +49,7 @@ from receiver.operator.adopting.bringing_in import BringingIn
 from receiver.operator.adopting.old_receiver import read_old_receiver
 from receiver.operator.centre_files import size_of
 from receiver.operator.load_owners import uuid_of
-from receiver.operator.wire import AdoptionAnswer, AdoptionFile, AdoptionOddity, StepNow
+from receiver.operator.load_wire import AdoptionAnswer, AdoptionFile, AdoptionOddity, StepNow
 from receiver.transfer.acknowledging import ToldContent
 from receiver.transfer.intake import Intake
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.operator.adopting.adopted_files import AdoptableFile
     from receiver.operator.adopting.old_receiver import OldReceiver
-    from receiver.operator.wire import AdoptionRequest
+    from receiver.operator.load_wire import AdoptionRequest
     from receiver.transfer.acknowledging import Acknowledging
 
 __all__ = ["Adoptions"]

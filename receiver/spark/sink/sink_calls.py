@@ -12,7 +12,7 @@ from common.digests import md5 as new_md5
 from common.digests import xxh3_64
 from common.errors import TsferryError, UsageError
 from receiver.operator.load_owners import named_owners
-from receiver.operator.wire import CentreLoadAnswer
+from receiver.operator.load_wire import CentreLoadAnswer
 from receiver.operator.write_wire import (
     KnownDevice,
     KnownDevicesAnswer,

@@ -45,7 +45,7 @@ from receiver.metadata.engine import Engine
 from receiver.metadata.log.frames import encode_frame, encode_log_head, encode_payload
 from receiver.metadata.model import records
 from receiver.metadata.model.engine_options import EngineOptions
-from receiver.operator.wire import CentreLoadRequest
+from receiver.operator.load_wire import CentreLoadRequest
 from receiver.operator.write_wire import StagedPart, WriteRequest
 from receiver.spark.report import summarise, write
 from receiver.storage.disk_cache import DiskCache

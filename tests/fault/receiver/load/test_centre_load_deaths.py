@@ -16,7 +16,7 @@ from common.errors import NoSpaceError
 from receiver.load.upkeep.fsck import fsck
 from receiver.operator import centre_loading
 from receiver.operator.files import list_files
-from receiver.operator.wire import CentreLoadRequest
+from receiver.operator.load_wire import CentreLoadRequest
 from tests.support import tiers
 from tests.support.node_world import A, Edge, World, path_of, tsfile
 

@@ -13,7 +13,7 @@ from common.progress_bar import WorkProgress
 from receiver.cli import centre_load
 from receiver.cli.awaited_answer import awaited
 from receiver.cli.commands import cli
-from receiver.operator.wire import CentreLoadAnswer, CentreLoadFile, CentreLoadRequest, StepNow
+from receiver.operator.load_wire import CentreLoadAnswer, CentreLoadFile, CentreLoadRequest, StepNow
 from tests.unit.common.test_progress_bar import Terminal
 
 REQUEST = CentreLoadRequest(task="1" * 32, paths=["/mnt"])

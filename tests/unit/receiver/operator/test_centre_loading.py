@@ -23,9 +23,9 @@ from receiver.metadata.model.timestamps import COUNTER_BITS
 from receiver.node import Node
 from receiver.operator import centre_loading, load_judge
 from receiver.operator.files import list_files
+from receiver.operator.load_wire import CentreLoadAnswer, CentreLoadRequest, StepNow
 from receiver.operator.owners import set_owner
 from receiver.operator.tokens import make_token
-from receiver.operator.wire import CentreLoadAnswer, CentreLoadRequest, StepNow
 from tests.support.node_world import (
     OPERATOR,
     A,

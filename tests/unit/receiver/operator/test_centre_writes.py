@@ -24,8 +24,8 @@ from receiver.node import Node
 from receiver.operator import centre_loading
 from receiver.operator.files import list_files
 from receiver.operator.load_owners import LoadRights
+from receiver.operator.load_wire import CentreLoadAnswer
 from receiver.operator.tokens import make_token, revoke_token
-from receiver.operator.wire import CentreLoadAnswer
 from receiver.operator.write_wire import KnownDevice, StagedPart, WriteRequest
 from tests.support.node_world import A, B, Edge, World, fsck_of, path_of, tsfile
 

@@ -15,7 +15,7 @@ from receiver.load.upkeep.verdicts import Verdict, record_verdicts
 from receiver.metadata.engine import Engine
 from receiver.metadata.state.table_rows import FileState
 from receiver.node import Node
-from receiver.operator.wire import (
+from receiver.operator.load_wire import (
     AdoptionAnswer,
     AdoptionRequest,
     CentreLoadAnswer,

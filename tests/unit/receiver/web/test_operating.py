@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from common.errors import ForbiddenError
-from receiver.operator import views, wire
+from receiver.operator import load_wire, verdict_wire, views, wire
 from receiver.operator.retired_views import RetiredPage, RetiredView
 from receiver.principal import Principal
 from receiver.web.app import site_of
@@ -74,14 +74,14 @@ def test_files_of_this_machine_are_loaded_and_the_outcome_is_asked_for(ask, load
     place = tmp_path / "old" / path_of(7)
     place.parent.mkdir(parents=True)
     place.write_bytes(tsfile("root.sg.new"))
-    request = wire.CentreLoadRequest(task="5" * 32, paths=[str(tmp_path / "old")])
-    done = ask("POST", "/v1/loads", wire.CentreLoadAnswer, request)
+    request = load_wire.CentreLoadRequest(task="5" * 32, paths=[str(tmp_path / "old")])
+    done = ask("POST", "/v1/loads", load_wire.CentreLoadAnswer, request)
     while not done.done:
-        done = ask("GET", f"/v1/loads/{request.task}", wire.CentreLoadAnswer)
+        done = ask("GET", f"/v1/loads/{request.task}", load_wire.CentreLoadAnswer)
     assert [each.result for each in done.files] == ["loaded"]
-    assert ask("GET", f"/v1/loads/{request.task}", wire.CentreLoadAnswer) == done
+    assert ask("GET", f"/v1/loads/{request.task}", load_wire.CentreLoadAnswer) == done
     ask("GET", f"/v1/loads/{'6' * 32}", expected=404)
-    odd = wire.CentreLoadRequest(task="odd", paths=["/"])
+    odd = load_wire.CentreLoadRequest(task="odd", paths=["/"])
     ask("POST", "/v1/loads", None, odd, expected=400)
 
 
@@ -175,15 +175,15 @@ def test_a_handler_has_the_receiver_as_operators_have_it_for_operators_alone(app
 
 def test_verdicts_are_recorded_and_shown(ask, loaded):
     one, two = ask("GET", "/v1/files", views.FilesPage).files
-    request = wire.VerdictsRequest(
+    request = verdict_wire.VerdictsRequest(
         verdicts=[
-            wire.VerdictEntry(physical=one.physical, md5=one.md5),
-            wire.VerdictEntry(physical=two.physical, md5=two.md5, bad="its sum differs"),
+            verdict_wire.VerdictEntry(physical=one.physical, md5=one.md5),
+            verdict_wire.VerdictEntry(physical=two.physical, md5=two.md5, bad="its sum differs"),
         ]
     )
-    answer = ask("POST", "/v1/verdicts", wire.VerdictsAnswer, request)
+    answer = ask("POST", "/v1/verdicts", verdict_wire.VerdictsAnswer, request)
     assert (answer.verified, answer.quarantined, answer.stale) == (1, 1, 0)
-    assert ask("POST", "/v1/verdicts", wire.VerdictsAnswer, request) == answer
+    assert ask("POST", "/v1/verdicts", verdict_wire.VerdictsAnswer, request) == answer
     (good,) = ask("GET", "/v1/files?unverified=false", views.FilesPage).files
     assert good.verified > good.created
     assert ask("GET", "/v1/files?unverified=true", views.FilesPage).files == []

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from common.digests import md5, xxh3_64
+from receiver.operator.load_wire import CentreLoadAnswer
 from receiver.operator.tokens import make_token
-from receiver.operator.wire import CentreLoadAnswer
 from receiver.operator.write_wire import (
     KnownDevicesAnswer,
     KnownDevicesRequest,

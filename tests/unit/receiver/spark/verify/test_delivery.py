@@ -15,7 +15,7 @@ from receiver.open_engine import open_engine
 from receiver.operator.files import list_files
 from receiver.operator.quarantine import list_quarantine
 from receiver.operator.status import running_status
-from receiver.operator.wire import VerdictsAnswer
+from receiver.operator.verdict_wire import VerdictsAnswer
 from receiver.spark.verify import delivery
 from receiver.spark.verify.delivery import Delivered, deliver, deliver_merges
 from receiver.web import serving
