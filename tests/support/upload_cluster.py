@@ -36,6 +36,7 @@ class StorageMachine:
     Attributes:
         seen: (method, path) of each request that came, with its headers.
         taken: bytes of bodies.
+        runs: whether it does.
         alter: changes the bytes of an answer to the master.
     """
 
@@ -80,11 +81,13 @@ class StorageMachine:
             running(self._app, gate=self.served.gate, tls=self.tls, port=self.port)
         )
         self.port = server.effective_port
+        self.runs = True
         scheme = "https" if self.tls else "http"
         self.served.node._url = f"{scheme}://127.0.0.1:{self.port}"
 
     def stop(self) -> None:
         """End: nobody listens there any more."""
+        self.runs = False
         self._stack.close()
 
     def restart(self) -> None:
