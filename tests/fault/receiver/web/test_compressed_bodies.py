@@ -27,7 +27,7 @@ def b64(data: bytes) -> str:
 class Peer:
     def __init__(self, server) -> None:
         self.server = server
-        self.connection = http.client.HTTPConnection(*server.addresses[0], timeout=20)
+        self.connection = http.client.HTTPConnection(*server.addresses[0], timeout=60)
         self.where = ""
 
     def call(self, method, path, body=None, **headers):

@@ -462,7 +462,7 @@ def test_many_good_clients_at_once_all_get_their_own_answer(app):
 
     def client(server, number):
         host, port = server.addresses[0]
-        connection = http.client.HTTPConnection(host, port, timeout=20)
+        connection = http.client.HTTPConnection(host, port, timeout=60)
         for turn in range(30):
             body = b"%d-%d" % (number, turn)
             connection.request("POST", "/echo", body)

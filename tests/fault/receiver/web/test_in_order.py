@@ -8,7 +8,7 @@ import pytest
 
 from receiver.web.server import ServerOptions
 from tests.fault.receiver.web.test_pieces import Store, patch
-from tests.support.web import all_from, connect, running, status_of, talk, until
+from tests.support.web import BOUND, all_from, connect, running, status_of, talk, until
 
 OPTIONS = ServerOptions(channel_timeout=30)
 LAST = (b"Connection: close",)
@@ -103,7 +103,7 @@ def test_three_blocks_of_an_upload_have_workers_at_a_time(server, store):
     def patched(name):
         now.append(1)
         most.append(len(now))
-        assert go.wait(20)
+        assert go.wait(BOUND)
         now.pop()
         return before(name)
 
