@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 from receiver.metadata.engine import Engine
@@ -67,3 +68,14 @@ def in_sync(edge: Edge, root: Root) -> None:
 
 def _md5(path: Path) -> str:
     return hashlib.md5(path.read_bytes()).hexdigest()
+
+
+def largest(root: Path, pattern: str) -> int:
+    """Bytes of the largest file that there is; what is moved or goes meanwhile is none."""
+    sizes = [0]
+    with suppress(FileNotFoundError):  # a directory
+        for each in root.glob(pattern):
+            with suppress(FileNotFoundError):
+                if each.is_file():
+                    sizes.append(each.stat().st_size)
+    return max(sizes)

@@ -108,9 +108,11 @@ def test_a_full_disk_under_the_metadata_makes_a_load_wait_and_heals_without_a_re
     schema = centre.root / "schema"
     with tmpfs(schema, "size=2m"):
         url = centre.start()
-        edge = make_edge(url, transfer={"load_timeout": 2.0})
+        edge = make_edge(url)
         edge.write(1)
         assert edge.round().exit_code == 0
+        patient = edge.config.transfer
+        edge.with_settings(transfer=msgspec.structs.replace(patient, load_timeout=2.0))
         filler = fill(schema)
         for number in range(2, 40):
             edge.write(number)
@@ -118,8 +120,7 @@ def test_a_full_disk_under_the_metadata_makes_a_load_wait_and_heals_without_a_re
         assert report.exit_code in (3, 4), report.as_json()
         assert list(loaded(centre.root, edge.uuid)) == [edge.path(1)]
         filler.unlink()
-        patient = msgspec.structs.replace(edge.config.transfer, load_timeout=60.0)
-        edge.with_settings(transfer=patient)
+        edge.with_settings(transfer=msgspec.structs.replace(patient, load_timeout=60.0))
         report = edge.round()
         assert report.exit_code == 0, report.as_json()
         in_sync(edge, centre.root)

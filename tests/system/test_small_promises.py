@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sender.daemon.control import ask
-from tests.support.looking import in_sync, loaded
+from tests.support.looking import in_sync, largest, loaded
 from tests.support.procs import children
 from tests.support.tsfile_bytes import build
 from tests.system.sender.test_rounds import COMMAND, call
@@ -106,11 +106,7 @@ def test_ctrl_c_in_a_round_of_many_files_ends_with_130_and_the_next_goes_on(
         sending = processes.start([COMMAND, "--config", str(config), *slow, "sync"], forked=True)
         parts = shared.data / "sync-receiver"
         sending.until(
-            lambda: any(
-                each.stat().st_size > 0
-                for each in parts.glob(f"*{edge.uuid}/data/**/*")
-                if each.is_file()
-            ),
+            lambda: largest(parts, f"*{edge.uuid}/data/**/*") > 0,
             "the first bytes",
         )
         sending.signal(signal.SIGINT)

@@ -8,7 +8,7 @@ from common import zstd
 from tests.support.faultproxy import Fault, FaultProxy
 from tests.support.looking import in_sync, once
 
-SETTINGS = {"chunk_bytes": 65_536, "batch_bytes": 4096, "read_timeout": 2.0, "parallel": 1}
+SETTINGS = {"chunk_bytes": 65_536, "batch_bytes": 4096, "parallel": 1}
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from sender.kept import identity
 from tests.support import warm
 from tests.support.edge import Edge
 from tests.support.faultproxy import CLEAN, Fault, FaultProxy
+from tests.support.looking import largest
 from tests.support.procs import children, wait_until
 from tests.support.tsfile_bytes import build
 
@@ -202,9 +203,7 @@ def test_ctrl_c_ends_a_round_cleanly_and_the_next_resumes(shared, make_edge, tmp
         sending = processes.start([COMMAND, "--config", str(config), *slow, "sync"])
         parts = shared.data / "sync-receiver"
         sending.until(
-            lambda: any(
-                each.stat().st_size > 200_000 for each in parts.glob(f"*{edge.uuid}/**/*.part")
-            ),
+            lambda: largest(parts, f"*{edge.uuid}/**/*.part") > 200_000,
             "the first blocks",
         )
         sending.signal(signal.SIGINT)
