@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,6 +65,21 @@ class Clock:
         return self.now
 
 
+class GoingClock(Clock):
+    """A clock that goes on by itself: by it a pause of a thread comes to its end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._begin = time.monotonic()
+
+    def __call__(self) -> float:
+        return self.now + time.monotonic() - self._begin
+
+
+class _Usual(Clock):
+    """Of a world that was told no clock."""
+
+
 @dataclass
 class World:
     """The directories of a receiver, over as many lives of its process as a test wants.
@@ -71,6 +87,8 @@ class World:
     `metadata` are members of `MetadataConfig`, `deletes` of `DeletesConfig`: no guard, as it is;
     `storage` of `StorageConfig`, `merge` of `MergeConfig`, `nodes` of `NodesConfig`; `hooks` is the
     whole of that table.
+    `clock` stands still, but with a store: a file that could not be read at once is uploaded after
+    a pause by that clock.
     `steady` is the clock that nobody sets, which goes as `clock` does unless a test says otherwise.
     """
 
@@ -78,7 +96,7 @@ class World:
     limits: Mapping[str, Any] = field(default_factory=dict)
     keep_deleted: float = 3600.0
     reveal_owner: bool = False
-    clock: Callable[[], float] = field(default_factory=Clock)
+    clock: Callable[[], float] = field(default_factory=_Usual)
     steady: Callable[[], float] | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     deletes: Mapping[str, Any] = field(default_factory=lambda: {"max_fraction": 1.0})
@@ -86,6 +104,10 @@ class World:
     merge: Mapping[str, Any] = field(default_factory=dict)
     hooks: HooksConfig = field(default_factory=HooksConfig)
     nodes: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.storage and isinstance(self.clock, _Usual):
+            self.clock = GoingClock()
 
     @property
     def config(self) -> ReceiverConfig:
@@ -320,7 +342,7 @@ class Edge:
         )
         self.node.tasks.end(self.who, self.uuid, task, self.epoch, request)
 
-    def outcome(self, task: str, wait: float = 20.0) -> dict[str, wire.Outcome]:
+    def outcome(self, task: str, wait: float = 60.0) -> dict[str, wire.Outcome]:
         answer = self.node.tasks.answer(self.who, self.uuid, task, wait)
         assert answer.state is wire.TaskState.DONE, answer
         self.last_task = wire.TaskMark(task=task, commit=answer.commit)

@@ -109,7 +109,7 @@ def test_a_receiver_is_backed_up_again_and_again_and_made_anew(
     (new / "data2").mkdir()
     found = command(new, "restore", "--from", url)
     assert (found["fetched"], found["lacking"]) == (3, [])
-    again = World(new)
+    again = World(new, clock=time.time)
     assert again.loaded() == world.loaded()
     (tmp_path / "bucket").mkdir()
     again.storage = {"url": (tmp_path / "bucket").as_uri(), "lag": 0.1}

@@ -28,7 +28,6 @@ from receiver.storage.object_store import StoreAwayError
 from receiver.storage.store_opening import open_store
 from tests.support.node_world import (
     A,
-    Clock,
     Edge,
     World,
     fsck_of,
@@ -44,12 +43,7 @@ BLOCK = 4096
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def world(tmp_path: Path, clock: Clock) -> World:
+def world(tmp_path: Path) -> World:
     (tmp_path / "bucket").mkdir()
     storage = {
         "url": (tmp_path / "bucket").as_uri(),
@@ -57,7 +51,7 @@ def world(tmp_path: Path, clock: Clock) -> World:
         "capacity": 10 * BLOCK,
         "pin_wait": 5.0,
     }
-    return World(tmp_path / "centre", clock=clock, storage=storage)
+    return World(tmp_path / "centre", storage=storage)
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ def test_a_merged_file_moves_as_what_it_was_made_of_does(tmp_path: Path):
 def test_a_file_that_somebody_uses_stays_where_it_is_used(tmp_path: Path):
     (tmp_path / "bucket").mkdir()
     storage = {"url": (tmp_path / "bucket").as_uri(), "lag": 0.1, "capacity": 1 << 20}
-    world = World(tmp_path / "centre", keep_deleted=0.0, clock=Clock(), storage=storage)
+    world = World(tmp_path / "centre", keep_deleted=0.0, storage=storage)
     files = {path_of(each): tsfile(f"root.sg.d{each}") for each in range(2)}
     with world.node() as node:
         node.load.mover.close()  # passes are made here
