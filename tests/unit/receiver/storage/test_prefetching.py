@@ -10,6 +10,7 @@ import pytest
 
 from receiver.storage.object_store import StoreAwayError
 from receiver.storage.reading.prefetching import fetched_ahead
+from tests.support.web import until
 
 
 class Fetches:
@@ -33,11 +34,6 @@ class Fetches:
 def pool() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(8) as made:
         yield made
-
-
-def until(is_so: object) -> None:
-    while not is_so():  # type: ignore[operator]
-        pass
 
 
 def test_each_comes_in_order_with_what_was_fetched_of_it(pool: ThreadPoolExecutor) -> None:

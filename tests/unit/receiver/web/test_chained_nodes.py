@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -79,8 +80,8 @@ def test_what_is_committed_comes_through_nodes_and_each_knows_where_the_writer_i
         found = far.follows()
         assert found.problem is None
         assert found.behind is not None
-        assert found.behind < 5
-        assert far.follower.reach(receiver.engine.newest_commit + 1, 10)  # nothing newer is there
+        assert found.behind < 60
+        assert far.follower.reach(receiver.engine.newest_commit + 1, 60)  # nothing newer is there
 
 
 def test_one_that_has_all_of_a_node_that_stands_still_is_as_far_behind_as_that(
@@ -97,13 +98,13 @@ def test_one_that_has_all_of_a_node_that_stands_still_is_as_far_behind_as_that(
             node.follower._source.close()
             move(node.follower._source, url.replace("127", "126"))
             wait_for(lambda: node.follows().problem)
-            begin = node.follows().behind
-            wait_for(lambda: node.follows().behind > begin + 0.3)
-            assert wait_for(lambda: far.follows().behind >= 0.3)
             level = far.follows().level_at
-            seen = node.follows().behind
-            wait_for(lambda: node.follows().behind > seen + 0.3)
-            assert far.follows().level_at == pytest.approx(level, abs=0.2)
+            for hours in (1, 2):
+                ahead = hours * 3600.0
+                node.follower._monotonic = lambda ahead=ahead: time.monotonic() + ahead
+                wait_for(lambda ahead=ahead: far.follows().behind >= ahead)
+                assert far.follows().behind == pytest.approx(ahead, abs=600)
+                assert far.follows().level_at == pytest.approx(level - ahead, abs=600)
         with (
             # From its own copy, which has reached nobody since its start.
             served(following(world.config, tmp_path / "near", "http://127.0.0.1:1")) as (_, there),

@@ -141,12 +141,12 @@ def test_senders_keep_their_part_of_the_threads(app, client, node, files, reader
     def slow(row):
         under_way.append(row)
         going.set()
-        assert held.wait(20)
+        assert held.wait(60)
 
     with mock.patch.object(content, "_open", slow), ThreadPoolExecutor(most) as pool:
         row = content.find(READER, files[0])
         asked = [pool.submit(content.read, row, 0, 1) for _ in range(most)]
-        assert going.wait(20)
+        assert going.wait(60)
         busy, _ = wait(asked, return_when=FIRST_COMPLETED)
         while len(busy) < most - most // 4 - most // 8:
             busy, _ = wait(asked, 0.01)

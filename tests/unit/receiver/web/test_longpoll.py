@@ -45,13 +45,13 @@ def test_waiting_calls_cannot_take_every_thread():
 
     def ask(seconds):
         entered.release()
-        return leave.wait(20)
+        return leave.wait(60)
 
     threads = [threading.Thread(target=polls.wait, args=(20, ask, bool)) for _ in range(2)]
     for thread in threads:
         thread.start()
     for _ in threads:
-        assert entered.acquire(timeout=20)
+        assert entered.acquire(timeout=60)
     third = Task()
     polls.wait(20, third.ask, bool)
     assert third.asked == [0.0]

@@ -109,9 +109,9 @@ def test_a_call_with_a_token_is_bound_to_the_same_directories_and_this_machine_i
         assert (status, "load.paths" in text) == (403, True)
     assert list_files(node.operator).files == []
     assert load(shared, made, 5)[0] == 200
-    node.operator.centre.answer("5" * 32, 10.0)
+    node.operator.centre.answer("5" * 32, 60.0)
     assert load(tmp_path / "secret", operator, 6)[0] == 200
-    node.operator.centre.answer("6" * 32, 10.0)
+    node.operator.centre.answer("6" * 32, 60.0)
     assert len(list_files(node.operator).files) == 2
 
 

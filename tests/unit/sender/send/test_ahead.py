@@ -17,27 +17,30 @@ def pool():
         yield pool
 
 
-def test_the_next_block_goes_when_the_one_before_is_out_and_before_its_answer(pool):
-    out, answer = threading.Event(), threading.Event()
+def test_the_next_block_goes_when_the_one_before_is_out_and_before_its_answer(pool, monkeypatch):
+    monkeypatch.setattr("sender.send.ahead._SLOW_S", 60.0)
+    out, answer, first = threading.Event(), threading.Event(), threading.Event()
     begun: list[int] = []
 
     def send(offset, block, told):
         begun.append(offset)
         if offset == 0:
+            first.set()
             told.begun.set()
-            assert out.wait(20)
+            assert out.wait(60)
             told.out.set()
-            assert answer.wait(20)
+            assert answer.wait(60)
         return offset + len(block)
 
     ahead = BlocksAhead(pool, send)
     ahead.put(0, b"abc")
+    assert first.wait(60)
     second = threading.Thread(target=ahead.put, args=(3, b"de"))
     second.start()
     second.join(0.2)
     assert (second.is_alive(), begun) == (True, [0])
     out.set()
-    second.join(20)
+    second.join(60)
     assert not ahead.full
     ahead.put(5, b"f")
     assert ahead.full
@@ -70,7 +73,7 @@ def test_on_a_slow_line_blocks_do_not_wait_for_each_other(monkeypatch):
     def send(offset, block, told):
         begun.append(offset)
         told.begun.set()
-        assert go.wait(20)
+        assert go.wait(60)
         return offset + len(block)
 
     with ThreadPoolExecutor(4) as pool:
@@ -86,25 +89,27 @@ def test_on_a_slow_line_blocks_do_not_wait_for_each_other(monkeypatch):
 
 def test_a_block_waits_for_the_head_of_the_one_before_it_on_a_slow_line_too(monkeypatch):
     monkeypatch.setattr("sender.send.ahead._SLOW_S", 0.01)
-    head, end = threading.Event(), threading.Event()
+    head, end, first = threading.Event(), threading.Event(), threading.Event()
     begun: list[int] = []
 
     def send(offset, block, told):
         begun.append(offset)
-        assert head.wait(20)
+        first.set()
+        assert head.wait(60)
         told.begun.set()
-        assert end.wait(20)
+        assert end.wait(60)
         return offset + len(block)
 
     with ThreadPoolExecutor(2) as pool:
         ahead = BlocksAhead(pool, send)
         ahead.put(0, b"a")
+        assert first.wait(60)
         second = threading.Thread(target=ahead.put, args=(1, b"b"))
         second.start()
         second.join(0.2)
         assert (second.is_alive(), begun) == (True, [0])
         head.set()
-        second.join(20)
+        second.join(60)
         assert not second.is_alive()
         end.set()
         ahead.settle()
