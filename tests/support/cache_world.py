@@ -80,7 +80,7 @@ class CacheNode:
         """End, as a server does: calls that are worked on come to their end."""
         was_up, self.is_up = self.is_up, False
         with self.at_rest:
-            self.at_rest.wait_for(lambda: not self.calls, 30)
+            self.at_rest.wait_for(lambda: not self.calls, 60)
         if was_up:
             self.served.close()
 

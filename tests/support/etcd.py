@@ -121,7 +121,7 @@ class Etcd:
         sent = urllib.request.Request(f"{self.url}{path}", json.dumps(request).encode())
         if token:
             sent.add_header("Authorization", token)
-        with urllib.request.urlopen(sent, timeout=30) as answer:
+        with urllib.request.urlopen(sent, timeout=60) as answer:
             return json.loads(answer.read())
 
     def revision(self) -> int:

@@ -45,7 +45,7 @@ class PrometheusServer:
     def ask(self, path: str, **query: str) -> Any:
         """`data` of an answer; fails on any that is no success."""
         target = f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(query)}"
-        with urllib.request.urlopen(target, timeout=20) as answer:
+        with urllib.request.urlopen(target, timeout=60) as answer:
             found = json.load(answer)
         assert found["status"] == "success", found
         return found["data"]

@@ -176,7 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
         return formatdate((timestamp or time.time()) + self.proxy.clock, usegmt=True)
 
     def _ask(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
-        connection = http.client.HTTPConnection(self.behind, timeout=30)
+        connection = http.client.HTTPConnection(self.behind, timeout=60)
         try:
             connection.putrequest(
                 self.command, self.path, skip_host=True, skip_accept_encoding=True

@@ -110,7 +110,7 @@ class Stall(Fault):
     done: bool = False
 
     def before(self, handler, request_line):
-        self.release.wait(20)
+        self.release.wait(60)
         return True
 
 

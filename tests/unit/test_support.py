@@ -60,7 +60,7 @@ def proxy(echo):
 def talk(proxy, data):
     """Send, and read until the end or `len(data)` bytes; returns what came and how it ended."""
     try:
-        connection = socket.create_connection(("127.0.0.1", proxy.port), timeout=30)
+        connection = socket.create_connection(("127.0.0.1", proxy.port), timeout=60)
     except ConnectionResetError:
         return b"", "reset"
     with connection:
@@ -116,7 +116,7 @@ def test_an_orderly_end_and_a_reset_differ(proxy):
 
 def test_a_black_hole_says_nothing(proxy):
     proxy.then(Fault(hole_down=5))
-    with socket.create_connection(("127.0.0.1", proxy.port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=60) as connection:
         connection.sendall(b"x" * 10)
         got = b""
         while len(got) < 5:
@@ -145,7 +145,7 @@ def test_a_standing_fault_stands_until_it_is_healed(proxy):
 
 
 def test_everything_can_be_cut_at_once(proxy):
-    with socket.create_connection(("127.0.0.1", proxy.port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=60) as connection:
         connection.sendall(b"x")
         assert connection.recv(1) == b"x"
         assert proxy.cut_all() == 1
@@ -155,7 +155,7 @@ def test_everything_can_be_cut_at_once(proxy):
 
 def test_the_proxy_carries_a_bounded_number(echo):
     with FaultProxy(echo, most=2) as proxy:
-        held = [socket.create_connection(("127.0.0.1", proxy.port), timeout=30) for _ in range(2)]
+        held = [socket.create_connection(("127.0.0.1", proxy.port), timeout=60) for _ in range(2)]
         for each in held:
             each.sendall(b"x")
             assert each.recv(1) == b"x"

@@ -89,8 +89,8 @@ class Site:
 
     def ready(self) -> str | None:
         """What `/readyz` says is wrong; the process answers in any case."""
-        assert requests.get(f"{self.url}/healthz", timeout=10).status_code == 200
-        answer = requests.get(f"{self.url}/readyz", timeout=10)
+        assert requests.get(f"{self.url}/healthz", timeout=60).status_code == 200
+        answer = requests.get(f"{self.url}/readyz", timeout=60)
         if answer.status_code == 200:
             return None
         assert answer.status_code == 503
@@ -152,7 +152,7 @@ def failing(pid: int, call: str, code: str, when: str, log: Path, paths: list[st
         yield lambda: log.read_text().count("(INJECTED)")
     finally:
         strace.send_signal(signal.SIGINT)
-        strace.wait(timeout=30)
+        strace.wait(timeout=60)
         drain.join()
         strace.stderr.close()
 

@@ -54,7 +54,7 @@ def test_what_cannot_be_made_is_an_error_of_this_scrape_alone(caplog) -> None:
 
 def test_beyond_eight_nobody_waits_and_those_who_leave_make_room() -> None:
     with MetricsPort("127.0.0.1", 0, lambda: b"tsferry_x 1\n") as port:
-        idle = [socket.create_connection(port.address, timeout=30) for _ in range(20)]
+        idle = [socket.create_connection(port.address, timeout=60) for _ in range(20)]
         assert [each.recv(1) for each in idle[8:]] == [b""] * 12, "turned away at once"
         for each in idle:
             each.close()
@@ -72,7 +72,7 @@ def test_those_who_say_nothing_have_their_time(monkeypatch) -> None:
     monkeypatch.setattr(metrics_port, "_SECONDS", 0.1)
     with (
         MetricsPort("127.0.0.1", 0, lambda: b"tsferry_x 1\n") as port,
-        socket.create_connection(port.address, timeout=30) as idle,
+        socket.create_connection(port.address, timeout=60) as idle,
     ):
         assert idle.recv(1) == b""
 

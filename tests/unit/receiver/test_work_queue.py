@@ -429,11 +429,11 @@ def test_what_is_held_is_renewed_and_who_loses_it_is_told(engine, queue, clock, 
             clock.now += 0.05
             for _ in range(2):  # the first may have begun before
                 renewed.clear()
-                assert renewed.wait(20)
+                assert renewed.wait(60)
             assert queue.expire() == 0
         assert not lost.is_set()
         queue.cancel(table(engine)[row.id], "not now")
-        assert lost.wait(20)
+        assert lost.wait(60)
 
 
 def test_what_an_executor_ran_that_is_no_more_waits_at_once(engine, queue):

@@ -75,7 +75,7 @@ def test_every_caller_of_a_failed_batch_is_told(engine, monkeypatch):
     break_sync(monkeypatch, errno.EIO)
 
     def call(number):
-        start.wait(30)
+        start.wait(60)
         try:
             engine.commit([records.QuarantinePut(A, path(), str(number), 1, False, "x")])
         except (FailedSyncError, ReadOnlyError) as error:
@@ -84,9 +84,9 @@ def test_every_caller_of_a_failed_batch_is_told(engine, monkeypatch):
     threads = [threading.Thread(target=call, args=(number,)) for number in range(8)]
     for thread in threads:
         thread.start()
-    start.wait(30)
+    start.wait(60)
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert len(errors) == 8
     assert len(set(map(id, errors))) == 8, "an exception is raised in one thread"
 

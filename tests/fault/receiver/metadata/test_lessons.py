@@ -378,7 +378,7 @@ def test_names_and_aliases_of_a_device_never_meet_even_when_they_race(home):
             done: list[str] = []
 
             def attempt(sql, start=start, done=done):
-                start.wait(30)
+                start.wait(60)
                 try:
                     execute(engine, sql)
                 except TsferryError:

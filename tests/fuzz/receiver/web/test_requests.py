@@ -42,7 +42,7 @@ def test_no_damaged_request_harms_the_server(tmp_path, seed, caplog):
                     assert got == b"" or got.startswith(b"HTTP/1."), got
                     assert not got.startswith(b"HTTP/1.1 500"), (sent, got)
             host, port = server.addresses[0]
-            good = http.client.HTTPConnection(host, port, timeout=20)
+            good = http.client.HTTPConnection(host, port, timeout=60)
             good.request("GET", "/healthz")
             assert good.getresponse().status == 200
             good.close()

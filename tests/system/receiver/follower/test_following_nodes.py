@@ -37,7 +37,7 @@ class NodeProcess(Centre):
     def get(self, what: str) -> Any:
         url = f"http://127.0.0.1:{self.port}{what}"
         asked = urllib.request.Request(url, headers={"Authorization": f"Bearer {self.token}"})
-        with urllib.request.urlopen(asked, timeout=30) as answer:
+        with urllib.request.urlopen(asked, timeout=60) as answer:
             return json.load(answer)
 
     def commit(self) -> int:

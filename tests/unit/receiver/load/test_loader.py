@@ -109,7 +109,7 @@ def test_a_slow_load_is_waited_for_and_never_raced_by_a_retry(
 
     def slow(tree: object, moves: object) -> dict[str, str]:
         loads.append(1)
-        go_on.wait(20)
+        go_on.wait(60)
         return real(tree, moves)  # type: ignore[arg-type]
 
     monkeypatch.setattr(loading, "move_in", slow)
@@ -191,7 +191,7 @@ def test_of_two_loads_side_by_side_one_gets_a_device_and_the_other_is_told(
 
     def place(*given: object) -> dict[str, str]:
         if next(decided) < 2:
-            both.wait(20)
+            both.wait(60)
         return real(*given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(loading, "_place", place)
@@ -216,7 +216,7 @@ def test_a_call_that_comes_while_its_task_is_loaded_takes_no_thread_until_then(
 
     monkeypatch.setattr(loading, "move_in", slow)
     edge, task = ended(node)
-    assert begun.wait(20)
+    assert begun.wait(60)
     for late in (
         lambda: edge.plan(task, []),
         lambda: edge.batch(task, {path_of(2): CONTENT}),

@@ -494,7 +494,7 @@ def test_a_load_is_asked_for_by_its_id_and_one_is_under_way_at_a_time(
     goes_on = threading.Event()
     found = centre_loading.find_files
     monkeypatch.setattr(
-        centre_loading, "find_files", lambda *given: goes_on.wait(20) and found(*given)
+        centre_loading, "find_files", lambda *given: goes_on.wait(60) and found(*given)
     )
     centre = node.operator.centre
     centre.begin(first)
@@ -505,10 +505,10 @@ def test_a_load_is_asked_for_by_its_id_and_one_is_under_way_at_a_time(
     with pytest.raises(NotFoundError):
         centre.answer(second.task, 0)
     goes_on.set()
-    assert said(centre.answer(first.task, 20), old) == {path_of(1): "loaded"}
+    assert said(centre.answer(first.task, 60), old) == {path_of(1): "loaded"}
     centre.begin(msgspec.structs.replace(second, paths=["/nowhere"]))
     with pytest.raises(NotFoundError, match="no such file"):
-        centre.answer(second.task, 20)
+        centre.answer(second.task, 60)
 
 
 def test_whoever_asks_for_a_load_that_is_not_over_hears_how_far_it_is(
@@ -535,7 +535,7 @@ def test_whoever_asks_for_a_load_that_is_not_over_hears_how_far_it_is(
     asked_of(centre_loading.LoadJudge, "outcomes")
     asked_of(node.load.loader, "submit")
     centre.begin(request)
-    answer = centre.answer(request.task, 20)
+    answer = centre.answer(request.task, 60)
     assert answer.done
     assert answer.progress is None
     told = [(each.step, each.done, each.bytes) for each in steps if each is not None]

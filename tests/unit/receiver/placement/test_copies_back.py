@@ -111,7 +111,7 @@ def test_a_node_that_does_not_come_to_an_end_with_a_file_keeps_nobody_from_other
     def content(url: str, query: dict) -> bytes:
         if query["path"] == slow and not asked.is_set():
             asked.set()
-            assert go_on.wait(20)
+            assert go_on.wait(60)
         return real(url, query)
 
     monkeypatch.setattr(losing, "content", content)
@@ -124,7 +124,7 @@ def test_a_node_that_does_not_come_to_an_end_with_a_file_keeps_nobody_from_other
         return thread
 
     first = bring(slow)
-    assert asked.wait(20)
+    assert asked.wait(60)
     second = bring(slow)  # waits for the first, and finds it
     third = bring(other)
     third.join(60)
@@ -132,7 +132,7 @@ def test_a_node_that_does_not_come_to_an_end_with_a_file_keeps_nobody_from_other
     assert not (losing.data / slow).exists()
     go_on.set()
     for each in (first, second, third):
-        each.join(20)
+        each.join(60)
     assert came == [True] * 3
     assert {each: (losing.data / each).read_bytes() for each in losing.files} == losing.contents
 

@@ -141,13 +141,13 @@ def test_the_begin_of_one_upload_waits_for_no_other_ones_flush(place: Place, mon
     def hangs(tree: Tree, directory: str, meta: UploadMeta) -> PartialUpload:
         if meta.path == PATH:
             arrived.set()
-            assert go_on.wait(20)
+            assert go_on.wait(60)
         return create(tree, directory, meta)
 
     monkeypatch.setattr(PartialUpload, "create", hangs)
     with ThreadPoolExecutor(1) as pool:
         hanging = pool.submit(place.uploads.begin, sent())
-        assert arrived.wait(20)
+        assert arrived.wait(60)
         try:
             with pytest.raises(BusyError, match="another request begins"):
                 place.uploads.begin(sent())

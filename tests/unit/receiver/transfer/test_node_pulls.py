@@ -69,7 +69,7 @@ class Pulling:
     def pull(self, digest: str | None = MD5, **more: str) -> wire.PullAnswer:
         request = wire.PullRequest(**{"path": self.path, "node": NODE, "md5": digest, **more})
         edge = self.edge
-        return self.node.tasks.pull(edge.who, edge.uuid, self.task, edge.epoch, request, 20.0)
+        return self.node.tasks.pull(edge.who, edge.uuid, self.task, edge.epoch, request, 60.0)
 
     def plan(self, **more: object) -> wire.PlanDecision:
         page = wire.PlanPage(entries=[self.entry], **more)  # type: ignore[arg-type]
@@ -229,11 +229,11 @@ def test_a_plan_made_anew_ends_what_was_being_read(pulling: Pulling):
 
     def hold(begin: int) -> None:
         reading.set()
-        go_on.wait(20)
+        go_on.wait(60)
 
     pulling.nodes.before = hold
     pulling.pull(None)
-    assert reading.wait(20)
+    assert reading.wait(60)
     assert pulling.plan(nodes=True, avoid=["x"]).node is not None
     assert pulling.nodes.offered[-1] == (pulling.path, ["x"])
     go_on.set()
@@ -250,13 +250,13 @@ def test_what_was_given_up_while_it_waited_takes_nothing_from_what_is_sent_since
 
     def hold(begin: int) -> None:
         reading.set()
-        go_on.wait(20)
+        go_on.wait(60)
 
     pulling.nodes.before = hold
     other = plan_entry(path_of(2), CONTENT, md5=None)
     pulling.edge.plan(pulling.task, [other])
     pulling.pull(None, path=other.path)
-    assert reading.wait(20)  # the one thread that there is
+    assert reading.wait(60)  # the one thread that there is
     pulling.pull(None)
     pulling.plan(nodes=True)
     edge, metadata = pulling.edge, {"path": pulling.path, "task": pulling.task}
@@ -289,4 +289,4 @@ def settle(pulling: Pulling) -> None:
     assert pulls is not None
     run = pulls._pulls[pulling.edge.uuid, pulling.path].run
     assert run is not None
-    run.result(20)
+    run.result(60)

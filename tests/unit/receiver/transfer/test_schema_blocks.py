@@ -91,7 +91,7 @@ def end(
     )
     request = wire.EndRequest(manifest=[], schema=schema)
     edge.node.tasks.end(edge.who, edge.uuid, task, edge.epoch, request)
-    answer = edge.node.tasks.answer(edge.who, edge.uuid, task, 20.0)
+    answer = edge.node.tasks.answer(edge.who, edge.uuid, task, 60.0)
     assert answer.state is wire.TaskState.DONE
     edge.outcome(task)
     return answer.schema_position

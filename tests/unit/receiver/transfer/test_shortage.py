@@ -74,7 +74,7 @@ def test_a_load_that_waits_for_space_is_told(
         task = edge.start()
         edge.batch(task, {PATH: CONTENT})
         edge.end(task, {PATH: CONTENT})
-        node.load.loader.wait(lambda: node.problem() is not None, 20)
+        node.load.loader.wait(lambda: node.problem() is not None, 60)
         assert health(node, world) == (503, "a task waits to be loaded: no space to write x")
     edge.outcome(task)
     assert health(node, world)[0] == 200

@@ -225,9 +225,9 @@ def test_a_task_that_is_loaded_while_it_is_asked_for_is_known(
             yield state
         if threading.current_thread() is asking and not asked.is_set():
             asked.set()
-            loader.wait(lambda: loader.waiting == 0, 20)
+            loader.wait(lambda: loader.waiting == 0, 60)
 
-    with crash.arm(lambda name: name == "load.tables" and asked.wait(20)):
+    with crash.arm(lambda name: name == "load.tables" and asked.wait(60)):
         edge.end(task, {path_of(1): CONTENT})
         monkeypatch.setattr(engine, "reading", looks)
         answer = edge.node.tasks.answer(edge.who, A, task)
@@ -639,7 +639,7 @@ def test_a_bad_file_that_waits_to_be_set_aside_keeps_no_other_sender_waiting(
             target=lambda: beside.extend(other.batch(theirs, {path_of(2, sg="root.b"): CONTENT}))
         )
         sending.start()
-        sending.join(20)
+        sending.join(60)
         assert not sending.is_alive()
         real(intake, *args)
 

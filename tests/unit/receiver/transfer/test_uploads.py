@@ -248,12 +248,12 @@ def test_a_second_connection_on_one_upload_is_told_busy_at_once(edge: Edge) -> N
     def wait(point: str) -> None:
         if point == "upload.block_synced":
             writing.set()
-            go_on.wait(20)
+            go_on.wait(60)
 
     thread = threading.Thread(target=lambda: patch(edge, upload, 0, BIG[:500]))
     with crash.arm(wait):
         thread.start()
-        writing.wait(20)
+        writing.wait(60)
         for call in (
             lambda: patch(edge, upload, 0, b"y" * 500),
             lambda: edge.node.uploads.head(edge.who, upload),

@@ -82,7 +82,7 @@ def test_a_dead_daemons_socket_is_in_nobodys_way(schema, serve):
 
 def test_a_daemon_that_does_not_take_the_request_is_not_waited_for(schema, serve):
     release = threading.Event()
-    serve(lambda request, tell: {"in time": release.wait(20)})
+    serve(lambda request, tell: {"in time": release.wait(60)})
     with pytest.raises(LockedError):
         ask(schema, {"do": "ping"}, patience=0.1)
     release.set()

@@ -89,7 +89,7 @@ def test_the_lock_outlives_the_scope_it_was_taken_in(tmp_path):
     try:
         assert first.stdout.readline() == "held\n"
         second = _holder(tmp_path)
-        out, _ = second.communicate(timeout=30)
+        out, _ = second.communicate(timeout=60)
         assert out == f"locked by {first.pid}\n"
         assert second.returncode == 5
     finally:

@@ -665,7 +665,7 @@ def test_a_stop_ends_the_wait_for_a_load(edge, receiver):
     wait_until(lambda: receiver.count("POST /tasks/.*/end") == 1)
     edge.stop.set()
     release.set()
-    thread.join(20)
+    thread.join(60)
     assert done[0].exit_code == 130
 
 

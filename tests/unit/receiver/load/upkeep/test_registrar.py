@@ -46,7 +46,7 @@ def paths(node: Node) -> list[str]:
 def wait_until_done(node: Node) -> None:
     thread = node.load.registrar._thread
     if thread is not None:
-        thread.join(30)
+        thread.join(60)
         assert not thread.is_alive()
 
 

@@ -132,7 +132,7 @@ def test_of_two_that_make_one_name_at_once_one_is_told_that_it_is_there(
     commit = world.engine.commit
 
     def late(ops, guards=()):  # type: ignore[no-untyped-def]
-        seen.wait(30)
+        seen.wait(60)
         return commit(ops, guards)
 
     monkeypatch.setattr(world.engine, "commit", late)

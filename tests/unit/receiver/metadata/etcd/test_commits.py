@@ -85,7 +85,7 @@ def test_who_stands_by_waits_for_the_end_of_the_owner_and_takes_nothing(world):
     waiting.join(0.1)
     assert waiting.is_alive()
     owner.close()
-    waiting.join(20)
+    waiting.join(60)
     assert not waiting.is_alive()
     assert world.keys() == ["epoch"]
     world.log()

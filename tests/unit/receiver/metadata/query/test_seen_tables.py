@@ -378,14 +378,14 @@ def test_look_ups_go_on_while_a_commit_waits_for_the_disk(
 
     def hanging(fd: int) -> None:
         reached.set()
-        go_on.wait(30)
+        go_on.wait(60)
         flush(fd)
 
     monkeypatch.setattr(os, "fdatasync", hanging)
     writer = threading.Thread(target=load, args=(world, 2, 5))
     writer.start()
     try:
-        assert reached.wait(30)
+        assert reached.wait(60)
         for _ in range(1000):
             with engine.reading() as state:
                 assert state.tablet_table.holding(table, 0) is not None

@@ -15,7 +15,7 @@ class Between:
 
     def __call__(self, seconds: float) -> None:
         self.given.set()
-        assert self.taken.wait(20), "nobody could read"
+        assert self.taken.wait(60), "nobody could read"
 
 
 def test_others_read_while_a_long_reading_gives_way_and_a_commit_waits_for_its_end() -> None:
@@ -24,7 +24,7 @@ def test_others_read_while_a_long_reading_gives_way_and_a_commit_waits_for_its_e
     reading = Reading("state", between)  # type: ignore[arg-type]
 
     def read() -> None:
-        between.given.wait(20)
+        between.given.wait(60)
         with reading:
             seen.append("read")
         writer.start()
@@ -46,8 +46,8 @@ def test_others_read_while_a_long_reading_gives_way_and_a_commit_waits_for_its_e
         assert reading.is_mine()
         reading.give_way()
         seen.append("done")
-    reader.join(20)
-    writer.join(20)
+    reader.join(60)
+    writer.join(60)
     assert seen == ["read", "done", "written"]
 
 

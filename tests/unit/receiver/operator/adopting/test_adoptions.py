@@ -113,7 +113,7 @@ def test_whoever_asks_for_an_adoption_that_is_not_over_hears_how_far_it_is(
 
     monkeypatch.setattr(bringing_in, "copy_in", copying)
     adoptions.begin(request)
-    answer = adoptions.answer(request.task, 20)
+    answer = adoptions.answer(request.task, 60)
     assert answer.committed
     assert answer.progress is None
     told = [each for each in steps if each is not None]

@@ -207,7 +207,7 @@ def test_a_scan_waits_for_several_requests_at_once(
 
     def waits(self: DirectoryStore, key: str, offset: int, length: int) -> bytes:
         if next(number_of) < 8:
-            together.wait(20)  # for seven others, which are under way at the same time
+            together.wait(60)  # for seven others, which are under way at the same time
         return read_object(self, key, offset, length)
 
     monkeypatch.setattr(DirectoryStore, "read", waits)

@@ -42,7 +42,7 @@ def test_a_job_is_followed_by_its_tasks(monkeypatch: pytest.MonkeyPatch) -> None
     tracker = SimpleNamespace(getActiveStageIds=lambda: [1], getStageInfo=lambda stage: info)
     spark = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker))
     with JobProgress(Seen()).over(spark, 1000, 10):  # type: ignore[arg-type]
-        assert seen.wait(20)
+        assert seen.wait(60)
 
 
 def test_nothing_is_written_where_nobody_looks() -> None:
