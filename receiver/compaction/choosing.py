@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from receiver.compaction.file_units import FileUnit
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.compactions import CompactedRow
+    from receiver.metadata.state.tables.compacted_rows import CompactedRow
 
 __all__ = ["MergeChoice", "MergeLimits", "ReadingCost", "choose", "cost_of"]
 

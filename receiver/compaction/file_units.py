@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.compactions import CompactedRow
+    from receiver.metadata.state.tables.compacted_rows import CompactedRow
 
 __all__ = ["FileUnit", "met_by_others", "stand_apart", "units_of"]
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from receiver.datadirs.disks import Disks
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.compactions import CompactedOutput, CompactedRow
+    from receiver.metadata.state.tables.compacted_rows import CompactedOutput, CompactedRow
     from receiver.metadata.state.tables.retired import PartitionKey
 
 __all__ = ["FinalMerges"]

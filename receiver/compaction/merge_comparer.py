@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.deletion_rows import DeletionsRow
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.compactions import CompactedOutput, CompactedRow
+    from receiver.metadata.state.tables.compacted_rows import CompactedOutput, CompactedRow
 
 __all__ = ["ComparesMerges", "MergeComparer"]
 

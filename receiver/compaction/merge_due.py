@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.deletion_rows import DeletionsRow
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.compactions import CompactedRow
+    from receiver.metadata.state.tables.compacted_rows import CompactedRow
     from receiver.metadata.state.tables.retired import PartitionKey
 
 __all__ = ["MergeRules", "PartitionFiles", "asked_of", "files_of"]

@@ -54,7 +54,7 @@ def merge_progress(engine: Engine) -> MergeProgress:
         waiting = sum(row.state in OPEN_WORK for row in work)
         finals = [
             (row, [file for each in row.became if (file := state.files.get(each)) is not None])
-            for row in state.compacted_table.final()
+            for row in state.compacted_table.finals.all()
         ]
     last = max((row.created for row in rows), default=0)
     seen = [(row, [each for each in files if each.visible]) for row, files in finals]

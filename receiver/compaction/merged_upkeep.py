@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from receiver.datadirs.disks import Disks
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
-    from receiver.metadata.state.tables.compactions import CompactedRow
+    from receiver.metadata.state.tables.compacted_rows import CompactedRow
     from receiver.metadata.state.tables.retired import PartitionKey
 
 __all__ = ["MergedUpkeep"]
@@ -94,7 +94,9 @@ class MergedUpkeep:
     def _fall_back(self) -> None:
         """Have the inputs of final files read again, where those are nowhere and these are not."""
         with self._engine.reading() as state:
-            finals = [(row, _unstored(state, row.became)) for row in state.compacted_table.final()]
+            finals = [
+                (row, _unstored(state, row.became)) for row in state.compacted_table.finals.all()
+            ]
         trees = self._disks.standing()
         for row, files in finals:
             lost = [each for each in files if not any(tree.exists(each) for tree in trees)]
@@ -146,7 +148,7 @@ class MergedUpkeep:
         with self._engine.reading() as state:
             gone = [
                 row.id
-                for row in state.compacted_table.final()
+                for row in state.compacted_table.finals.all()
                 if not any(each in state.files for each in row.became)
             ]
         for ident in gone:

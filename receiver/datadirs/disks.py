@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from receiver.datadirs.directory_finding import FoundDirectory
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.compactions import CompactedOutput
+    from receiver.metadata.state.tables.compacted_rows import CompactedOutput
     from receiver.metadata.state.tables.uploaded import InStore
 
 __all__ = [

@@ -110,7 +110,7 @@ def drop_retired(there: RunningReceiver, physical: str) -> None:
     """
     row = _gone(there, physical)
     with there.engine.reading() as state:
-        maker = state.compacted_table.maker(physical)
+        maker = state.compacted_table.finals.maker(physical)
         inputs = () if maker is None else map(state.files.get, maker.inputs)
         # They would come back: what they give is what is given up.
         within = [
@@ -163,7 +163,7 @@ def _view(there: ReceiverDirectories, row: FileRow, *, ranges: int | None) -> Re
     """A row as it is shown, with so many ranges of its remainder at most."""
     found = _found(there, row)
     with there.engine.reading() as state:
-        maker = state.compacted_table.maker(row.physical)
+        maker = state.compacted_table.finals.maker(row.physical)
         inside = state.compacted_table.inside([row]).get(row.physical, ())
     made_of = [] if maker is None else [path for _, path in maker.made_of]
     exclusive = found.exclusive if found is not None else ()

@@ -31,7 +31,7 @@ from receiver.storage.stored_files import place_of
 
 if TYPE_CHECKING:
     from receiver.metadata.state.ranges import Devices
-    from receiver.metadata.state.tables.compactions import CompactedOutput
+    from receiver.metadata.state.tables.compacted_rows import CompactedOutput
 
 __all__ = ["Catalogue", "Loads"]
 

@@ -131,7 +131,7 @@ class LocalCatalogue(Catalogue):
             }
             news = {
                 physical: maker.news
-                for maker in state.compacted_table.final()
+                for maker in state.compacted_table.finals.all()
                 for physical in maker.became
             }
 

@@ -220,7 +220,7 @@ class UploadQueue:
         if not after:
             return 0.0
         # A merged file is as old as what it is made of, which goes out of sight for it.
-        return self._engine.times.seconds(state.compacted_table.news_of(row)) + after
+        return self._engine.times.seconds(state.compacted_table.finals.news_of(row)) + after
 
     def _add(self, entry: _Entry) -> None:
         with self._lock:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from receiver.metadata.model.records import FileOrigin
     from receiver.metadata.state.deletion_rows import DeletionsRow
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.compactions import CompactedRow
+    from receiver.metadata.state.tables.compacted_rows import CompactedRow
     from receiver.metadata.state.uploaded_rows import UploadedRow
 
 __all__ = [

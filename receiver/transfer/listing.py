@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.deletion_rows import DeletionsRow
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.compactions import CompactedRow
+    from receiver.metadata.state.tables.compacted_rows import CompactedRow
     from receiver.principal import Principal
 
 __all__ = ["Listing", "page_limit"]
@@ -396,7 +396,9 @@ class Listing:
             table = state.uploaded_table
             uploaded = (row.physical for row in rows if table.parts(row).file)
             stored = {each: object_entry(table.rows[each]) for each in uploaded}
-            makers = {row.physical: state.compacted_table.maker(row.physical) for row in rows}
+            makers = {
+                row.physical: state.compacted_table.finals.maker(row.physical) for row in rows
+            }
             at_nodes = {row.physical: row.physical in state.released_table.rows for row in rows}
         for row, tree in found:
             # Whoever went on without it would answer too little.

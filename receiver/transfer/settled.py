@@ -87,13 +87,13 @@ def _settled(state: State, sender: str, after: int, scope: Scope) -> set[tuple[i
 
 def _contents(state: State, row: FileRow) -> list[tuple[str, str]]:
     """(MD5, path) of what a row is of, at its sender: of a merged file what it is made of."""
-    maker = state.compacted_table.maker(row.physical)
+    maker = state.compacted_table.finals.maker(row.physical)
     return [(row.md5, path) for path in row.paths] if maker is None else maker.made_of
 
 
 def _is_merged_in(state: State, sender: str, path: str, md5: str) -> bool:
     """Whether readers see a merged file that is made of one: its sender alone knows what of."""
-    finals = state.compacted_table.with_leaf(sender, path, md5)
+    finals = state.compacted_table.finals.with_leaf(sender, path, md5)
     rows = (state.files.get(each) for row in finals for each in row.became)
     return any(row is not None and row.visible for row in rows)
 

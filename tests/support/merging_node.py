@@ -13,7 +13,7 @@ from receiver.compaction.merge_asked import (
 )
 from receiver.compaction.merge_comparing import compare_merge
 from receiver.compaction.merging import merge_files
-from receiver.metadata.state.tables.compactions import CompactedRow
+from receiver.metadata.state.tables.compacted_rows import CompactedRow
 from receiver.node import Node
 from receiver.points import TsFileReader
 from tests.support.proving import Site

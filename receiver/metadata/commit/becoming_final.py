@@ -25,7 +25,7 @@ from receiver.metadata.model.merged_names import is_merged
 from receiver.metadata.model.ranks import LOWEST_LOOK, NOW, Rank, name_rank, stands_above
 from receiver.metadata.state.ranges import ids_of
 from receiver.metadata.state.table_rows import FileState
-from receiver.metadata.state.tables.compactions import may_give
+from receiver.metadata.state.tables.compacted_rows import may_give
 from receiver.metadata.state.tables.retired import partition_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.compactions import CompactedOutput, CompactedRow
+    from receiver.metadata.state.tables.compacted_rows import CompactedOutput, CompactedRow
 
 __all__ = ["between_final", "why_not_final", "with_fallbacks", "with_finals"]
 
@@ -96,7 +96,7 @@ def with_fallbacks(state: State, ops: Sequence[records.Op]) -> Sequence[records.
         if isinstance(op, records.FileQuarantined):
             if op.physical in fallen:
                 continue
-            row = state.compacted_table.maker(op.physical)
+            row = state.compacted_table.finals.maker(op.physical)
         made.append(op)
         if row is None or not _all_kept(state, row):
             continue
@@ -118,7 +118,7 @@ def between_final(state: State, op: records.FileLoaded) -> str | None:
     """
     key, totals = partition_of(op.physical), state.file_table.by_partition
     reached = () if op.first is None else totals.meeting(key.sg, op.first, op.last or op.first)
-    finals = state.compacted_table.final_near(key, reached)
+    finals = state.compacted_table.finals.near(key, reached)
     if not finals or 0 < op.first_look < LOWEST_LOOK:  # that one is below all that was looked at
         return None
     path = FilePath.parse(op.path if op.origin is None else op.origin.path)

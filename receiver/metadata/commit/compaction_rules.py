@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from receiver.metadata.model import records
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.compactions import CompactedRow
+    from receiver.metadata.state.tables.compacted_rows import CompactedRow
 
 __all__ = [
     "check_compacted",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.deletion_rows import DeletionsRow
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.compactions import CompactedRow
+    from receiver.metadata.state.tables.compacted_rows import CompactedRow
 
 __all__ = ["comes_between_files", "times_of", "with_dissolutions"]
 

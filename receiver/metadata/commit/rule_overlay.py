@@ -15,7 +15,7 @@ from receiver.metadata.state.table_rows import FileState
 if TYPE_CHECKING:
     from receiver.metadata.commit.pace import Pace
     from receiver.metadata.state.state import State
-    from receiver.metadata.state.tables.compactions import CompactedRow
+    from receiver.metadata.state.tables.compacted_rows import CompactedRow
 
 __all__ = ["THERE", "FileOnTrial", "Rule", "RuleOverlay"]
 

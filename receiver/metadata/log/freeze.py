@@ -51,7 +51,7 @@ from receiver.metadata.state.table_rows import (
     TxnRow,
 )
 from receiver.metadata.state.tables.cache_slots import CacheSlotsRow
-from receiver.metadata.state.tables.compactions import CompactedRow
+from receiver.metadata.state.tables.compacted_rows import CompactedRow
 from receiver.metadata.state.tables.doubted import DoubtedCopyRow
 from receiver.metadata.state.tables.owners import OwnerMove
 from receiver.metadata.state.tables.placements import PlacementRow

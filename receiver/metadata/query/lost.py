@@ -54,7 +54,7 @@ def unknown_here(state: State, told: Iterable[records.FileLost]) -> list[records
         (op.sender, op.path, op.md5): op
         for op in told
         if (op.sender, op.path, op.md5) not in state.lost_table.rows
-        and not state.compacted_table.with_leaf(op.sender, op.path, op.md5)
+        and not state.compacted_table.finals.with_leaf(op.sender, op.path, op.md5)
     }
     if not new:
         return []

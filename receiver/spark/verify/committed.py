@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from receiver.metadata.model.true_times import TrueTimes
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.compactions import CompactedOutput, CompactedRow
+    from receiver.metadata.state.tables.compacted_rows import CompactedOutput, CompactedRow
     from receiver.spark.verify.merge_checks import MergePartResult
 
 __all__ = ["CommittedFile", "CommittedFiles", "FileScope", "Neighbour"]

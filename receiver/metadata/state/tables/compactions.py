@@ -8,19 +8,24 @@ overlaps them stands above them; the commit that changes this dissolves it
 
 from __future__ import annotations
 
-import zlib
 from array import array
-from bisect import bisect_left
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import numpy as np
 
-from common.digests import xxh3_128
 from receiver.metadata.model import records
 from receiver.metadata.model.ranks import NameRank
-from receiver.metadata.state.ranges import Devices
 from receiver.metadata.state.table_rows import FileState
+from receiver.metadata.state.tables.compacted_rows import (
+    CompactedOutput,
+    CompactedRow,
+    is_marked,
+    marks_of,
+    may_give,
+    packed_names,
+)
+from receiver.metadata.state.tables.final_compactions import FinalCompactions
 from receiver.metadata.state.tables.retired import PartitionKey, partition_of
 
 if TYPE_CHECKING:
@@ -30,99 +35,9 @@ if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables import Appliers
 
-__all__ = ["CompactedOutput", "CompactedRow", "CompactedTable", "may_give"]
+__all__ = ["CompactedTable"]
 
 T = TypeVar("T")
-
-
-class CompactedOutput(msgspec.Struct, frozen=True, gc=False):
-    """A file that stands for others; see `records.CompactionOutput`."""
-
-    physical: str
-    size: int
-    md5: str
-    version: int
-    devices: Devices
-    first: int | None
-    last: int | None
-    series: int
-    points: int
-    data_dir: str
-
-
-class CompactedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A compaction; see `records.FilesCompacted`.
-
-    Attributes:
-        sender: whose the inputs are.
-        authors: whose deletions reach them.
-        sg: storage group of the partition.
-        vsg: virtual storage group of it.
-        partition: its number.
-        packed: the inputs, see `inputs`.
-        count: how many these are.
-        top: the highest name that one of them ranks by, where names alone rank them; None if one
-            has a name that no database gave, was forwarded, or had ended when another one came:
-            then each is looked at, and the end of one may change which of them counts.
-        newest_look: the last of the first looks that had them.
-        oldest_closed: the first look that had one of them closed.
-        created: the commit that made it.
-        changed: the commit that the row is from.
-        dissolved: the commit that did, 0 while it holds. Of a final one `created`: at no commit are
-            its outputs read in place of the inputs any more, which are there as long as anybody can
-            ask for a commit before.
-        reason: of that.
-        final: the commit that made files of the outputs, 0 for none.
-        became: physical paths of these; `outputs` is empty then, so nobody takes their bytes away.
-        leaves: the files of the sender that they are made of, see `made_of`.
-        news: the commit that loaded the last of those: a stream behind it has had all of them.
-        verified: the commit that says that the outputs are what readers get of the inputs; 0 for
-            none. See `records.CompactionVerified`.
-        verifier: who found that.
-    """
-
-    created: int
-    changed: int
-    id: int
-    sender: str
-    authors: tuple[str, ...]
-    sg: str
-    vsg: str
-    partition: str
-    packed: bytes
-    count: int
-    outputs: tuple[CompactedOutput, ...]
-    top: NameRank | None
-    newest_look: int
-    oldest_closed: int
-    dissolved: int = 0
-    reason: str = ""
-    final: int = 0
-    became: tuple[str, ...] = ()
-    leaves: bytes = b""
-    news: int = 0
-    verified: int = 0
-    verifier: records.MergeVerifier | None = None
-
-    @property
-    def key(self) -> PartitionKey:
-        """The partition that all of it is in."""
-        return PartitionKey(self.sg, self.vsg, self.partition)
-
-    @property
-    def inputs(self) -> list[str]:
-        """Physical paths of the files that it stands for."""
-        return zlib.decompress(self.packed).decode().split("\n")
-
-    @property
-    def made_of(self) -> list[tuple[str, str]]:
-        """(MD5, path) of the sender's files that a final one is made of, each under each name."""
-        lines = zlib.decompress(self.leaves).decode().split("\n") if self.leaves else []
-        return [(md5, path) for md5, _, path in (each.partition(" ") for each in lines)]
-
-    def holds_at(self, ts: int) -> bool:
-        """Whether readers of a commit read it."""
-        return self.created <= ts and (not self.dissolved or ts < self.dissolved)
 
 
 class CompactedTable:
@@ -130,6 +45,7 @@ class CompactedTable:
 
     Attributes:
         rows: by id.
+        finals: those of them whose outputs became files.
     """
 
     def __init__(self, files: Mapping[str, FileRow], devices: DeviceTable) -> None:
@@ -140,6 +56,7 @@ class CompactedTable:
             devices: packs what the outputs hold.
         """
         self.rows: dict[int, CompactedRow] = {}
+        self.finals = FinalCompactions(self.rows)
         self._files = files
         self._devices = devices
         self._holding: dict[PartitionKey, dict[int, None]] = {}
@@ -147,10 +64,6 @@ class CompactedTable:
         self._members: dict[int, array[int]] = {}
         self._reaches: dict[str, _Reaches] = {}
         self._outputs: dict[str, CompactedOutput] = {}
-        self._made: dict[str, int] = {}
-        self._final: dict[PartitionKey, dict[int, None]] = {}
-        self._final_places: dict[tuple[str, str], dict[PartitionKey, None]] = {}
-        self._leaves: dict[int, array[int]] = {}
 
     # -- questions ---------------------------------------------------------------------------
 
@@ -253,16 +166,14 @@ class CompactedTable:
         """The final outputs that a file was merged into, and not only given by."""
         if file.state is not FileState.SUPERSEDED:
             return None
-        makers = [self.maker(each) for each in file.rests]
+        makers = [self.finals.maker(each) for each in file.rests]
         if any(each is None or each.final != file.superseded for each in makers):
             return None
         return tuple(file.rests)
 
     def stands_for(self, row: CompactedRow, physical: str) -> bool:
         """Whether a file is among the inputs of one that holds."""
-        known, mark = self._members[row.id], _mark(physical)
-        at = bisect_left(known, mark)
-        return at < len(known) and known[at] == mark
+        return is_marked(self._members[row.id], physical)
 
     def at(self, ts: int) -> list[CompactedRow]:
         """Those that readers of a commit read."""
@@ -283,50 +194,6 @@ class CompactedTable:
         """Those whose outputs may go, when no reader of an earlier commit needs them."""
         return [row for row in self.rows.values() if row.dissolved and not row.final]
 
-    def maker(self, physical: str) -> CompactedRow | None:
-        """The final compaction that made a file."""
-        found = self._made.get(physical)
-        return None if found is None else self.rows[found]
-
-    def news_of(self, file: FileRow) -> int:
-        """The commit that loaded a file; of a merged one the last file that it is made of."""
-        maker = self.maker(file.physical)
-        return file.created if maker is None else maker.news
-
-    def final(self) -> list[CompactedRow]:
-        """Those whose outputs are, or were, files."""
-        return [self.rows[each] for several in self._final.values() for each in several]
-
-    def final_of(self, key: PartitionKey) -> list[CompactedRow]:
-        """The final ones of a partition."""
-        return [self.rows[each] for each in self._final.get(key, ())]
-
-    def final_near(self, key: PartitionKey, partitions: Iterable[int]) -> list[CompactedRow]:
-        """The final ones of a partition, and of others of its group by their numbers."""
-        if not self._final:
-            return []
-        wanted = dict.fromkeys((key.partition, *map(str, partitions)))
-        return [
-            row
-            for partition in wanted
-            for place in self._final_places.get((key.sg, partition), ())
-            for row in self.final_of(place)
-        ]
-
-    def with_leaf(self, sender: str, path: str, md5: str) -> list[CompactedRow]:
-        """The final ones that are made of a file of a sender."""
-        mark = _mark(f"{md5} {path}")
-        rows = self.final_of(partition_of(path)) if self._final else ()
-        return [row for row in rows if row.sender == sender and self._has_leaf(row, mark)]
-
-    def _has_leaf(self, row: CompactedRow, mark: int) -> bool:
-        known = self._leaves.get(row.id)
-        if known is None:  # hardly ever asked for
-            marks = sorted(_mark(f"{md5} {path}") for md5, path in row.made_of)
-            known = self._leaves[row.id] = array("Q", marks)
-        at = bisect_left(known, mark)
-        return at < len(known) and known[at] == mark
-
     # -- operations --------------------------------------------------------------------------
 
     def restore(self, row: CompactedRow) -> None:
@@ -334,14 +201,12 @@ class CompactedTable:
         self.rows[row.id] = row
         self._outputs |= {each.physical: each for each in row.outputs}
         if not row.dissolved:
-            self._members[row.id] = array("Q", sorted(map(_mark, row.inputs)))
+            self._members[row.id] = marks_of(row.inputs)
             self._holding.setdefault(row.key, {})[row.id] = None
             self._of_sender.setdefault(row.sender, {})[row.id] = None
             self._reaches.pop(row.sender, None)
         if row.final:
-            self._final.setdefault(row.key, {})[row.id] = None
-            self._final_places.setdefault((row.sg, row.partition), {})[row.key] = None
-            self._made |= dict.fromkeys(row.became, row.id)
+            self.finals.put(row)
 
     def operations(self) -> Appliers:
         """What it does with operations."""
@@ -370,7 +235,7 @@ class CompactedTable:
                 sg=key.sg,
                 vsg=key.vsg,
                 partition=key.partition,
-                packed=_packed(op.inputs),
+                packed=packed_names(op.inputs),
                 count=len(rows),
                 outputs=tuple(map(self._output, op.outputs)),
                 top=_highest(names),
@@ -431,8 +296,8 @@ class CompactedTable:
                 reason="final",
                 final=ts,
                 became=tuple(each.physical for each in op.outputs),
-                leaves=_packed(self._leaves_of(row)),
-                news=max(self.news_of(self._files[each]) for each in row.inputs),
+                leaves=packed_names(self._leaves_of(row)),
+                news=max(self.finals.news_of(self._files[each]) for each in row.inputs),
                 changed=ts,
             )
         )
@@ -441,7 +306,7 @@ class CompactedTable:
         """Lines of MD5 and path: of what was merged before, what that is made of."""
         found: set[str] = set()
         for each in row.inputs:
-            inner, file = self.maker(each), self._files[each]
+            inner, file = self.finals.maker(each), self._files[each]
             if inner is not None:
                 found.update(f"{md5} {path}" for md5, path in inner.made_of)
             else:
@@ -457,11 +322,8 @@ class CompactedTable:
         row = self.rows.pop(op.id)
         for each in row.outputs:
             del self._outputs[each.physical]
-        for physical in row.became:
-            del self._made[physical]
         if row.final:
-            _take_out(self._final, row.key, op.id)
-            self._leaves.pop(op.id, None)
+            self.finals.drop(row)
 
 
 class _Reaches:
@@ -495,29 +357,13 @@ def _that_give(row: CompactedRow, file: FileRow) -> tuple[str, ...]:
     )
 
 
-def may_give(output: CompactedOutput, file: FileRow) -> bool:
-    """Whether an output may have times that a file has."""
-    if file.first is None or file.last is None or output.first is None or output.last is None:
-        return True
-    return output.first <= file.last and file.first <= output.last
-
-
 def _take_out(table: dict[T, dict[int, None]], key: T, ident: int) -> None:
     del table[key][ident]
     if not table[key]:
         del table[key]
 
 
-def _packed(physicals: Collection[str]) -> bytes:
-    """Names as a row keeps them: thousands begin alike."""
-    return zlib.compress("\n".join(sorted(physicals)).encode(), 6)
-
-
 def _highest(names: Iterable[NameRank | None]) -> NameRank | None:
     several: Sequence[NameRank | None] = list(names)
     known = [each for each in several if each is not None]
     return max(known) if len(known) == len(several) else None
-
-
-def _mark(physical: str) -> int:
-    return int.from_bytes(xxh3_128(physical.encode())[:8])

@@ -124,7 +124,7 @@ class Life:
             return
         row = self.chance.choice(retired)
         with self.node.engine.reading() as state:
-            maker = state.compacted_table.maker(row.physical)
+            maker = state.compacted_table.finals.maker(row.physical)
         drop_retired(self.node.operator, row.physical)
         visible = {name for name, each in self.rows().items() if each.visible}
         assert visible <= before.keys() - {row.physical}
@@ -163,7 +163,7 @@ class Life:
         with self.node.engine.reading() as state:
             for row in state.files.values():
                 if "/merged-" in row.physical and row.physical not in self.site.points:
-                    maker = state.compacted_table.maker(row.physical)
+                    maker = state.compacted_table.finals.maker(row.physical)
                     assert maker is not None
                     made.setdefault(tuple(maker.inputs), []).append(row)
         for inputs, outputs in made.items():

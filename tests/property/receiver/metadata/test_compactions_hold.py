@@ -25,7 +25,7 @@ from receiver.metadata.query.applied_deletions import applied_deletions
 from receiver.metadata.query.past_files import files_at
 from receiver.metadata.state.state import State
 from receiver.metadata.state.table_rows import FileRow, FileState
-from receiver.metadata.state.tables.compactions import CompactedRow
+from receiver.metadata.state.tables.compacted_rows import CompactedRow
 from receiver.metadata.state.tables.retired import PartitionKey, partition_of
 from receiver.metadata.state.transfer_cuts import TransferCuts
 from tests.support import tiers
@@ -180,7 +180,7 @@ class Life:
         with self.engine.reading() as state:
             rows = [row for row in state.files.values() if row.state in states]
             if edge:
-                finals = {each for row in state.compacted_table.final() for each in row.became}
+                finals = {each for row in state.compacted_table.finals.all() for each in row.became}
                 merged = {leaf.physical for each in finals for leaf, _ in self.inside[each]}
                 rows = [row for row in rows if row.physical not in finals | merged]
         rows.sort(key=lambda row: row.physical)
@@ -479,7 +479,7 @@ def live(directory: Path, seed: int, steps: int = 80, partitions: int = 1, **kin
             life.step()
         life.check_past()
         with life.engine.reading() as state:
-            life.finals = len(state.compacted_table.final())
+            life.finals = len(state.compacted_table.finals.all())
     return life
 
 

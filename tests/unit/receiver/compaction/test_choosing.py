@@ -13,7 +13,7 @@ from receiver.compaction.choosing import MergeChoice, MergeLimits, choose, cost_
 from receiver.metadata.model.records import DeviceRange
 from receiver.metadata.state.ranges import DeviceTable
 from receiver.metadata.state.table_rows import FileRow, FileState
-from receiver.metadata.state.tables.compactions import CompactedOutput, CompactedRow
+from receiver.metadata.state.tables.compacted_rows import CompactedOutput, CompactedRow
 from tests.support import tiers
 
 DEVICES = DeviceTable()

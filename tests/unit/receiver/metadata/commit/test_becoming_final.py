@@ -15,7 +15,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.metadata.model.ranks import LOWEST_LOOK, stands_above
 from receiver.metadata.state.table_rows import FileRow, FileState
-from receiver.metadata.state.tables.compactions import CompactedRow
+from receiver.metadata.state.tables.compacted_rows import CompactedRow
 from tests.support.metadata import A, B, digest, load, path, physical, seen
 
 DEVICE = "root.t.d1"
@@ -121,14 +121,14 @@ def test_what_they_are_made_of_is_known_after_a_start_and_behind_the_inputs(
     ended.checkpoint()
     ended.close()
     with Engine.open(tmp_path / "e") as engine, engine.reading() as state:
-        maker = state.compacted_table.maker(OUTPUTS[0])
+        maker = state.compacted_table.finals.maker(OUTPUTS[0])
         assert maker is not None
         assert sorted(maker.made_of) == contents
         assert maker.news == loaded
         md5, where = contents[0]
-        assert state.compacted_table.with_leaf(A, where, md5) == [maker]
-        assert state.compacted_table.with_leaf(B, where, md5) == []
-        assert state.compacted_table.with_leaf(A, where, contents[1][0]) == []
+        assert state.compacted_table.finals.with_leaf(A, where, md5) == [maker]
+        assert state.compacted_table.finals.with_leaf(B, where, md5) == []
+        assert state.compacted_table.finals.with_leaf(A, where, contents[1][0]) == []
         assert set(state.files) == {OUTPUTS[0]}
 
 
@@ -285,7 +285,7 @@ def test_what_files_are_made_of_is_forgotten_behind_them(ended: Engine) -> None:
     ended.commit([records.CompactionForgotten(7)])
     with ended.reading() as state:
         assert state.compacted_table.rows == {}
-        assert state.compacted_table.maker(OUTPUTS[0]) is None
+        assert state.compacted_table.finals.maker(OUTPUTS[0]) is None
 
 
 def test_merged_files_come_by_a_merge_alone_and_with_nothing_else(ended: Engine) -> None:
@@ -338,7 +338,7 @@ def test_a_final_output_is_merged_again_as_any_file(ended: Engine) -> None:
     assert row(ended, OUTPUTS[1]).rank[:4] == (
         row(ended, name(3)).rank.name, LOOKS + 10, LOOKS + 10, LOOKS + 12)  # fmt: skip
     with ended.reading() as state:
-        maker = state.compacted_table.maker(OUTPUTS[1])
+        maker = state.compacted_table.finals.maker(OUTPUTS[1])
         assert maker is not None
         assert len(maker.made_of) == 3
     ended.commit([records.FileQuarantined(OUTPUTS[1], "rot")])

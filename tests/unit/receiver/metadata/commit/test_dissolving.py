@@ -13,7 +13,7 @@ from common.errors import ConflictError
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
-from receiver.metadata.state.tables.compactions import CompactedRow
+from receiver.metadata.state.tables.compacted_rows import CompactedRow
 from tests.support.metadata import A, B, digest, load, path, physical, seen
 
 OUTPUT = "sequence/root.t/0/0/merged-7-0.tsfile"
