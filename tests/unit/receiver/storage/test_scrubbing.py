@@ -61,10 +61,11 @@ class Scrubbed(Centre):
         )
 
     def after(self, days: float) -> list[str]:
+        """Which files are asked for then; several at once, so in no order."""
         self.now += days * DAY
         self.store.asked.clear()
         self.scrubber.work()
-        return [each for each in self.store.asked if each.endswith(".tsfile")]
+        return sorted(each for each in self.store.asked if each.endswith(".tsfile"))
 
     def object(self, physical: str) -> Path:
         return self.root / "bucket" / self.key(physical)
@@ -203,4 +204,4 @@ def test_a_running_receiver_mends_what_it_can_and_says_what_it_cannot(tmp_path: 
         wait_for(lambda: rows[1].physical in str(storage.trouble()))
         assert rows[0].physical not in str(storage.trouble())
         assert rows[1].physical in (running_storage(node.operator).problem or "")
-        assert list(bucket.rglob(f"{rows[0].physical}.again-1"))
+        wait_for(lambda: list(bucket.rglob(f"{rows[0].physical}.again-1")))

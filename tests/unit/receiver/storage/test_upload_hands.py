@@ -50,7 +50,10 @@ def test_what_came_is_given_when_the_time_is_over_while_another_is_under_way(
         return True
 
     with closing(hands.batches(pool, 1, bring, most=10, seconds=0.05)) as batches:
-        assert next(batches) == [1, 2]
+        given = next(batches)
+        while len(given) < 2:  # its thread may come to the second one late
+            given += next(batches)
+        assert given == [1, 2]
         go_on.set()
         assert not any(batches)
 
@@ -59,22 +62,26 @@ def test_an_error_of_one_ends_all_and_nothing_is_given_behind_it(pool: ThreadPoo
     hands = UploadHands[int]()
     lock = threading.Lock()
     calls = iter(range(10_000))
-    failed = threading.Event()
+    halt, halted = hands.halt, threading.Event()
+
+    def halt_all() -> None:
+        halt()
+        halted.set()
 
     def bring() -> bool:
         with lock:
             number = next(calls)
         if number == 5:
-            failed.set()
             raise OSError(5, "Input/output error")
         if number > 5:
-            failed.wait(60)
+            halted.wait(60)
         hands.add(number)
         return True
 
+    hands.halt = halt_all  # type: ignore[method-assign]
     with pytest.raises(OSError, match="Input"):
         assert not list(hands.batches(pool, 4, bring, most=10_000, seconds=60))
-    assert next(calls) < 100
+    assert next(calls) < 10
 
 
 def test_who_lets_go_of_them_early_ends_them(pool: ThreadPoolExecutor) -> None:
