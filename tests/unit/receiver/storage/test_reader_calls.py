@@ -204,7 +204,7 @@ def test_a_machine_that_hangs_is_passed_over_by_what_asks_and_by_what_changes(
         calls = ReaderCalls(f"{hanging},{other}", token=None, ca_cert=None, what="x")
         begin = time.monotonic()
         assert calls.ask(method, "/x", {}).body == b"ok"
-        assert time.monotonic() - begin < 30, "the time of a whole answer is a minute"
+        assert time.monotonic() - begin < 50, "the time of a whole answer is a minute"
         assert calls.url == other
         calls.close()
 
