@@ -10,7 +10,7 @@ from common.progress_line import show_step
 from common.step_progress import StepProgress
 from common.wire import Struct
 from receiver.operator.client import OperatorClient, segment
-from receiver.operator.load_wire import StepNow
+from receiver.operator.step_now import StepNow
 
 __all__ = ["awaited"]
 
@@ -32,7 +32,7 @@ def awaited(
     server: OperatorClient,
     path: str,
     task: str,
-    request: Struct,
+    request: Struct | None,
     kind: type[A],
     progress: WorkProgress,
     heard: Callable[[A], None] = lambda _: None,
@@ -43,7 +43,7 @@ def awaited(
         server: that does it.
         path: of the call that begins it; below it the task's answer is.
         task: id of the work.
-        request: that begins it.
+        request: that begins it; None: it was begun before.
         kind: of the answer.
         progress: shows how far it is, and has no row of it in the end.
         heard: hears each answer that is not the last one, before it is shown.
@@ -53,12 +53,16 @@ def awaited(
     """
     wait = {"wait": _WAIT}
     try:
-        answer = server.ask("POST", path, kind, query=wait, body=request)
+        below = f"{path}/{segment(task)}"
+        if request is None:
+            answer = server.ask("GET", below, kind, query=wait)
+        else:
+            answer = server.ask("POST", path, kind, query=wait, body=request)
         while not answer.done:
             heard(answer)
             if answer.progress is not None:
                 show_step(progress, _moment(answer.progress))
-            answer = server.ask("GET", f"{path}/{segment(task)}", kind, query=wait)
+            answer = server.ask("GET", below, kind, query=wait)
         return answer
     finally:
         progress.clear()

@@ -8,6 +8,7 @@ import click
 
 from common.cli import Invocation, emit_json
 from common.json_option import json_option
+from common.names import is_task_id
 from common.terminal import printable
 from receiver.background.work_queue import WorkQueue
 from receiver.cli.run_tasks import run
@@ -145,14 +146,25 @@ def add(
 @json_option(TaskNamed)
 @click.pass_obj
 def cancel(invocation: Invocation[ReceiverConfig], task: str, reason: str, as_json: bool) -> None:
-    """Have nobody do TASK; who does it now commits no more of it. A failed one counts no more."""
-    _either(
-        invocation,
-        lambda server: server.tell(
-            "POST", f"/v1/tasks/{segment(task)}/cancel", CancelRequest(reason=reason)
-        ),
-        lambda engine: cancel_task(engine, WorkQueue(engine), task, reason),
-    )
+    """Have nobody do TASK; who does it now commits no more of it. A failed one counts no more.
+
+    TASK may be the id of a load at the centre, which the server that runs has: what is not
+    committed of it is not loaded. Of one that waits for copies elsewhere the wait ends, and what it
+    has loaded stays (exit code 3).
+    """
+
+    def by_server(server: OperatorClient) -> None:
+        request = CancelRequest(reason=reason)
+        server.tell("POST", f"/v1/tasks/{segment(task)}/cancel", request)
+
+    if is_task_id(task):  # a load, which no directory goes on with
+        by_server(OperatorClient(invocation.load().value))
+    else:
+        _either(
+            invocation,
+            by_server,
+            lambda engine: cancel_task(engine, WorkQueue(engine), task, reason),
+        )
     _said("cancelled", task, as_json)
 
 

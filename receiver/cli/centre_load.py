@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
 from common.cli import Invocation, emit_json
-from common.errors import EXIT_NOT_LOADED
+from common.errors import EXIT_NOT_LOADED, UnreachableError
 from common.json_option import json_option
 from common.progress_bar import WorkProgress
 from common.terminal import printable, size_text
 from receiver.cli.awaited_answer import awaited
 from receiver.cli.showing import show
 from receiver.config import ReceiverConfig
-from receiver.operator.client import OperatorClient
+from receiver.operator.client import NotRunningError, OperatorClient
 from receiver.operator.load_owners import named_owners
 from receiver.operator.load_wire import CentreLoadAnswer, CentreLoadRequest
 
@@ -32,7 +34,7 @@ _HERE = ("loaded", "already", "expired")
     "wrong usage, or there is no such file; 3 a file is bad or refused, and nothing was loaded, or "
     "one is in quarantine since (missing); 4 the receiver does not run, or refuses."
 )
-@click.argument("paths", nargs=-1, required=True)
+@click.argument("paths", nargs=-1)
 @click.option(
     "--as",
     "owners",
@@ -51,6 +53,7 @@ _HERE = ("loaded", "already", "expired")
     "them (keep and replace are the same: nothing is deleted), or below them (skip), so that only "
     "what is missing is given.",
 )
+@click.option("--wait", "task", help="Load nothing: wait for the end of load TASK, begun before.")
 @json_option(CentreLoadAnswer)
 @click.pass_context
 def load(
@@ -60,18 +63,22 @@ def load(
     sg: str | None,
     dry_run: bool,
     on_duplicate: str,
+    task: str | None,
     as_json: bool,
 ) -> None:
     """Load the TsFiles of directories or files, all in one commit or none.
 
     They are copied, never moved. Content that is here already, under whatever name, is left out.
-    What stands beside a TsFile goes with it: .resource, .mods, .mods2.
+    What stands beside a TsFile goes with it: .resource, .mods, .mods2. Ctrl-C ends this command
+    only: the receiver goes on (--wait waits for it again, tasks cancel ends it).
     """
+    if bool(paths) == bool(task):
+        raise click.UsageError("expected paths of this machine, or --wait with the id of a load")
     invocation: Invocation[ReceiverConfig] = ctx.obj
     server = OperatorClient(invocation.load().value, keep=True)
     owner, others = named_owners(owners)
     request = CentreLoadRequest(
-        task=secrets.token_hex(16),
+        task=task or secrets.token_hex(16),
         paths=[str(Path(each).absolute()) for each in paths],
         storage_group=sg,
         owner=owner,
@@ -79,16 +86,17 @@ def load(
         dry_run=dry_run,
         on_duplicate=on_duplicate,
     )
-    answer = _loaded(server, request, WorkProgress(quiet=as_json))
+    with _told_what_remains(request.task):
+        answer = _loaded(server, request, is_begun=bool(task), progress=WorkProgress(quiet=as_json))
     _show(answer, as_json)
     if any(each.result not in _HERE for each in answer.files):
         ctx.exit(EXIT_NOT_LOADED)
 
 
 def _loaded(
-    server: OperatorClient, request: CentreLoadRequest, progress: WorkProgress
+    server: OperatorClient, request: CentreLoadRequest, *, is_begun: bool, progress: WorkProgress
 ) -> CentreLoadAnswer:
-    """Have it loaded, and wait for that."""
+    """Have it loaded, unless that is begun, and wait for it."""
     said: list[str | None] = [None]
 
     def heard(answer: CentreLoadAnswer) -> None:
@@ -99,7 +107,28 @@ def _loaded(
             click.echo(printable(text), err=True)
 
     progress.say("the receiver loads")
-    return awaited(server, "/v1/loads", request.task, request, CentreLoadAnswer, progress, heard)
+    first = None if is_begun else request
+    return awaited(server, "/v1/loads", request.task, first, CentreLoadAnswer, progress, heard)
+
+
+@contextmanager
+def _told_what_remains(task: str) -> Iterator[None]:
+    """Say how to go on where the wait for a load ends before the load."""
+    try:
+        yield
+    except (KeyboardInterrupt, UnreachableError) as error:
+        if isinstance(error, NotRunningError):
+            text = (
+                f"load {task}: if it was handed over, the receiver goes on with it at its next "
+                f"start, else nothing of it is loaded: tsferry-receiver load --wait {task} says"
+            )
+        else:
+            text = (
+                f"load {task} goes on at the receiver: tsferry-receiver load --wait {task} waits "
+                f"for its end, tsferry-receiver tasks cancel {task} ends it"
+            )
+        click.echo(text, err=True)
+        raise
 
 
 def _show(answer: CentreLoadAnswer, as_json: bool) -> None:

@@ -169,6 +169,7 @@ def _write(view: StatusView, running: bool) -> None:
         "lost": f"{view.lost} files: `tsferry-receiver lost`" if view.lost else "none",
         "uploads": str(view.uploads),
         "not loaded yet": f"{size_text(view.staged_bytes)}, {view.loading} tasks to load",
+        "loads": _centre_loads(view),
         "free": size_text(view.free_bytes),
         "last backup": moment(view.backup_at),
     }
@@ -186,6 +187,16 @@ def _write(view: StatusView, running: bool) -> None:
         lines["away"] = "; ".join(f"{each.path} {each.reason}" for each in view.away)
     for name, text in lines.items():
         click.echo(folded(f"{name + ':':{_COLUMN}}{text}", _COLUMN))
+
+
+def _centre_loads(view: StatusView) -> str:
+    """Loads at the centre, and what they wait for."""
+    texts = []
+    for each in view.centre_loads:
+        step = "" if each.progress is None else f" {each.progress.step}"
+        why = "" if each.trouble is None else f" ({each.trouble})"
+        texts.append(f"{each.task}{step}{why}, since {moment(each.begun_at)}")
+    return "; ".join(texts) or "none"
 
 
 def _senders(view: StatusView) -> str:

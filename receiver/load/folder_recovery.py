@@ -68,6 +68,12 @@ def _recover_task(
     task = open_task(folder)
     if task is None or (task.record.centre is not None and not task.loading):
         folder.forget_task()
+        if task is not None:
+            log.warning(
+                "a load at the centre was cut off before its files were whole, and nothing of it "
+                "is loaded",
+                extra={"task": task.id},
+            )
         if folder.uuid == centre_uuid(engine.uuid):  # who said it says it again, and copies anew
             folder.staged.discard([each.path for each in folder.staged.all()])
             crash.point("recovery.centre_swept")

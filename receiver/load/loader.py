@@ -152,6 +152,14 @@ class Loader:
         with self._changed:
             return self._changed.wait_for(lambda: until() or self._stopping, timeout) and until()
 
+    def hurry(self, task: CurrentTask) -> None:
+        """Make the next attempt to load a task now, if it waits for one."""
+        with self._changed:
+            for job in self._queue:
+                if job.task is task:
+                    job.due = self._monotonic()
+            self._changed.notify_all()
+
     def stir(self) -> None:
         """Have those look again who wait for something that came about elsewhere."""
         with self._changed:

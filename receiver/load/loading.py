@@ -123,7 +123,9 @@ def _commit(
     deletes: DeletesConfig | None,
 ) -> None:
     def withdrawn(state: State) -> str | None:
-        return why_withdrawn(state, current.record, clock(), tokens_required=tokens_required)
+        return current.withdrawn or why_withdrawn(
+            state, current.record, clock(), tokens_required=tokens_required
+        )
 
     def decided() -> Change:
         return _decide(
@@ -138,6 +140,9 @@ def _commit(
             deletes=deletes,
         )
 
+    if current.withdrawn is not None:  # what keeps it from being read does not keep it from ending
+        _end_with_nothing(engine, folder, current, current.withdrawn)
+        return
     collected = Collected(folder, current, clock)
     collected.read()
     write_tables(folder, current.id, collected.proofs)
@@ -156,11 +161,7 @@ def _commit(
             change = decided()
             change.guards += mandate
         else:
-            log.warning("nothing of a task is taken: %s", reason, extra={"task": current.id})
-            done = Guard("task", (folder.uuid, current.id), 0)
-            change = Change(
-                ops=[nothing_taken(current.record, reason, current.deletions_told)], guards=[done]
-            )
+            change = _nothing(folder, current, reason)
         crash.point("load.decided")
         while stuck := _place(folder, current, change):
             collected.leave(stuck)
@@ -185,6 +186,24 @@ def _commit(
             folder.tree.unlink(kept, sync=False)
         return
     raise GuardFailed(f"task {current.id}: overtaken {_ATTEMPTS} times; tried again in a moment")
+
+
+def _nothing(folder: SenderFolder, current: CurrentTask, reason: str) -> Change:
+    log.warning("nothing of a task is taken: %s", reason, extra={"task": current.id})
+    done = Guard("task", (folder.uuid, current.id), 0)
+    taken = nothing_taken(current.record, reason, current.deletions_told)
+    return Change(ops=[taken], guards=[done])
+
+
+def _end_with_nothing(
+    engine: Engine, folder: SenderFolder, current: CurrentTask, reason: str
+) -> None:
+    change = _nothing(folder, current, reason)
+    crash.point("load.decided")
+    _place(folder, current, change)
+    engine.commit(change.ops, change.guards)
+    crash.point("load.committed")
+    _tell(folder, current, change)
 
 
 def _decide(

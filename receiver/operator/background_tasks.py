@@ -36,6 +36,7 @@ __all__ = [
     "add_task",
     "background_concerns",
     "background_totals",
+    "cancel_load",
     "cancel_task",
     "list_tasks",
     "retry_task",
@@ -112,6 +113,11 @@ def cancel_task(engine: Engine, queue: WorkQueue, task: str, reason: str) -> Non
         ConflictError: it has ended, or has just changed.
     """
     queue.cancel(task_row(engine, task), reason[:_LONGEST_REASON] or "by an operator")
+
+
+def cancel_load(there: RunningReceiver, task: str, reason: str) -> None:
+    """Have nothing more be done of a load at the centre; raises as `CentreLoads.cancel`."""
+    there.centre.cancel(task, reason[:_LONGEST_REASON] or "by an operator")
 
 
 def retry_task(engine: Engine, queue: WorkQueue, task: str) -> None:

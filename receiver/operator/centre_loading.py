@@ -10,62 +10,46 @@ by then. One commit has all of it. What is cut off before its end is swept at th
 from __future__ import annotations
 
 import logging
-import secrets
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from common import crash
 from common.config.shared_rules import PER_MILLISECOND
-from common.errors import (
-    BusyError,
-    ForbiddenError,
-    NotFoundError,
-    ReadOnlyError,
-    Transient,
-    TsferryError,
-    UsageError,
-)
+from common.errors import ConflictError, ForbiddenError, NotFoundError, Transient, UsageError
 from common.names import is_task_id
-from common.step_progress import HeardStep, stepping
+from common.step_progress import stepping
 from common.wire import Propagate, Result
-from receiver.datadirs.disks import disk_room
-from receiver.load.folder.current_task import CentreMandate, TaskRecord, start_task
+from receiver.load.folder.current_task import CentreMandate, TaskRecord
 from receiver.metadata.model.centre_source import centre_uuid
 from receiver.metadata.model.records import FileOutcome
-from receiver.operator.centre_entries import (
-    deletion_parts,
-    entry_of,
-    planned_as,
-    resource_of_file,
-    told,
-)
+from receiver.operator.centre_entries import told
 from receiver.operator.centre_files import CentreFile, find_files, looked_at, size_of
-from receiver.operator.copied_in import copy_in
+from receiver.operator.centre_runs import LOOK_AGAIN, CentreRuns
+from receiver.operator.load_carrier import LoadCarrier
 from receiver.operator.load_judge import LoadJudge
 from receiver.operator.load_owners import LoadOwners
-from receiver.operator.load_wire import CentreLoadAnswer, StepNow
+from receiver.operator.load_views import CentreLoadView
+from receiver.operator.load_wire import CentreLoadAnswer
+from receiver.operator.step_now import StepNow
 from receiver.shared_points.compare_process import CompareProcess
 from receiver.transfer.acknowledging import ToldContent
-from receiver.transfer.intake import Intake
 from receiver.transfer.look_numbers import latest_look
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from common.names import FilePath
     from receiver.config import ReceiverConfig
     from receiver.load.deciding.candidates import Candidate
     from receiver.load.folder.current_task import CurrentTask
-    from receiver.load.folder.sender_folder import SenderFolder
     from receiver.load.loader import LoadJob
     from receiver.load.service import LoadService
     from receiver.metadata.engine import Engine
+    from receiver.metadata.state.table_rows import TaskRow
+    from receiver.operator.centre_runs import LoadRun
     from receiver.operator.load_owners import LoadRights
     from receiver.operator.load_wire import CentreLoadRequest
     from receiver.transfer.acknowledging import Acknowledging
-    from receiver.transfer.intake import VerifiedBytes
 
 __all__ = ["ON_DUPLICATE", "CentreLoads"]
 
@@ -75,14 +59,33 @@ ON_DUPLICATE = ("error", "keep", "replace", "skip")
 """What may become of points of a device and time that have points here already."""
 _UNTOLD = "it is loaded, and not yet in the object store, or at as many nodes, as is waited for"
 _WAITING = "waiting for copies elsewhere"
-_LOOK_AGAIN = 0.1
-"""Seconds between two looks at whether a load may be told."""
-_AT_ONCE = 64
-"""Files that are flushed into their directories together."""
+_COMPARED = "waiting for another comparison"
+_LOADING = "loading"
+_ENDS_WITHIN = 10.0
+"""Seconds for which the end of a load that is cancelled is waited for."""
+
+
+class _Looked(NamedTuple):
+    """Files as they were read where they lie.
+
+    Attributes:
+        files: by the path that each is loaded under, without copies within the load.
+        outcomes: of those copies.
+        sources: where each lies, in their order.
+    """
+
+    files: dict[str, tuple[CentreFile, Candidate]]
+    outcomes: dict[str, FileOutcome]
+    sources: dict[str, str]
+
+    def size(self, path: str) -> int:
+        """Bytes of a file; 0 of a copy within the load."""
+        found = self.files.get(path)
+        return 0 if found is None else found[1].staged.size
 
 
 class CentreLoads:
-    """Loads at the centre: one at a time, each in a thread of its own, asked for by its id."""
+    """Loads at the centre: each in a thread of its own, asked for by its id."""
 
     def __init__(
         self,
@@ -97,14 +100,12 @@ class CentreLoads:
         self._engine = engine
         self._load = load
         self._acknowledging = acknowledging
-        self._intake = Intake(config, engine, load, clock=clock)
         self._judge = LoadJudge(config, engine, load, CompareProcess(memory=config.proofs.memory))
+        self._carrier = LoadCarrier(config, engine, load, self._judge.first_look, clock=clock)
         self._clock = clock
-        self._step = HeardStep()
-        self._stopping = threading.Event()
-        self._changed = threading.Condition()
-        self._known: tuple[str, CentreLoadAnswer | Exception | None] | None = None
-        self._thread: threading.Thread | None = None
+        self._runs = CentreRuns(clock, self.is_done)
+        self._comparing = threading.Lock()
+        """A comparison takes `proofs.memory`, so there is one at a time."""
 
     @property
     def source(self) -> str:
@@ -113,11 +114,7 @@ class CentreLoads:
 
     def close(self) -> None:
         """Stop what is being copied; what is handed to the loader is loaded."""
-        self._stopping.set()
-        with self._changed:
-            thread = self._thread
-        if thread is not None:
-            thread.join()
+        self._runs.close()
 
     # -- asked for by its id -----------------------------------------------------------------
 
@@ -140,26 +137,16 @@ class CentreLoads:
             ended: called when it is over, before anybody is told.
 
         Raises:
-            BusyError: another one is under way.
+            BusyError: too many are under way.
             UsageError: it asks for what there is not.
         """
         _check(request)
-        with self._changed:
-            if self._known is not None:
-                task, found = self._known
-                if task == request.task and not isinstance(found, Transient):
-                    return
-                if found is None:
-                    raise BusyError("another load at the centre is under way", retry_after=5)
-            self._known = request.task, None
-            self._step.forget()
-            self._thread = threading.Thread(
-                target=self._run,
-                args=(request, staged, rights, since, ended),
-                name="centre-load",
-                daemon=True,
-            )
-            self._thread.start()
+        if self._runs.get(request.task) is None and self._is_known(request.task):
+            return  # by an earlier process, which had handed it over
+        self._runs.begin(request, lambda run: self.load(request, staged, rights, since, run), ended)
+
+    def _is_known(self, task: str) -> bool:
+        return self._handed_over(task) is not None or self.is_done(task)
 
     def mandate(
         self, request: CentreLoadRequest, rights: LoadRights | None = None
@@ -196,14 +183,13 @@ class CentreLoads:
 
     def is_under_way(self, task: str) -> bool:
         """Whether a load is neither done nor refused."""
-        with self._changed:
-            return self._known == (task, None)
+        run = self._runs.get(task)
+        return run is not None and run.found is None
 
     def has_begun(self, task: str) -> bool:
         """Whether an answer is there or comes; not where it has to be asked for once more."""
-        with self._changed:
-            known = self._known
-        return known is not None and known[0] == task and not isinstance(known[1], Transient)
+        run = self._runs.get(task)
+        return run is not None and not isinstance(run.found, Transient)
 
     def is_done(self, task: str) -> bool:
         """Whether a load is committed, or refused in a commit of its own."""
@@ -211,54 +197,119 @@ class CentreLoads:
             return state.task_table.has(self.source, task)
 
     def answer(self, task: str, wait: float) -> CentreLoadAnswer:
-        """What became of the last load, or that it is under way, after `wait` seconds at most.
+        """What became of a load, or that it is under way, after `wait` seconds at most.
 
         Raises:
-            NotFoundError: it is not the last one.
+            NotFoundError: nothing is known of it.
             TsferryError, OSError: it failed so.
         """
-        with self._changed:
-            if self._known is None or self._known[0] != task:
-                return self._remembered(task)
-            self._changed.wait_for(lambda: self._known is None or self._known[1] is not None, wait)
-            found = None if self._known is None else self._known[1]
-        if isinstance(found, Exception):
-            raise found
-        return found or CentreLoadAnswer(
-            task=task, done=False, trouble=self._trouble(), progress=StepNow.of(self._step.now)
+        run = self._runs.answer(task, wait)
+        if run is None:
+            return self._remembered(task, wait)
+        if isinstance(run.found, Exception):
+            raise run.found
+        return run.found or CentreLoadAnswer(
+            task=task, done=False, trouble=self._trouble(run), progress=StepNow.of(run.step.now)
         )
 
-    def _remembered(self, task: str) -> CentreLoadAnswer:
-        """What became of a load that another process began, or that others came behind."""
-        with self._engine.reading() as state:
-            row = state.task_table.get(self.source, task)
+    def _remembered(self, task: str, wait: float) -> CentreLoadAnswer:
+        """What became of a load that another process began, or that many others came behind."""
+        for _ in range(int(wait / LOOK_AGAIN)):
+            if self._told_of(task) is not None or self._runs.stopping.wait(LOOK_AGAIN):
+                break
+        row = self._row_of(task)
         if row is None:
-            raise NotFoundError(f"load {task[:40]!a} is not known here: say it again")
+            current = self._handed_over(task)
+            if current is None:
+                raise NotFoundError(
+                    f"load {task[:40]!a} is not known here, and nothing of it is loaded: say it "
+                    "again"
+                )
+            return CentreLoadAnswer(
+                task=task, done=False, trouble=current.trouble, progress=StepNow(step=_LOADING)
+            )
         if not self._acknowledging.may_tell(row):
             return CentreLoadAnswer(task=task, done=False, trouble=_UNTOLD)
         files = [told(each, each.path, 0) for each in self._acknowledging.outcomes(row)]
         return CentreLoadAnswer(task=task, done=True, files=files)
 
-    def _run(
-        self,
-        request: CentreLoadRequest,
-        staged: Sequence[CentreFile],
-        rights: LoadRights | None,
-        since: int,
-        ended: Callable[[], None],
-    ) -> None:
-        found: CentreLoadAnswer | Exception
-        try:
-            found = self.load(request, staged, rights, since)
-        except Exception as error:
-            if not isinstance(error, TsferryError | OSError):
-                log.exception("a load at the centre failed", extra={"task": request.task})
-            found = error
-        if not isinstance(found, Transient):  # which may be asked once more
-            ended()
-        with self._changed:
-            self._known = request.task, found
-            self._changed.notify_all()
+    def _told_of(self, task: str) -> bool | None:
+        """Whether a load is known; None while it is, and is not over."""
+        row = self._row_of(task)
+        if row is None:
+            return False if self._handed_over(task) is None else None
+        return True if self._acknowledging.may_tell(row) else None
+
+    def _row_of(self, task: str) -> TaskRow | None:
+        with self._engine.reading() as state:
+            return state.task_table.get(self.source, task)
+
+    def _handed_over(self, task: str | None = None) -> CurrentTask | None:
+        """The load that the loader has now, whichever process handed it over; or this one."""
+        folder = self._load.folders.find(self.source)
+        current = None if folder is None else folder.task
+        if current is None or not current.loading or task not in (None, current.id):
+            return None
+        return current
+
+    def under_way(self) -> list[CentreLoadView]:
+        """The loads that are not over, the oldest first."""
+        runs = self._runs.all()
+        found = [
+            CentreLoadView(
+                task=run.task,
+                paths=run.request.paths,
+                dry_run=run.request.dry_run,
+                begun_at=run.at,
+                committed=self.is_done(run.task),
+                trouble=self._trouble(run),
+                progress=StepNow.of(run.step.now),
+            )
+            for run in runs
+        ]
+        left = self._handed_over()
+        if left is not None and self._runs.get(left.id) is None and not self.is_done(left.id):
+            now = StepNow(step=_LOADING)
+            began = left.record.started
+            found.insert(
+                0, CentreLoadView(task=left.id, begun_at=began, trouble=left.trouble, progress=now)
+            )
+        return found
+
+    def cancel(self, task: str, reason: str) -> None:
+        """Have nothing more be done of a load; what is not committed is not loaded.
+
+        Args:
+            task: its id.
+            reason: for people.
+
+        Raises:
+            NotFoundError: nothing is known of it.
+            ConflictError: it is loaded; if it waited for copies elsewhere, it does so no more.
+        """
+        run = self._runs.get(task)
+        current = self._handed_over(task) if run is None else run.current
+        if run is None or run.found is not None:
+            if self.is_done(task) or (run is not None and current is None):
+                raise ConflictError(f"load {task} is over: GET /v1/loads/{task} says how it ended")
+            if current is None:
+                raise NotFoundError(f"no load {task[:40]!a} is under way here")
+        if run is not None:
+            run.cancel(reason)
+            current = run.current
+        elif current is not None:
+            current.withdrawn = f"cancelled: {reason}"
+        if current is not None:
+            self._load.loader.hurry(current)
+        if run is not None:
+            self._runs.ended(run, _ENDS_WITHIN)
+        row = self._row_of(task)
+        if row is not None and any(each.result is Result.LOADED for each in row.outcomes):
+            raise ConflictError(
+                f"load {task} is loaded already, and its files stay visible; nobody waits any more "
+                f"for their copies elsewhere: tsferry-receiver load --wait {task} says when these "
+                "are there, and files delete takes a file back"
+            )
 
     # -- the load ----------------------------------------------------------------------------
 
@@ -268,6 +319,7 @@ class CentreLoads:
         staged: Sequence[CentreFile] = (),
         rights: LoadRights | None = None,
         since: int = 0,
+        run: LoadRun | None = None,
     ) -> CentreLoadAnswer:
         """Look at files, and load them unless it is a dry run or one is refused.
 
@@ -276,35 +328,22 @@ class CentreLoads:
             staged: files that came for it, in place of paths of this machine.
             rights: of a writer; None of an operator.
             since: see `begin`.
+            run: of it, if others ask how far it is.
 
         Raises:
             NotFoundError: there is nothing to load, or no such sender.
             NotATsFileError: a file is none, or not closed.
             UsageError: as the request or the layout has it.
+            ConflictError: it was cancelled; nothing of it is loaded.
             TsferryError, OSError: it cannot be done now; nothing of it is left.
         """
+        run = run or self._runs.made(request)
         since = since or self._engine.newest_commit
         mandate = self.mandate(request, rights)
         if not request.dry_run:
             self._acknowledging.must_take()
         files = staged or find_files(request.paths, request.storage_group)
-        looked: dict[str, tuple[CentreFile, Candidate]] = {}
-        seen: dict[str, str] = {}
-        outcomes: dict[str, FileOutcome] = {}
-        sources: dict[str, str] = {}
-        for number, file in enumerate(stepping("reading files", files, size_of, self._step.told)):
-            self._go_on()
-            candidate = looked_at(
-                file, request.task, number, interval=self._interval(), at=self._clock()
-            )
-            path, content = candidate.path.text, candidate.staged.md5
-            sources[path] = str(file.source)
-            if content in seen:
-                why = f"as {seen[content]}"
-                outcomes[path] = FileOutcome(path, Result.ALREADY, reason=why)
-            else:
-                seen[content] = str(file.source)
-                looked[path] = file, candidate
+        looked = self._read(run, files)
         record = TaskRecord(
             task=request.task,
             sender=self.source,
@@ -312,155 +351,111 @@ class CentreLoads:
             scope=[] if rights is None else list(rights.scope),
             token=None if rights is None else rights.token,
             started=self._clock(),
-            look=latest_look(self._engine),
             centre=mandate,
             since=since,
             manifest=[],
         )
-        self._step.begin("comparing with what is loaded")
-        record, found = self._judge.outcomes(
-            record, looked, among_new=bool(staged), stopped=self._stopping.is_set
-        )
-        self._go_on()
-        outcomes |= found
-        sizes = {path: each.staged.size for path, (_, each) in looked.items()}
-        fresh = {path: looked[path] for path in looked if outcomes[path].result is Result.LOADED}
-        refused = any(each.result is Result.REFUSED for each in outcomes.values())
-        if not refused and not request.dry_run:
-            if fresh:
-                outcomes |= self._carry_out(record, list(fresh.values()))
-            # They came by another task, which may not be told yet.
-            known = {
-                path: ToldContent(each.staged)
-                for path, (_, each) in looked.items()
-                if outcomes[path].result is Result.ALREADY
-            }
-            self._wait_for(self._acknowledging.watch(known.values()))
-            for path, told_of in known.items():
-                if (bad := self._acknowledging.why_missing(told_of)) is not None:
-                    outcomes[path] = FileOutcome(path, Result.MISSING, reason=bad)
+        if request.dry_run:
+            outcomes = looked.outcomes | self._judged(run, record, looked, staged)[1]
+        else:
+            outcomes = self._loaded(run, record, looked, staged)
         return CentreLoadAnswer(
             task=request.task,
             done=True,
             dry_run=request.dry_run,
             files=[
-                told(outcomes[path], source, sizes.get(path, 0)) for path, source in sources.items()
+                told(outcomes[path], source, looked.size(path))
+                for path, source in looked.sources.items()
             ],
         )
 
-    def _go_on(self) -> None:
-        if self._stopping.is_set():
-            raise ReadOnlyError("the receiver is being stopped", retry_after=5)
+    def _read(self, run: LoadRun, files: Sequence[CentreFile]) -> _Looked:
+        looked = _Looked({}, {}, {})
+        seen: dict[str, str] = {}
+        for number, file in enumerate(stepping("reading files", files, size_of, run.step.told)):
+            run.go_on()
+            candidate = looked_at(
+                file, run.task, number, interval=self._interval(), at=self._clock()
+            )
+            path, content = candidate.path.text, candidate.staged.md5
+            looked.sources[path] = str(file.source)
+            if content in seen:
+                why = f"as {seen[content]}"
+                looked.outcomes[path] = FileOutcome(path, Result.ALREADY, reason=why)
+            else:
+                seen[content] = str(file.source)
+                looked.files[path] = file, candidate
+        return looked
+
+    def _judged(
+        self, run: LoadRun, record: TaskRecord, looked: _Looked, staged: Sequence[CentreFile]
+    ) -> tuple[TaskRecord, dict[str, FileOutcome]]:
+        """What would become of files by what is committed now; and the record with that."""
+        run.wait_for(lambda: self._comparing.acquire(blocking=False), _COMPARED)
+        try:
+            run.step.begin("comparing with what is loaded")
+            record = msgspec.structs.replace(record, look=latest_look(self._engine))
+            found = self._judge.outcomes(
+                record, looked.files, among_new=bool(staged), stopped=lambda: run.is_stopped
+            )
+        finally:
+            self._comparing.release()
+        run.go_on()
+        return found
+
+    def _loaded(
+        self, run: LoadRun, record: TaskRecord, looked: _Looked, staged: Sequence[CentreFile]
+    ) -> dict[str, FileOutcome]:
+        """Load files in their turn; what became of them once that may be told."""
+        outcomes, row = dict(looked.outcomes), None
+        with self._runs.turn(run):
+            record, found = self._judged(run, record, looked, staged)
+            outcomes |= found
+            if any(each.result is Result.REFUSED for each in outcomes.values()):
+                return outcomes
+            fresh = [
+                each
+                for path, each in looked.files.items()
+                if outcomes[path].result is Result.LOADED
+            ]
+            if fresh:
+                row = self._committed(run, self._carrier.carry_out(run, record, fresh))
+        if row is not None:
+            loaded = row
+            run.wait_for(lambda: self._acknowledging.may_tell(loaded), _WAITING)
+            outcomes |= {each.path: each for each in self._acknowledging.outcomes(row)}
+        # They came by another task, which may not be told yet.
+        known = {
+            path: ToldContent(each.staged)
+            for path, (_, each) in looked.files.items()
+            if outcomes[path].result is Result.ALREADY
+        }
+        run.wait_for(self._acknowledging.watch(known.values()), _WAITING)
+        for path, told_of in known.items():
+            if (bad := self._acknowledging.why_missing(told_of)) is not None:
+                outcomes[path] = FileOutcome(path, Result.MISSING, reason=bad)
+        return outcomes
 
     def _interval(self) -> int:
         return self._config.partition_interval_ms * PER_MILLISECOND[self._config.time_unit]
 
-    # -- copied in, and loaded ---------------------------------------------------------------
-
-    def _carry_out(
-        self, record: TaskRecord, files: Sequence[tuple[CentreFile, Candidate]]
-    ) -> dict[str, FileOutcome]:
-        folder = self._load.centre_folder()
-        with folder.lock:
-            if folder.task is not None:
-                raise BusyError("the load before this one is not over", retry_after=5)
-            sizes = [each.staged.size for _, each in files]
-            room = sum(map(disk_room, sizes))
-            self._intake.check_room(folder, sum(sizes), 0, room=room)
-            try:
-                current = self._copied(folder, record, files)
-            except BaseException:
-                self._sweep(folder)
-                raise
-        return self._outcomes(self._load.loader.submit(folder, current))
-
-    def _copied(
-        self,
-        folder: SenderFolder,
-        record: TaskRecord,
-        files: Sequence[tuple[CentreFile, Candidate]],
-    ) -> CurrentTask:
-        """Copy files in and end the task: durable when this returns."""
-        current = start_task(folder, msgspec.structs.replace(record, manifest=None))
-        crash.point("centre.begun")
-        current.add_deletions(
-            part for file, each in files for part in deletion_parts(file, each.path)
-        )
-        resources = {each.path.text: resource_of_file(file) for file, each in files}
-        current.add_plan(planned_as(each, resources[each.path.text]) for _, each in files)
-        first = self._judge.first_look(record)
-        staged: list[VerifiedBytes] = []
-        told = self._step.told
-        for file, candidate in stepping("copying", files, lambda each: each[1].staged.size, told):
-            self._go_on()
-            path, resource = candidate.path, resources[candidate.path.text]
-            if resource is not None and file.resource is not None:
-                beside = CentreFile(file.resource, path.resource)
-                staged.append(self._copy(folder, beside, path.resource, resource.md5))
-            take = self._move if file.staged else self._copy
-            staged.append(take(folder, file, path, candidate.staged.md5))
-            crash.point("centre.copied")
-            if len(staged) >= _AT_ONCE:
-                self._intake.stage(folder, staged)
-                staged = []
-        self._intake.stage(folder, staged)
-        crash.point("centre.staged")
-        current.end([entry_of(each, first, record.look) for _, each in files], [])
-        return current
-
-    def _move(
-        self, folder: SenderFolder, file: CentreFile, path: FilePath, expected: str
-    ) -> VerifiedBytes:
-        """A file that is nobody else's, under a temporary name, flushed and verified."""
-        part = f"{folder.uploads}/{secrets.token_hex(16)}.part"
-        with folder.tree.open_write(file.staged) as moved:
-            moved.sync()
-            folder.tree.rename(file.staged, part)
-            return self._intake.verify(
-                moved.fileno(), path, part, expected, expected=(expected,), planned=None
-            )
-
-    def _copy(
-        self, folder: SenderFolder, file: CentreFile, path: FilePath, expected: str
-    ) -> VerifiedBytes:
-        return copy_in(self._intake, folder, file, path, expected)
-
-    def _sweep(self, folder: SenderFolder) -> None:
-        """Remove what was copied, and the task; what cannot be now is at the next start."""
-        try:
-            folder.forget_task()
-            folder.staged.discard([each.path for each in folder.staged.all()])
-            folder.sweep()
-        except (TsferryError, OSError) as error:
-            log.warning("what a load has left is swept later", extra={"error": str(error)})
-
-    def _outcomes(self, job: LoadJob) -> dict[str, FileOutcome]:
-        """What became of the task, once it is committed, cleared away, and may be told."""
-        self._step.begin("loading")
+    def _committed(self, run: LoadRun, job: LoadJob) -> TaskRow:
+        """The row of a task that is handed over, once it is committed; it is told by that."""
         while True:
             self._load.loader.wait(lambda: job.done, 1.0)
-            with self._engine.reading() as state:
-                row = state.task_table.get(self.source, job.task.id)
+            row = self._row_of(run.task)
             if row is not None and (job.done or job.error is not None):
-                break
-            self._go_on()
-        self._wait_for(lambda: self._acknowledging.may_tell(row))
-        return {each.path: each for each in self._acknowledging.outcomes(row)}
+                return row
+            run.must_run()  # what was cancelled is refused by a commit of its own
 
-    def _wait_for(self, may_tell: Callable[[], bool]) -> None:
-        while not may_tell():
-            self._step.begin(_WAITING)
-            self._go_on()
-            self._stopping.wait(_LOOK_AGAIN)
-
-    def _trouble(self) -> str | None:
-        """Why what is copied in, or loaded, has to wait, None while it goes on."""
-        now = self._step.now
+    def _trouble(self, run: LoadRun) -> str | None:
+        """Why a load has to wait, None while it goes on."""
+        if run.behind is not None:
+            return f"load {run.behind} was begun before, and is not committed yet"
+        now = run.step.now
         if now is not None and now.step == _WAITING:
             return _UNTOLD
-        folder = self._load.folders.find(self.source)
-        task = None if folder is None else folder.task
-        return None if task is None else task.trouble
+        return None if run.current is None else run.current.trouble
 
 
 def _check(request: CentreLoadRequest) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from common.step_progress import StepProgress
 from common.wire import Struct
+from receiver.operator.step_now import StepNow
 
 __all__ = [
     "AdoptionAnswer",
@@ -19,31 +19,7 @@ __all__ = [
     "CentreLoadAnswer",
     "CentreLoadFile",
     "CentreLoadRequest",
-    "StepNow",
 ]
-
-
-class StepNow(Struct, frozen=True, kw_only=True):
-    """How far a work is that is not over.
-
-    Attributes:
-        step: what is being done, in words.
-        done: things of that step that are done with.
-        total: of them all; 0 where nobody knows how much it is.
-        bytes: of those that are done with.
-        total_bytes: of all.
-    """
-
-    step: str
-    done: int = 0
-    total: int = 0
-    bytes: int = 0
-    total_bytes: int = 0
-
-    @classmethod
-    def of(cls, now: StepProgress | None) -> StepNow | None:
-        """What is told of a moment, if there is one."""
-        return None if now is None else cls(**now._asdict())
 
 
 class CentreLoadRequest(Struct, frozen=True, kw_only=True):

@@ -169,6 +169,7 @@ def short_status(there: ReceiverDirectories, problem: str | None) -> StatusView:
         uploads=count,
         staged_bytes=staged + partial,
         loading=there.load.loader.waiting,
+        centre_loads=tuple(there.centre.under_way()),
         clock=msgspec.structs.replace(
             view.clock,
             doubt=None if doubt is None else doubt.text,

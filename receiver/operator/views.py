@@ -12,6 +12,7 @@ from common.wire import Struct
 from common.wire.base import CommitTs, Time
 from receiver.operator.background_views import BackgroundTotals
 from receiver.operator.compact_views import MergeTotals
+from receiver.operator.load_views import CentreLoadView
 from receiver.operator.log_file_views import FollowView
 from receiver.operator.node_views import DrainView
 from receiver.operator.remote_node_views import NodeTotals
@@ -456,6 +457,7 @@ class StatusView(Struct, frozen=True, kw_only=True):
         tokens_ending: tokens that end within 30 days, the first 20, those that have ended last.
         edge_certificates_ending: client certificates of edges that end within 30 days or have
             ended, by what each edge said last; the first 20.
+        centre_loads: loads at the centre that are not over, the oldest first.
         backup_at: when `backup` last copied everything, seconds since the epoch; None for never.
     """
 
@@ -502,4 +504,5 @@ class StatusView(Struct, frozen=True, kw_only=True):
     client_crl_until: float | None = None
     tokens_ending: tuple[TokenEnding, ...] = ()
     edge_certificates_ending: tuple[EdgeCertificateEnding, ...] = ()
+    centre_loads: tuple[CentreLoadView, ...] = ()
     backup_at: float | None = None

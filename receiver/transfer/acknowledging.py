@@ -3,7 +3,8 @@
 At once; or, with `storage.before_ack`, when its files and its commit are in the object store too;
 with `nodes.before_ack`, when as many storage nodes have its files.
 Until then it is *loading*, to its sender and to every round after: a sender has one task at a time,
-so the newest is the only one that may be untold, after a restart as well.
+so the newest is the only one that may be untold, after a restart as well. The centre itself may
+have several: one waits, and the next is loaded.
 
 What is in the store stays there, and what nodes have is made up for when one is lost, so what was
 found of a task's files is not looked at again. What of them is in quarantine by then, as a restore
@@ -37,6 +38,8 @@ _HERE = (Result.LOADED, Result.ALREADY)
 _GOOD = (FileState.LIVE, FileState.RETIRED, FileState.SUPERSEDED)
 _AT_ONCE = 1000
 """Files that are looked at without a pause: an adoption may have millions."""
+_MOST_OPEN = 32
+"""Tasks of one source that are looked after at once: loads at the centre are fewer."""
 _PAUSE = 10.0
 """Seconds until a sender asks again that found too few nodes."""
 _NOWHERE = "it is in quarantine since: once more"
@@ -82,7 +85,7 @@ class Acknowledging:
         self._busy = busy
         self._waits = shipped is not None or lacks_copies is not None
         self._lock = threading.Lock()
-        self._open: dict[str, _Task] = {}
+        self._open: dict[tuple[str, str], _Task] = {}
         self._told: dict[str, str] = {}
 
     def must_take(self) -> None:
@@ -100,17 +103,24 @@ class Acknowledging:
         if not self._waits or self._told.get(row.sender) == row.task:
             return True
         with self._lock:
-            task = self._open.get(row.sender)
-            if task is None or task.row.task != row.task:
-                task = self._open[row.sender] = _Task(row, self._lacks)
+            task = self._open.get((row.sender, row.task))
+            if task is None:
+                self._forget(row.sender)
+                task = self._open[row.sender, row.task] = _Task(row, self._lacks)
             is_kept = task.is_kept(self._engine)
             if is_kept and (self._shipped is None or self._shipped() >= task.needed):
                 self._told[row.sender] = row.task
-                del self._open[row.sender]
+                del self._open[row.sender, row.task]
                 return True
             first = task.not_asked(self._engine)
         self._hurry(first)
         return False
+
+    def _forget(self, sender: str) -> None:
+        """Let go of what nobody may ask for any more; who does so is told the same, later."""
+        open_ones = [each for each in self._open if each[0] == sender]
+        for each in open_ones[: 1 - _MOST_OPEN]:
+            del self._open[each]
 
     def watch(self, contents: Iterable[ToldContent]) -> Callable[[], bool]:
         """What says, as often as it is called, whether all of some content may be told to be here.

@@ -11,9 +11,11 @@ import re
 from flask import Response
 
 from common.errors import NotFoundError, ProtocolError, UsageError
+from common.names import is_task_id
 from receiver.operator.background_tasks import (
     TASK_STATES,
     add_task,
+    cancel_load,
     cancel_task,
     list_tasks,
     retry_task,
@@ -103,13 +105,16 @@ def add_background_task(call: Call) -> Response:
     "POST",
     "/v1/tasks/<task>/cancel",
     Role.OPERATOR,
-    "Have nobody do a task; whoever does it now commits no more of it",
+    "Have nobody do a task, or a load at the centre; whoever does it now commits no more of it",
     EMPTY,
     takes=CancelRequest,
 )
 def cancel_background_task(call: Call) -> Response:
     """Have nobody do a task."""
     there, reason = call.operator, call.body(CancelRequest).reason
+    if is_task_id(call.arguments["task"]):
+        cancel_load(there, call.arguments["task"], reason)
+        return Response(status=204)
     cancel_task(there.engine, there.work, call.arguments["task"], reason)
     return Response(status=204)
 

@@ -6,6 +6,7 @@ from flask import Response
 from msgspec.structs import replace
 
 from receiver.operator import load_wire
+from receiver.operator.load_views import CentreLoadsAnswer
 from receiver.operator.loaded_paths import allowed_path
 from receiver.web.call import Call, json_answer
 from receiver.web.routes import AnswerRow, Parameter, Role, Routes
@@ -38,6 +39,18 @@ def load_at_the_centre(call: Call) -> Response:
     request = replace(request, paths=_paths_of(call, request.paths))
     call.operator.centre.begin(request)
     return json_answer(call.operator.centre.answer(request.task, _wait(call)))
+
+
+@ROUTES.call(
+    "GET",
+    "/v1/loads",
+    Role.OPERATOR,
+    "The loads at the centre that are not over",
+    AnswerRow(200, CentreLoadsAnswer),
+)
+def loads_under_way(call: Call) -> Response:
+    """The loads that are not over."""
+    return json_answer(CentreLoadsAnswer(loads=call.operator.centre.under_way()))
 
 
 def _wait(call: Call) -> float:

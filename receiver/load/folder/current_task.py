@@ -212,6 +212,7 @@ class CurrentTask:
         told_parts: how many parts of deletion files it tells.
         state: `open`, or `loading` once its end is durable.
         trouble: why loading has to wait, None while it goes on.
+        withdrawn: why nothing of it is to be loaded any more; None while it is.
     """
 
     def __init__(
@@ -236,6 +237,7 @@ class CurrentTask:
         ended = sync_log is None or sync_log.state.ended
         self.state = TaskState.LOADING if ended else TaskState.OPEN
         self.trouble: str | None = None
+        self.withdrawn: str | None = None
 
     @property
     def id(self) -> str:

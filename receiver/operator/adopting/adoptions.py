@@ -49,7 +49,8 @@ from receiver.operator.adopting.bringing_in import BringingIn
 from receiver.operator.adopting.old_receiver import read_old_receiver
 from receiver.operator.centre_files import size_of
 from receiver.operator.load_owners import uuid_of
-from receiver.operator.load_wire import AdoptionAnswer, AdoptionFile, AdoptionOddity, StepNow
+from receiver.operator.load_wire import AdoptionAnswer, AdoptionFile, AdoptionOddity
+from receiver.operator.step_now import StepNow
 from receiver.transfer.acknowledging import ToldContent
 from receiver.transfer.intake import Intake
 

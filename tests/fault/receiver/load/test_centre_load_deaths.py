@@ -14,7 +14,7 @@ import pytest
 from common import crash
 from common.errors import NoSpaceError
 from receiver.load.upkeep.fsck import fsck
-from receiver.operator import centre_loading
+from receiver.operator import load_carrier
 from receiver.operator.files import list_files
 from receiver.operator.load_wire import CentreLoadRequest
 from tests.support import tiers
@@ -134,7 +134,7 @@ def test_a_disk_that_fills_while_files_are_copied_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world, old = fresh(tmp_path)
-    copy, done = centre_loading.CentreLoads._copy, []
+    copy, done = load_carrier.LoadCarrier._copy, []
 
     def full(*given: object) -> object:
         if len(done) == 2:
@@ -145,7 +145,7 @@ def test_a_disk_that_fills_while_files_are_copied_leaves_nothing(
     with world.node() as node:
         request = CentreLoadRequest(task=TASK, paths=[str(old)], owner=A)
         with monkeypatch.context() as patch:
-            patch.setattr(centre_loading.CentreLoads, "_copy", full)
+            patch.setattr(load_carrier.LoadCarrier, "_copy", full)
             with pytest.raises(NoSpaceError):
                 node.operator.centre.load(request)
         folder = node.load.centre_folder()

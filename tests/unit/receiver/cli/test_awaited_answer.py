@@ -13,7 +13,8 @@ from common.progress_bar import WorkProgress
 from receiver.cli import centre_load
 from receiver.cli.awaited_answer import awaited
 from receiver.cli.commands import cli
-from receiver.operator.load_wire import CentreLoadAnswer, CentreLoadFile, CentreLoadRequest, StepNow
+from receiver.operator.load_wire import CentreLoadAnswer, CentreLoadFile, CentreLoadRequest
+from receiver.operator.step_now import StepNow
 from tests.unit.common.test_progress_bar import Terminal
 
 REQUEST = CentreLoadRequest(task="1" * 32, paths=["/mnt"])
@@ -89,3 +90,41 @@ def test_a_load_ends_well_only_if_nobody_needs_the_originals(
     (tmp_path / "receiver.toml").write_text('schema_dir = "schema"\ndata_dirs = ["data"]\n')
     monkeypatch.chdir(tmp_path)
     assert run(cli, "tsferry-receiver", ["--config", "receiver.toml", "load", "a"]) == code
+
+
+class Interrupted(Server):
+    """The operator presses Ctrl-C while the load is under way."""
+
+    def ask(self, method: str, path: str, kind: type, **more: Any) -> CentreLoadAnswer:
+        if self.calls:
+            raise KeyboardInterrupt
+        return super().ask(method, path, kind, **more)
+
+
+def told_of(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: Server, *arguments: str
+) -> int:
+    monkeypatch.setattr(centre_load, "OperatorClient", lambda *_, **__: server)
+    monkeypatch.setattr(centre_load.secrets, "token_hex", lambda _: REQUEST.task)
+    (tmp_path / "receiver.toml").write_text('schema_dir = "schema"\ndata_dirs = ["data"]\n')
+    monkeypatch.chdir(tmp_path)
+    return run(cli, "tsferry-receiver", ["--config", "receiver.toml", "load", *arguments])
+
+
+def test_whoever_ends_the_command_is_told_that_the_load_goes_on_and_how_to_end_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert told_of(monkeypatch, tmp_path, Interrupted(going(1)), "a") == 130
+    said = capsys.readouterr().err
+    assert f"load --wait {REQUEST.task}" in said
+    assert f"tasks cancel {REQUEST.task}" in said
+
+
+def test_a_load_that_was_begun_before_is_waited_for_and_not_begun_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    server = Server(going(1), DONE)
+    assert told_of(monkeypatch, tmp_path, server, "--wait", REQUEST.task) == 0
+    assert server.calls == [f"GET /v1/loads/{REQUEST.task}"] * 2
+    assert told_of(monkeypatch, tmp_path, server, "--wait", REQUEST.task, "a") == 2
+    assert told_of(monkeypatch, tmp_path, server) == 2

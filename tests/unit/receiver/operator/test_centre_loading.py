@@ -3,11 +3,9 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from common.errors import (
-    BusyError,
     DigestError,
     ForbiddenError,
     NoSpaceError,
@@ -21,10 +19,11 @@ from receiver.metadata.model.centre_source import centre_uuid
 from receiver.metadata.model.ranks import stands_above
 from receiver.metadata.model.timestamps import COUNTER_BITS
 from receiver.node import Node
-from receiver.operator import centre_loading, load_judge
+from receiver.operator import centre_loading, load_carrier, load_judge
 from receiver.operator.files import list_files
-from receiver.operator.load_wire import CentreLoadAnswer, CentreLoadRequest, StepNow
+from receiver.operator.load_wire import CentreLoadAnswer, CentreLoadRequest
 from receiver.operator.owners import set_owner
+from receiver.operator.step_now import StepNow
 from receiver.operator.tokens import make_token
 from tests.support.node_world import (
     OPERATOR,
@@ -209,14 +208,14 @@ def test_what_becomes_another_owners_meanwhile_refuses_the_load(
     third = "c" * 32
     old = two_owners(node, tmp_path)
     Edge(node, third).round({path_of(3): tsfile("root.sg.c")})
-    copied = centre_loading.CentreLoads._copied
+    copied = load_carrier.LoadCarrier._copied
 
     def overtaken(*given: object) -> object:
         done = copied(*given)  # type: ignore[arg-type]
         set_owner(node.engine, OPERATOR, "root.sg.b", third)
         return done
 
-    monkeypatch.setattr(centre_loading.CentreLoads, "_copied", overtaken)
+    monkeypatch.setattr(load_carrier.LoadCarrier, "_copied", overtaken)
     assert set(said(load(node, old, owner=A, others=[B]), old).values()) == {"refused"}
     monkeypatch.undo()
     assert set(said(load(node, old, owner=A, others=[third]), old).values()) == {"loaded"}
@@ -325,14 +324,14 @@ def test_what_was_committed_since_the_look_decides(
     edge = Edge(node)
     edge.round({path_of(1): tsfile()})
     old = lay(tmp_path / "old", {path_of(1): tsfile(first=100), path_of(2): tsfile(first=200)})
-    copied = centre_loading.CentreLoads._copied
+    copied = load_carrier.LoadCarrier._copied
 
     def overtaken(*given: object) -> object:
         done = copied(*given)  # type: ignore[arg-type]
         edge.round({path_of(3): tsfile(first=102, salt=5)})
         return done
 
-    monkeypatch.setattr(centre_loading.CentreLoads, "_copied", overtaken)
+    monkeypatch.setattr(load_carrier.LoadCarrier, "_copied", overtaken)
     assert set(said(load(node, old, owner=A), old).values()) == {"refused"}
     assert {each.sender for each in list_files(node.operator).files} == {A}
     folder = node.load.centre_folder()
@@ -429,14 +428,14 @@ def test_a_file_that_changes_while_it_is_copied_refuses_the_load(
     world: World, node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = lay(tmp_path / "old", {path_of(1): tsfile(), path_of(2): tsfile(first=90)})
-    carry_out = centre_loading.CentreLoads._carry_out
+    carry_out = load_carrier.LoadCarrier.carry_out
 
     def changed(*given: object) -> object:
         (old / path_of(2)).write_bytes(tsfile(first=90, salt=1))
         return carry_out(*given)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
-        patch.setattr(centre_loading.CentreLoads, "_carry_out", changed)
+        patch.setattr(load_carrier.LoadCarrier, "carry_out", changed)
         with pytest.raises(DigestError, match="somebody writes to it"):
             load(node, old)
     folder = node.load.centre_folder()
@@ -484,33 +483,6 @@ def test_a_deletion_file_that_files_share_refuses_the_load(node: Node, tmp_path:
         load(node, old)
 
 
-def test_a_load_is_asked_for_by_its_id_and_one_is_under_way_at_a_time(
-    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import threading
-
-    old = lay(tmp_path / "old", {path_of(1): tsfile()})
-    first, second = (CentreLoadRequest(task=each * 32, paths=[str(old)]) for each in ("1", "2"))
-    goes_on = threading.Event()
-    found = centre_loading.find_files
-    monkeypatch.setattr(
-        centre_loading, "find_files", lambda *given: goes_on.wait(60) and found(*given)
-    )
-    centre = node.operator.centre
-    centre.begin(first)
-    centre.begin(first)
-    assert not centre.answer(first.task, 0).done
-    with pytest.raises(BusyError):
-        centre.begin(second)
-    with pytest.raises(NotFoundError):
-        centre.answer(second.task, 0)
-    goes_on.set()
-    assert said(centre.answer(first.task, 60), old) == {path_of(1): "loaded"}
-    centre.begin(msgspec.structs.replace(second, paths=["/nowhere"]))
-    with pytest.raises(NotFoundError, match="no such file"):
-        centre.answer(second.task, 60)
-
-
 def test_whoever_asks_for_a_load_that_is_not_over_hears_how_far_it_is(
     node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -531,7 +503,7 @@ def test_whoever_asks_for_a_load_that_is_not_over_hears_how_far_it_is(
         monkeypatch.setattr(module, name, asking)
 
     asked_of(centre_loading, "looked_at")
-    asked_of(centre_loading, "copy_in")
+    asked_of(load_carrier, "copy_in")
     asked_of(centre_loading.LoadJudge, "outcomes")
     asked_of(node.load.loader, "submit")
     centre.begin(request)

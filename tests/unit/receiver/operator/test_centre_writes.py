@@ -21,7 +21,7 @@ from common.errors import (
     UsageError,
 )
 from receiver.node import Node
-from receiver.operator import centre_loading
+from receiver.operator import centre_loading, load_carrier
 from receiver.operator.files import list_files
 from receiver.operator.load_owners import LoadRights
 from receiver.operator.load_wire import CentreLoadAnswer
@@ -177,14 +177,14 @@ def test_what_was_loaded_meanwhile_decides(node: Node, monkeypatch: pytest.Monke
     edge.round({path_of(1): tsfile()})
     opened(node, owner=A)
     part = put(node, tsfile(first=100))
-    copied = centre_loading.CentreLoads._copied
+    copied = load_carrier.LoadCarrier._copied
 
     def overtaken(*given: object) -> object:
         done = copied(*given)  # type: ignore[arg-type]
         edge.round({path_of(3): tsfile(first=102, salt=5)})
         return done
 
-    monkeypatch.setattr(centre_loading.CentreLoads, "_copied", overtaken)
+    monkeypatch.setattr(load_carrier.LoadCarrier, "_copied", overtaken)
     assert {each.result for each in commit(node, part).files} == {"refused"}
     assert {each.sender for each in list_files(node.operator).files} == {A}
 
@@ -429,14 +429,14 @@ def test_a_token_that_is_revoked_before_the_commit_loads_nothing(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rights = writer(node)
-    copied = centre_loading.CentreLoads._copied
+    copied = load_carrier.LoadCarrier._copied
 
     def revoked(*given: object) -> object:
         done = copied(*given)  # type: ignore[arg-type]
         revoke_token(node.engine, rights.token)
         return done
 
-    monkeypatch.setattr(centre_loading.CentreLoads, "_copied", revoked)
+    monkeypatch.setattr(load_carrier.LoadCarrier, "_copied", revoked)
     assert "was revoked" in write(node, tsfile(), rights)
     assert list_files(node.operator).files == []
     assert left(node) == []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from receiver.node import Node
-from receiver.operator import centre_loading, point_overlaps
+from receiver.operator import load_carrier, point_overlaps
 from receiver.operator.files import list_files
 from receiver.operator.write_wire import StagedPart
 from receiver.shared_points.common_points import compare
@@ -74,14 +74,14 @@ def test_what_came_since_the_comparison_counts_by_its_range(
     edge = Edge(node)
     edge.round({path_of(1): ODD})
     old = lay(tmp_path / "old", {path_of(2): GAPS})
-    copied = centre_loading.CentreLoads._copied
+    copied = load_carrier.LoadCarrier._copied
 
     def overtaken(*given: object) -> object:
         done = copied(*given)  # type: ignore[arg-type]
         edge.round({path_of(3): build({"root.sg.d1": {"s1": [(4, 0), (6, 0)]}})})
         return done
 
-    monkeypatch.setattr(centre_loading.CentreLoads, "_copied", overtaken)
+    monkeypatch.setattr(load_carrier.LoadCarrier, "_copied", overtaken)
     assert said(load(node, old, owner=A), old) == {path_of(2): "refused"}
     monkeypatch.undo()
     assert {each.sender for each in list_files(node.operator).files} == {A}

@@ -9,7 +9,7 @@ import pytest
 
 from common.config import Timetable
 from common.durable import Tree
-from common.errors import BusyError
+from common.errors import BusyError, ConflictError
 from common.wire import Propagate, Result, TaskState
 from receiver.load.upkeep.verdicts import Verdict, record_verdicts
 from receiver.metadata.engine import Engine
@@ -257,7 +257,7 @@ def test_a_load_at_the_centre_is_not_done_while_the_store_is_away(
     with world.node() as node:
         node.operator.centre.begin(request)
         centre = node.operator.centre
-        until(lambda: (now := centre._step.now) and now.step == "waiting for copies elsewhere")
+        until(lambda: "elsewhere" in _step_of(centre.answer(request.task, 0.0)))
         assert centre.is_done(request.task)
         answer = centre.answer(request.task, 0.3)
         assert not answer.done
@@ -267,6 +267,36 @@ def test_a_load_at_the_centre_is_not_done_while_the_store_is_away(
         assert (answer.done, answer.trouble is not None) == (False, True), "after a restart too"
         (tmp_path / "away").rename(bucket)
         until(lambda: node.operator.centre.answer(request.task, 0.0).done)
+
+
+def test_a_load_that_waits_for_the_store_keeps_no_other_from_being_loaded(
+    world: World, bucket: Path, tmp_path: Path
+) -> None:
+    bucket.rename(tmp_path / "away")
+    requests = []
+    for name in "123":
+        place = tmp_path / name / ONE
+        place.parent.mkdir(parents=True)
+        place.write_bytes(tsfile(f"root.sg.d{name}"))
+        requests.append(CentreLoadRequest(task=name * 32, paths=[str(tmp_path / name)]))
+    with world.node() as node:
+        centre = node.operator.centre
+        for each in requests:
+            centre.begin(each)
+        until(lambda: all(centre.is_done(each.task) for each in requests))
+        assert all("elsewhere" in _step_of(centre.answer(each.task, 0.0)) for each in requests)
+        assert [each.committed for each in centre.under_way()] == [True] * 3
+        with pytest.raises(ConflictError, match="is loaded already, and its files stay visible"):
+            centre.cancel(requests[1].task, "enough")
+        assert [each.task[0] for each in centre.under_way()] == ["1", "3"]
+        answer = centre.answer(requests[1].task, 0.0)
+        assert not answer.done, "it is told when it is there, though nobody waits"
+        assert "not yet in the object store" in (answer.trouble or "")
+        (tmp_path / "away").rename(bucket)
+        for each in requests:
+            until(lambda each=each: centre.answer(each.task, 0.0).done)  # type: ignore[misc]
+        (paths, lacking) = restored(bucket, node.engine.uuid, tmp_path / "a")
+        assert (len(paths), lacking) == (3, [])
 
 
 def test_what_is_here_already_is_told_by_a_load_at_the_centre_when_it_is_there_too(

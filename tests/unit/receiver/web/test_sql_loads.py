@@ -152,3 +152,27 @@ def test_a_load_that_takes_longer_goes_on_and_says_where_to_ask(run, shared, nod
         answer = run(f"load '{shared}'")
     assert (answer.columns, answer.rows) == ([], [])
     assert "the load goes on: GET /v1/loads/" in (answer.message or "")
+
+
+def test_the_loads_that_are_under_way_are_listed_and_cancelled_by_their_ids(
+    client, operator, node, shared, run
+):
+    request = CentreLoadRequest(task="a" * 32, paths=[str(shared)])
+    with node.load.centre_folder().lock:
+        node.operator.centre.begin(request)
+        (load,) = msgspec.json.decode(client.get("/v1/loads", headers=operator).get_data())["loads"]
+        assert (load["task"], load["paths"], load["committed"]) == ("a" * 32, [str(shared)], False)
+        status = msgspec.json.decode(client.get("/v1/status", headers=operator).get_data())
+        assert [each["task"] for each in status["centre_loads"]] == ["a" * 32]
+        node.operator.centre._runs.get("a" * 32).cancel("by hand")  # its end is not waited for
+    assert client.get(f"/v1/loads/{'a' * 32}", headers=operator).status_code == 409
+
+    def cancel(task):
+        answer = client.post(
+            f"/v1/tasks/{task}/cancel", data=b'{"reason": ""}', headers=operator | JSON
+        )
+        return answer.status_code, answer.get_data(as_text=True)
+
+    assert cancel("a" * 32)[0] == 409
+    assert ((found := cancel("b" * 32))[0], "under way" in found[1]) == (404, True)
+    assert list_files(node.operator).files == []

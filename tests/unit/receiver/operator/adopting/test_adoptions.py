@@ -14,8 +14,9 @@ from receiver.metadata.sql.executing import execute
 from receiver.node import Node
 from receiver.operator.adopting import bringing_in
 from receiver.operator.files import list_files
-from receiver.operator.load_wire import AdoptionAnswer, AdoptionRequest, StepNow
+from receiver.operator.load_wire import AdoptionAnswer, AdoptionRequest
 from receiver.operator.owners import set_owner
+from receiver.operator.step_now import StepNow
 from receiver.transfer.intake import Intake
 from tests.support.metadata import load
 from tests.support.node_world import OPERATOR, A, Edge, World, fsck_of, path_of, plan_entry, tsfile
