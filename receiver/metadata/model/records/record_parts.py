@@ -12,7 +12,7 @@ from common.wire.base import AS_NUMBERS, WIDE, CommitTs
 
 RawTime = Annotated[int, msgspec.Meta(extra={WIDE: True})]
 """A time of the data, in its own precision."""
-Codes = Annotated[bytes, msgspec.Meta(extra={AS_NUMBERS: True})]
+CodeBytes = Annotated[bytes, msgspec.Meta(extra={AS_NUMBERS: True})]
 """One byte a series: `mlog dump` shows numbers."""
 DeletionReason = Literal["gone", "superseded", "replaced", "operator", "expired", "everywhere"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from common.wire.base import CommitTs
-from receiver.metadata.model.records.record_parts import Codes, RawTime, Record
+from receiver.metadata.model.records.record_parts import CodeBytes, RawTime, Record
 
 
 class StorageGroupSet(Record, frozen=True, tag=17):
@@ -60,9 +60,9 @@ class SeriesCreated(Record, frozen=True, tag=20):
 
     device: str
     names: Sequence[str]
-    types: Codes
-    encodings: Codes
-    compressions: Codes
+    types: CodeBytes
+    encodings: CodeBytes
+    compressions: CodeBytes
     aligned: bool = False
     aliases: Sequence[str | None] | None = None
     tags: Sequence[dict[str, str]] | None = None
@@ -119,9 +119,9 @@ class LoadedDevice(Record, frozen=True):
     device: str
     aligned: bool
     names: Sequence[str]
-    types: Codes
-    encodings: Codes
-    compressions: Codes
+    types: CodeBytes
+    encodings: CodeBytes
+    compressions: CodeBytes
     lasts: Sequence[RawTime | None]
 
 
