@@ -125,7 +125,8 @@ def verify(folder: str, master: str, points: int, calls: Connection) -> None:
     """The contender of this project."""
     from common.config import load as load_config
     from receiver.config import ENV_PREFIX, ReceiverConfig
-    from receiver.spark.verify.committed import CommittedFiles, FileScope
+    from receiver.spark.verify.committed import CommittedFiles
+    from receiver.spark.verify.file_scope import FileScope
     from receiver.spark.verify.job_progress import JobProgress
     from receiver.spark.verify.part_rows import Settings
     from receiver.spark.verify.session import start

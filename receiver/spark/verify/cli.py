@@ -165,7 +165,7 @@ def cli(
     if catalog is not None and not catalog.startswith(("s3://", "file:///")):
         raise UsageError(f"--catalog {catalog}: expected s3://bucket/prefix or file:///directory")
     _packages()
-    from receiver.spark.verify.committed import FileScope
+    from receiver.spark.verify.file_scope import FileScope
     from receiver.spark.verify.running import verify_copies, verify_receiver
 
     scope = FileScope(task, only_new, age)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from common.config.units import format_duration
 from common.durable import Closing
 from common.errors import NotFoundError, TsferryError
 from receiver.datadirs.disks import Disks
@@ -18,6 +15,8 @@ from receiver.metadata.state.table_rows import FileState
 from receiver.metadata.state.transfer_cuts import TransferCuts
 from receiver.spark.local_catalogue import LocalCatalogue, StoreCatalogue
 from receiver.spark.report.results import Finding, Severity
+from receiver.spark.verify.absences import Absences
+from receiver.spark.verify.file_scope import FileScope
 from receiver.spark.verify.merge_checks import CompactionAsked
 from receiver.spark.verify.parts import Expected
 from receiver.spark.verify.schemacheck import SchemaCheck
@@ -32,54 +31,14 @@ if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
     from receiver.datadirs.disks import Away
     from receiver.metadata.model.ranks import Rank, TransferCut
-    from receiver.metadata.model.true_times import TrueTimes
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables.compacted_rows import CompactedOutput, CompactedRow
-    from receiver.spark.verify.merge_checks import MergePartResult
 
-__all__ = ["CommittedFile", "CommittedFiles", "FileScope", "Neighbour"]
+__all__ = ["CommittedFile", "CommittedFiles", "Neighbour"]
 
 _EXPIRY_GRACE_S = 3600.0
 """Beyond the TTL, until a file that is still there is worth a word: nothing is deleted at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileScope:
-    """Which files are asked for; all, if nothing is set.
-
-    Attributes:
-        task: only those that this task loaded.
-        new: only those without a verdict, or changed since it.
-        older_than: only those whose last verdict is more than so many seconds old, or missing.
-    """
-
-    task: str | None = None
-    new: bool = False
-    older_than: float | None = None
-
-    def __str__(self) -> str:
-        if self.task is not None:
-            return f"task {self.task}"
-        if self.new:
-            return "new files"
-        if self.older_than is not None:
-            return f"not verified for {format_duration(self.older_than)}"
-        return "all files"
-
-    def wants_merge(self, verified: int, now: float, times: TrueTimes) -> bool:
-        """Whether a compaction is among them, whatever of its inputs is; see `wants`."""
-        if self.task is not None or (self.new and verified):
-            return False
-        return self.older_than is None or times.seconds(verified) <= now - self.older_than
-
-    def wants(self, row: FileRow, now: float, times: TrueTimes) -> bool:
-        """Whether a file is among them; `now` is in seconds since the epoch."""
-        if self.task is not None and row.task != self.task:
-            return False
-        if self.new and row.verified >= row.changed:
-            return False
-        return self.older_than is None or times.seconds(row.verified) <= now - self.older_than
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +86,6 @@ class Neighbour:
     cuts: tuple[TransferCut, ...] = ()
 
 
-class _Elsewhere(NamedTuple):
-    """Where a file may be but for data directories."""
-
-    stored: bool
-    at_nodes: bool
-
-
 class CommittedFiles(Closing):
     """The committed files at one commit; a context manager.
 
@@ -143,6 +95,7 @@ class CommittedFiles(Closing):
         files: those that are asked for, by physical path.
         passed_over: how many visible files are not.
         is_hidden: whether points may be hidden: a file is retired, or deletions are applied.
+        absences: judges those that workers do not find.
     """
 
     def __init__(
@@ -170,8 +123,6 @@ class CommittedFiles(Closing):
         self._config = config
         self._roots = tuple(map(str, config.data_dirs))
         self._names: dict[int | tuple[str, ...], tuple[str, ...]] = {}
-        self._alive: dict[str, bool] = {}
-        self._later: dict[str, _Elsewhere] | None = None
         self._store = StoreAddress.of(config.storage)
         self._receiver = receiver
         self._copies = copies
@@ -185,7 +136,8 @@ class CommittedFiles(Closing):
         visible = self._catalogue.rows(self.commit).visible
         now = (clock or self._catalogue.engine.clock.cautious)()
         times = self._catalogue.times
-        self._away = () if copies else self._look_away()
+        away = () if copies else self._look_away()
+        self.absences = Absences(config, visible, away, has_store=self._store is not None)
         with self._catalogue.engine.reading() as state:
             self._schema = SchemaCheck(state.schema)
             self._cuts = TransferCuts(state.owner_table.moves, self.commit)
@@ -305,29 +257,6 @@ class CommittedFiles(Closing):
             place=place,
         )
 
-    def output_absence(self, asked: CompactionAsked, part: MergePartResult) -> Finding:
-        """What it means that a worker found a merged file in none of the data directories."""
-        assert part.output is not None
-        physical = asked.outputs[part.output].physical
-        where = f" (on {part.host})" if part.host else ""
-        for away in self._away:
-            return _unproved(f"not found; {away}")
-        if any(os.path.lexists(f"{root}/{physical}") for root in self._roots):
-            return _unproved(f"this machine sees it, a worker did not{where}")
-        with LocalCatalogue(self._config.schema_dir) as now, now.engine.reading() as state:
-            row = state.compacted_table.rows.get(asked.ident)
-            if row is None or row.dissolved:
-                return Finding(
-                    Severity.NOTE, "changed", None, None, None, "it was dissolved meanwhile"
-                )
-            home = row.outputs[part.output].data_dir
-        if home and not (Path(home) / physical).parent.is_dir():
-            return _unproved(f"not found, nor its directory in {home}: is the disk mounted?")
-        places = ", ".join(self._roots)
-        return Finding(
-            Severity.BAD, "present", None, None, None, f"it is in no data directory: {places}"
-        )
-
     # -- questions about one file, once it was read --------------------------------------------
 
     def against_schema(self, file: CommittedFile, outline: bytes) -> tuple[Finding, ...]:
@@ -344,81 +273,6 @@ class CommittedFiles(Closing):
         except (TsferryError, OSError) as error:
             return str(error)
         return "the sender's table of series is not kept here" if table is None else table
-
-    def absence(self, file: CommittedFile, host: str = "") -> Finding:
-        """What it means that a worker (on `host`) found a file in none of the data directories.
-
-        It is lost only if this machine, which has the receiver's directories, does not see it
-        either, though all of them are there and hold files. Everything else says something about
-        disks and mounts, and nothing about the file.
-        """
-        physical, home = file.row.physical, file.row.data_dir
-        where = f" (on {host})" if host else ""
-        if self._is_remote(physical):
-            # One that was uploaded while this ran has no place: the next run reads it there.
-            why = "since this began" if self._store else "and storage.url names none"
-            return _unproved(f"it is in the object store only{where}, {why}")
-        if self._is_remote(physical, at_nodes=True):
-            return _unproved(f"it is at storage nodes only{where}: ask a receiver (--receiver)")
-        for away in self._away:
-            return _unproved(f"not found; {away}")
-        for root in self._config.data_dirs:
-            try:
-                (root / physical).lstat()
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            except OSError as error:
-                return _unproved(f"not found{where}, and this machine cannot tell: {error}")
-            return _unproved(
-                f"this machine sees it in {root}, a worker did not{where}: is the directory "
-                "mounted on all of them?"
-            )
-        if home and home not in self._roots:
-            return _unproved(f"not found; it was loaded into {home}, which is not configured")
-        if home and not self._is_alive(home):
-            return _unproved(f"not found, as all files of {home}: is its disk mounted?")
-        if not self._is_visible_now(physical):
-            return Finding(
-                Severity.UNPROVED, "changed", None, None, None, "it was deleted meanwhile"
-            )
-        places = ", ".join(self._roots)
-        return Finding(
-            Severity.BAD, "present", None, None, None, f"it is in no data directory: {places}"
-        )
-
-    def _is_alive(self, root: str) -> bool:
-        """Whether a data directory holds any of its files, or the directories made for them."""
-        if root not in self._alive:
-            rows = self._catalogue.rows(self.commit).visible
-            base = Path(root)
-            self._alive[root] = any(
-                (base / row.physical).parent.is_dir() for row in rows if row.data_dir == root
-            )
-        return self._alive[root]
-
-    def _is_visible_now(self, physical: str) -> bool:
-        """Whether the file is in the catalogue still, as it stood when this was first asked."""
-        return physical in self._seen_later()
-
-    def _is_remote(self, physical: str, *, at_nodes: bool = False) -> bool:
-        """Whether a file is in the store, or at nodes, and this machine sees it in no directory."""
-        if any(os.path.lexists(f"{root}/{physical}") for root in self._roots):
-            return False
-        seen = self._seen_later().get(physical)
-        return seen is not None and (seen.at_nodes if at_nodes else seen.stored)
-
-    def _seen_later(self) -> dict[str, _Elsewhere]:
-        """Files that are visible still, each with where it may be but for data directories."""
-        if self._later is None:
-            with LocalCatalogue(self._config.schema_dir) as now:
-                rows = now.rows(now.newest).visible
-                with now.engine.reading() as state:
-                    parts, released = state.uploaded_table.parts, state.released_table.rows
-                    self._later = {
-                        row.physical: _Elsewhere(parts(row).file, row.physical in released)
-                        for row in rows
-                    }
-        return self._later
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -497,7 +351,3 @@ def _expired(row: FileRow, expiry: Expiry) -> Iterator[Finding]:
             "expire, or no receiver runs (see tsferry-receiver status)"
         )
         yield Finding(Severity.PROBLEM, "ttl", None, None, None, detail)
-
-
-def _unproved(detail: str) -> Finding:
-    return Finding(Severity.UNPROVED, "present", None, None, None, detail)

@@ -94,7 +94,7 @@ def _results(
         if part.output is not None:
             sizes[part.output] = part.size
             if part.absent:
-                findings[part.output].append(catalogue.output_absence(asked, part))
+                findings[part.output].append(catalogue.absences.of_output(asked, part))
     compared = all(part.compared for part in parts if part.output is None)
     outputs = [(each.physical, each.md5 or "") for each in asked.outputs] or [(asked.name, "")]
     for at, (name, md5) in enumerate(outputs):

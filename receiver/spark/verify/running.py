@@ -19,8 +19,9 @@ from receiver.load.upkeep.verdicts import Verdict
 from receiver.spark.catalogue_opening import store_at
 from receiver.spark.finder import list_files, shown
 from receiver.spark.report import Delivery, summarise, text, write
-from receiver.spark.verify.committed import CommittedFiles, FileScope
+from receiver.spark.verify.committed import CommittedFiles
 from receiver.spark.verify.delivery import deliver, deliver_merges, tell_crowded
+from receiver.spark.verify.file_scope import FileScope
 from receiver.spark.verify.job_progress import JobProgress
 from receiver.spark.verify.part_rows import Settings
 from receiver.spark.verify.verify_options import MANY_BAD, PROGRAM

@@ -249,7 +249,7 @@ def _committed(
 ) -> FileResult:
     findings = [*part.findings, *file.findings, *related]
     if part.absent:
-        findings.append(catalogue.absence(file, part.host))
+        findings.append(catalogue.absences.of_file(file.row, part.host))
     if part.outline is not None:
         findings += catalogue.against_schema(file, part.outline)
     if part.table is not None:

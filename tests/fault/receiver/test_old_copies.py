@@ -16,7 +16,8 @@ from receiver.config import ReceiverConfig
 from receiver.open_engine import open_engine
 from receiver.spark import local_catalogue
 from receiver.spark.catalogue_opening import open_catalogue
-from receiver.spark.verify.committed import CommittedFiles, FileScope
+from receiver.spark.verify.committed import CommittedFiles
+from receiver.spark.verify.file_scope import FileScope
 from tests.support.etcd import Etcd, Settings
 from tests.support.followed import step
 from tests.support.machine import Machine

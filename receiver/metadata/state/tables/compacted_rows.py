@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from receiver.metadata.state.table_rows import FileRow
 
-
 __all__ = ["CompactedOutput", "CompactedRow", "is_marked", "marks_of", "may_give", "packed_names"]
 
 

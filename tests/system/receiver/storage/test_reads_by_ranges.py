@@ -120,7 +120,7 @@ import json, sys
 from pathlib import Path
 from common.config import load
 from receiver.config import ENV_PREFIX, ReceiverConfig
-from receiver.spark.verify.committed import FileScope
+from receiver.spark.verify.file_scope import FileScope
 from receiver.spark.verify.running import verify_receiver
 from receiver.spark.verify.session import start
 from receiver.spark.verify.verify_options import VerifyOptions

@@ -20,8 +20,9 @@ from receiver.spark.source.inferring import columns_of, list_sources, plan_of, r
 from receiver.spark.source.slice_reader import read_slices
 from receiver.spark.source.slicing import Slice
 from receiver.spark.source.source_options import parse_options
-from receiver.spark.verify.committed import CommittedFiles, FileScope
+from receiver.spark.verify.committed import CommittedFiles
 from receiver.spark.verify.file_checks import check_part
+from receiver.spark.verify.file_scope import FileScope
 from receiver.spark.verify.parts import FilePart
 from receiver.storage.directory_store import DirectoryStore
 from receiver.storage.incarnation import own_incarnation

@@ -23,7 +23,8 @@ from receiver.spark.source.slice_reader import read_slices
 from receiver.spark.source.slicing import plan
 from receiver.spark.source.source_options import parse_options
 from receiver.spark.source.streaming import Offset, batch_files, batch_neighbours
-from receiver.spark.verify.committed import CommittedFiles, FileScope
+from receiver.spark.verify.committed import CommittedFiles
+from receiver.spark.verify.file_scope import FileScope
 from tests.support.compacting import compact
 from tests.support.spark_world import NORTH, SOUTH, World
 from tests.support.tsfile_bytes import Devices, build

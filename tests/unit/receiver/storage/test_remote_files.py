@@ -20,7 +20,8 @@ from receiver.operator.status import running_status
 from receiver.operator.storage import running_storage
 from receiver.spark.local_catalogue import LocalCatalogue
 from receiver.spark.report.results import Severity
-from receiver.spark.verify.committed import CommittedFiles, FileScope
+from receiver.spark.verify.committed import CommittedFiles
+from receiver.spark.verify.file_scope import FileScope
 from receiver.storage.object_store import StoreAwayError
 from receiver.transfer.listing import Listing
 from tests.support.node_world import (
@@ -194,7 +195,7 @@ def test_a_verification_that_does_not_find_it_calls_it_unproved_and_not_bad(
 ) -> None:
     (world.data / row_of(node, path_of(2)).physical).unlink()
     with CommittedFiles(world.config, FileScope()) as found:
-        told = {each.row.path: found.absence(each) for each in found.files}
+        told = {each.row.path: found.absences.of_file(each.row) for each in found.files}
     assert told[path_of(1)].severity is Severity.UNPROVED
     assert "it is in the object store only, and storage.url names none" in told[path_of(1)].detail
     assert told[path_of(2)].severity is Severity.BAD
@@ -206,7 +207,7 @@ def test_a_file_that_came_to_the_store_while_it_was_verified_is_not_bad_either(
     with CommittedFiles(world.config, FileScope()) as found:
         evict(node, row_of(node, path_of(2)))
         (file,) = (each for each in found.files if each.row.path == path_of(2))
-        assert found.absence(file).severity is Severity.UNPROVED
+        assert found.absences.of_file(file.row).severity is Severity.UNPROVED
 
 
 def test_a_new_resource_of_it_lies_where_the_file_was(node: Node, edge: Edge, world: World) -> None:

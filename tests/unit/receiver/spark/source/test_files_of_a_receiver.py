@@ -25,8 +25,9 @@ from receiver.spark.source.slice_reader import read_slices
 from receiver.spark.source.slicing import overlapping_in
 from receiver.spark.source.slicing import plan as plan_parts
 from receiver.spark.source.source_options import parse_options
-from receiver.spark.verify.committed import CommittedFiles, FileScope
+from receiver.spark.verify.committed import CommittedFiles
 from receiver.spark.verify.file_checks import check_part
+from receiver.spark.verify.file_scope import FileScope
 from receiver.spark.verify.parts import FilePart
 from receiver.storage.reading import open_stores
 from receiver.storage.reading.receiver_reads import TOKEN

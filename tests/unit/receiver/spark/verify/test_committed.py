@@ -22,8 +22,9 @@ from receiver.metadata.state.packed_file import whole
 from receiver.metadata.state.state import State
 from receiver.metadata.state.table_rows import OwnerRow
 from receiver.spark.report.results import Finding, Severity
-from receiver.spark.verify.committed import CommittedFiles, FileScope, _ownership
+from receiver.spark.verify.committed import CommittedFiles, _ownership
 from receiver.spark.verify.file_checks import check_part
+from receiver.spark.verify.file_scope import FileScope
 from receiver.spark.verify.parts import FilePart
 from receiver.spark.verify.verifying import _against_manifest
 from tests.support.spark_world import NORTH, SOUTH, World
@@ -233,7 +234,7 @@ def test_a_table_that_is_no_file_costs_the_names_of_the_series_and_not_the_run(
 
 
 def absence(world: World, found: CommittedFiles, at: int = 0) -> Finding:
-    return found.absence(found.files[at])
+    return found.absences.of_file(found.files[at].row)
 
 
 def test_a_file_is_lost_only_if_its_disk_is_there(world: World) -> None:

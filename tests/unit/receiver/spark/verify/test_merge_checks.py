@@ -19,7 +19,8 @@ from receiver.load.merge_verdicts import BadMerge, dissolve_bad, record_merges
 from receiver.metadata.model import records
 from receiver.spark.report.results import Finding, Judgement, MergedResult, Severity
 from receiver.spark.verify import delivery, merge_proofs
-from receiver.spark.verify.committed import CommittedFiles, FileScope
+from receiver.spark.verify.committed import CommittedFiles
+from receiver.spark.verify.file_scope import FileScope
 from receiver.spark.verify.merge_checks import MergePart, check_merge_part
 from receiver.spark.verify.merge_proofs import merge_parts
 from receiver.spark.verify.verifying import bad_merges, proved_merges

@@ -14,9 +14,10 @@ from common.durable import Tree
 from receiver.config import ENV_PREFIX, ReceiverConfig
 from receiver.metadata.model import records
 from receiver.spark.report.results import Severity
-from receiver.spark.verify.committed import CommittedFiles, FileScope
+from receiver.spark.verify.committed import CommittedFiles
 from receiver.spark.verify.duplicates import Pair, common_times
 from receiver.spark.verify.file_checks import CheckedPart, check_part
+from receiver.spark.verify.file_scope import FileScope
 from receiver.spark.verify.parts import FilePart
 from receiver.spark.verify.reading_ahead import read_ahead
 from receiver.storage.incarnation import own_incarnation
@@ -131,7 +132,7 @@ def test_one_that_is_uploaded_while_the_job_runs_is_unproved_and_neither_lost(
         world.upload()
         part = check_part(FilePart(0, 0, 0, 0, file.expected))
         assert part.result.absent
-        finding = catalogue.absence(file)
+        finding = catalogue.absences.of_file(file.row)
         assert (finding.severity, finding.check) == (Severity.UNPROVED, "present")
         assert "since this began" in finding.detail
 
