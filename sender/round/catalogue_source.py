@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sender.select.entry import Entry
     from sender.select.facts import ContentFacts
     from sender.select.found import LocalDeletions, LocalFile, Scan, TimePartition
-    from sender.send.calls import CatalogueNow
+    from sender.send.catalogue_calls import CatalogueNow
     from sender.send.remote import Remote
 
 __all__ = ["CatalogueSource", "open_catalogue"]

@@ -17,7 +17,7 @@ from sender.schema.notes import Shipping
 if TYPE_CHECKING:
     from common.schemaitems import SchemaChanges
     from sender.schema.notes import SchemaNotes
-    from sender.send.calls import Client
+    from sender.send.catalogue_calls import CatalogueCalls
 
 __all__ = ["ChangesLog", "ChangesPlan"]
 
@@ -57,7 +57,7 @@ class ChangesPlan:
 class ChangesLog:
     """The changes of a receiver, asked for over its own calls."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: CatalogueCalls) -> None:
         self._client = client
 
     def plan(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import base64
-import copy
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
@@ -17,21 +15,16 @@ from common import wire, zstd
 from common.bandwidth import Bandwidth
 from common.digests import xxh3_128
 from common.errors import GoneError, NotFoundError, ProtocolError
-from common.schemaitems import SchemaChanges
 from sender.send.body_compression import BodyCompression
+from sender.send.json_calls import JsonCalls
 from sender.send.paced_body import Departure
 from sender.send.transport import (
     Endpoint,
     HttpReply,
-    Transport,
-    media_type,
-    seen,
     short,
 )
 
-__all__ = ["CatalogueNow", "Client", "UploadState", "base64_md5"]
-
-T = TypeVar("T", bound=wire.Struct)
+__all__ = ["Client", "UploadState", "base64_md5"]
 
 _UPLOAD_ID = re.compile(r"[A-Za-z0-9_-]{1,128}\Z")
 _UPLOAD_PATH = re.compile(r"/files/([A-Za-z0-9_-]{1,128})\Z")
@@ -46,24 +39,7 @@ class UploadState(msgspec.Struct, frozen=True):
     offset: int
 
 
-class CatalogueNow(msgspec.Struct, frozen=True):
-    """The whole catalogue of a receiver.
-
-    Attributes:
-        entries: every committed file.
-        engine: uuid of the receiver's engine.
-        commit: of the oldest page.
-        whole: whether all pages are of one commit of one engine: otherwise a file that came
-            meanwhile may be missing.
-    """
-
-    entries: list[wire.CatalogueEntry]
-    engine: str
-    commit: int
-    whole: bool
-
-
-class Client:
+class Client(JsonCalls):
     """Calls of one sender to one receiver; threads may share it."""
 
     def __init__(
@@ -74,27 +50,14 @@ class Client:
         compression: BodyCompression | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.endpoint = endpoint
-        self.bandwidth = bandwidth
+        super().__init__(endpoint, bandwidth=bandwidth, clock=clock)
         self._compression = compression or BodyCompression("off", bandwidth)
-        self._transport = Transport(endpoint, bandwidth, clock)
-        self._ticket: dict[str, str] = {}
-
-    def with_ticket(self, ticket: str) -> Client:
-        """The same, with the same connections, for what a ticket is for."""
-        other = copy.copy(self)
-        other._ticket = {wire.TICKET_HEADER: ticket}
-        return other
-
-    def close(self) -> None:
-        """Close the connections of all threads."""
-        self._transport.close()
 
     # -- rounds ----------------------------------------------------------------------------
 
     def check(self, request: wire.CheckRequest) -> wire.CheckAnswer:
         """Who the receiver is, and where it stands with this sender."""
-        answer = self._json("POST", "/check", wire.CheckAnswer, request)
+        answer = self.json("POST", "/check", wire.CheckAnswer, request)
         if answer.protocol != wire.PROTOCOL:
             raise ProtocolError(
                 f"{self.endpoint.url}: speaks protocol {answer.protocol} (version "
@@ -105,18 +68,18 @@ class Client:
 
     def start_task(self, task: str, request: wire.StartRequest) -> wire.TaskAnswer:
         """Start a task, or resume it."""
-        return self._task(task, self._json("PUT", f"/tasks/{task}", wire.TaskAnswer, request))
+        return self._task(task, self.json("PUT", f"/tasks/{task}", wire.TaskAnswer, request))
 
     def task(self, task: str, wait: float = 0.0) -> wire.TaskAnswer:
         """State and outcome of a task; the receiver may take `wait` seconds to answer."""
         query = urlencode({"wait": f"{wait:.3f}"})
         return self._task(
-            task, self._json("GET", f"/tasks/{task}?{query}", wire.TaskAnswer, longer=wait)
+            task, self.json("GET", f"/tasks/{task}?{query}", wire.TaskAnswer, longer=wait)
         )
 
     def plan(self, task: str, epoch: str | None, page: wire.PlanPage) -> wire.PlanAnswer:
         """What to do with each file of a page; the answer is in the order of the page."""
-        answer = self._json("POST", f"/tasks/{task}/plan", wire.PlanAnswer, page, epoch=epoch)
+        answer = self.json("POST", f"/tasks/{task}/plan", wire.PlanAnswer, page, epoch=epoch)
         asked = [entry.path for entry in page.entries]
         if [decision.path for decision in answer.decisions] != asked:
             raise ProtocolError(f"{self.endpoint.url}: plan answers other paths than were asked")
@@ -124,25 +87,25 @@ class Client:
 
     def deleted(self, task: str, epoch: str | None, page: wire.DeletedPage) -> None:
         """Name loaded paths that are gone or replaced."""
-        self._send("POST", f"/tasks/{task}/deleted", body=wire.encode(page), epoch=epoch)
+        self.send("POST", f"/tasks/{task}/deleted", body=wire.encode(page), epoch=epoch)
 
     def deletions(
         self, task: str, epoch: str | None, page: wire.DeletionsPage
     ) -> wire.DeletionsAnswer:
         """Tell what is new in deletion files."""
         path = f"/tasks/{task}/deletions"
-        return self._json("POST", path, wire.DeletionsAnswer, page, epoch=epoch)
+        return self.json("POST", path, wire.DeletionsAnswer, page, epoch=epoch)
 
     def schema_block(self, task: str, epoch: str | None, body: bytes) -> wire.SchemaAnswer:
         """Send a block of the schema log (`common.schemawire`)."""
-        reply = self._send(
+        reply = self.send(
             "PATCH",
             f"/tasks/{task}/schema",
             body=body,
             epoch=epoch,
             headers={"Content-Type": wire.SCHEMA_TYPE},
         )
-        return self._decoded(reply, wire.SchemaAnswer)
+        return self.decoded(reply, wire.SchemaAnswer)
 
     def batch(self, task: str, epoch: str | None, body: bytes) -> wire.BatchAnswer:
         """Send many small files in one body."""
@@ -153,39 +116,39 @@ class Client:
             epoch=epoch,
             headers={"Content-Type": wire.BATCH_TYPE},
         )
-        return self._decoded(reply, wire.BatchAnswer)
+        return self.decoded(reply, wire.BatchAnswer)
 
     def manifest(self, task: str, epoch: str | None, page: wire.ManifestPage) -> None:
         """Tell a part of a long manifest, before the end."""
-        self._send("POST", f"/tasks/{task}/manifest", body=wire.encode(page), epoch=epoch)
+        self.send("POST", f"/tasks/{task}/manifest", body=wire.encode(page), epoch=epoch)
 
     def pull(
         self, task: str, epoch: str | None, request: wire.PullRequest, wait: float = 0.0
     ) -> wire.PullAnswer:
         """Have the receiver read a file from a storage node; it may take `wait` seconds."""
         path = f"/tasks/{task}/pull?{urlencode({'wait': f'{wait:.3f}'})}"
-        return self._json("POST", path, wire.PullAnswer, request, epoch=epoch, longer=wait)
+        return self.json("POST", path, wire.PullAnswer, request, epoch=epoch, longer=wait)
 
     def end_task(self, task: str, epoch: str | None, request: wire.EndRequest) -> wire.TaskAnswer:
         """Everything is sent: load it."""
-        answer = self._json("POST", f"/tasks/{task}/end", wire.TaskAnswer, request, epoch=epoch)
+        answer = self.json("POST", f"/tasks/{task}/end", wire.TaskAnswer, request, epoch=epoch)
         return self._task(task, answer)
 
     def heartbeat(self, beat: wire.Heartbeat) -> wire.HeartbeatAnswer:
         """Say that this sender lives, and what it has left to do."""
-        return self._json("POST", "/heartbeat", wire.HeartbeatAnswer, beat)
+        return self.json("POST", "/heartbeat", wire.HeartbeatAnswer, beat)
 
     def listed(self, request: wire.ListedRequest) -> wire.ListedAnswer:
         """Whether both sides list the same."""
-        return self._json("POST", "/listed", wire.ListedAnswer, request)
+        return self.json("POST", "/listed", wire.ListedAnswer, request)
 
     def ended(self, page: wire.ListedPage) -> wire.EndedAnswer:
         """Which listed files the receiver let go by itself."""
-        return self._json("POST", "/listed/ended", wire.EndedAnswer, page)
+        return self.json("POST", "/listed/ended", wire.EndedAnswer, page)
 
     def lost(self, page: wire.LostPage) -> wire.LostAnswer:
         """Tell of files that are here no more, and that the receiver may not know."""
-        return self._json("POST", "/lost", wire.LostAnswer, page)
+        return self.json("POST", "/lost", wire.LostAnswer, page)
 
     def settled(self, after: int, limit: int = 1000) -> Iterator[wire.SettledAnswer]:
         """What need not be remembered any more since a commit, in pages."""
@@ -193,7 +156,7 @@ class Client:
         while True:
             query = {"after": str(after), "limit": str(limit)}
             query |= {} if cursor is None else {"cursor": cursor}
-            page = self._json("GET", f"/settled?{urlencode(query)}", wire.SettledAnswer)
+            page = self.json("GET", f"/settled?{urlencode(query)}", wire.SettledAnswer)
             yield page
             if page.next is None:
                 return
@@ -203,7 +166,7 @@ class Client:
 
     def inventory(self, limit: int = 1000) -> Iterator[wire.InventoryEntry]:
         """Everything that the receiver has of this sender, page by page."""
-        for page in self._pages("/inventory", wire.InventoryAnswer, limit):
+        for page in self.pages("/inventory", wire.InventoryAnswer, limit):
             yield from page.entries
 
     def inventory_looked_at(
@@ -218,9 +181,7 @@ class Client:
         Raises:
             ProtocolError: it does not, since it is of an older version.
         """
-        pages = self._pages(
-            "/inventory", wire.InventoryAnswer, limit, {"look": "true"}, after=after
-        )
+        pages = self.pages("/inventory", wire.InventoryAnswer, limit, {"look": "true"}, after=after)
         for page in pages:
             if not page.looked:
                 raise ProtocolError(
@@ -228,97 +189,6 @@ class Client:
                     "disk, as it is of an older version: nothing can be called safe"
                 )
             yield page
-
-    def catalogue_now(self, limit: int = 1000) -> CatalogueNow:
-        """Every committed file of the receiver (a reader's call)."""
-        entries: list[wire.CatalogueEntry] = []
-        marks = set()
-        for page in self._pages("/catalogue", wire.CatalogueAnswer, limit):
-            entries += page.entries
-            marks.add((page.commit, page.engine))
-        commit, engine = min(marks)
-        return CatalogueNow(entries, engine, commit, len(marks) == 1)
-
-    def fates(self, paths: Sequence[str], limit: int = 1000) -> wire.FatesAnswer:
-        """What became of files that were in the receiver's catalogue (a reader's call).
-
-        Raises:
-            NotFoundError: it is of a version that does not know.
-        """
-        fates: list[wire.FileFate] = []
-        answer: wire.FatesAnswer | None = None
-        for at in range(0, max(1, len(paths)), limit):
-            page = wire.FatesRequest(paths=list(paths[at : at + limit]))
-            answer = self._json("POST", "/catalogue/fates", wire.FatesAnswer, page)
-            if [each.path for each in answer.fates] != page.paths:
-                raise ProtocolError(f"{self.endpoint.url}: fates of other paths than were asked")
-            fates += answer.fates
-        assert answer is not None
-        return msgspec.structs.replace(answer, fates=fates)
-
-    def fetch(
-        self, paths: Sequence[str], ahead: Sequence[str] = (), limit: int = 100
-    ) -> list[wire.FailedFetch]:
-        """Have files brought to the receiver's disk that it has in an object store only.
-
-        Args:
-            paths: of the files.
-            ahead: of those that are going to be asked for next.
-            limit: files of one call.
-
-        Returns:
-            those that did not come.
-        """
-        failed: list[wire.FailedFetch] = []
-        waiting = list(paths)
-        while waiting:
-            asked, waiting = waiting[:limit], waiting[limit:]
-            following = [] if waiting else list(ahead[:limit])
-            page = wire.FetchRequest(paths=asked, ahead=following)
-            answer = self._json("POST", "/catalogue/fetch", wire.FetchAnswer, page)
-            failed += answer.failed
-            waiting = [*answer.coming, *waiting]
-        return failed
-
-    def noted(self, limit: int = 1000) -> list[wire.NotedEntry]:
-        """Deletion files that the receiver knows (a reader's call).
-
-        Raises:
-            NotFoundError: it is of a version that knows none.
-        """
-        pages = self._pages("/catalogue/deletions", wire.NotedAnswer, limit)
-        return [each for page in pages for each in page.entries]
-
-    def schema_changes(
-        self, after: int, cursor: str | None = None, limit: int = 1000
-    ) -> SchemaChanges:
-        """A page of what changed in the receiver's schema (a reader's call)."""
-        query = {"after": str(after), "limit": str(limit)}
-        query |= {} if cursor is None else {"cursor": cursor}
-        page = self._json("GET", f"/schema/changes?{urlencode(query)}", SchemaChanges)
-        if page.next is not None and page.next == cursor:
-            raise ProtocolError(f"{self.endpoint.url}/schema/changes: the pages do not end")
-        return page
-
-    def _pages(
-        self,
-        path: str,
-        kind: type[T],
-        limit: int,
-        more: Mapping[str, str] | None = None,
-        *,
-        after: str | None = None,
-    ) -> Iterator[Any]:
-        while True:
-            query = {"limit": str(limit), **(more or {})}
-            query |= {} if after is None else {"after": after}
-            page: Any = self._json("GET", f"{path}?{urlencode(query)}", kind)
-            yield page
-            if page.next is None:
-                return
-            if page.next == after or not page.entries:
-                raise ProtocolError(f"{self.endpoint.url}{path}: the pages do not end")
-            after = page.next
 
     # -- uploads ---------------------------------------------------------------------------
 
@@ -329,7 +199,7 @@ class Client:
         metadata = {"path": path, "size": str(size)}
         metadata |= {} if task is None else {"task": task}
         metadata |= {} if md5 is None else {"md5": md5}
-        reply = self._send(
+        reply = self.send(
             "POST",
             "/files",
             epoch=epoch,
@@ -347,7 +217,7 @@ class Client:
         Raises:
             ProtocolError: the answer cannot be about this file (another length, an offset beyond).
         """
-        reply = self._send("HEAD", f"/files/{_checked_id(upload)}", headers=_TUS)
+        reply = self.send("HEAD", f"/files/{_checked_id(upload)}", headers=_TUS)
         offset = self._number(reply, "Upload-Offset")
         length = self._number(reply, "Upload-Length", absent=size)
         if length != size or offset > size:
@@ -394,7 +264,7 @@ class Client:
     def drop_upload(self, upload: str) -> None:
         """Give up an upload; one that is gone already is fine."""
         try:
-            self._send("DELETE", f"/files/{_checked_id(upload)}", headers=_TUS)
+            self.send("DELETE", f"/files/{_checked_id(upload)}", headers=_TUS)
         except (NotFoundError, GoneError):
             return
 
@@ -408,16 +278,6 @@ class Client:
         if answer.task != task:
             raise ProtocolError(f"{self.endpoint.url}: answers for task {short(answer.task)}")
         return answer
-
-    # -- requests --------------------------------------------------------------------------
-
-    def _send(
-        self, method: str, path: str, *, headers: Mapping[str, str] | None = None, **more: Any
-    ) -> HttpReply:
-        """See `Transport.send`."""
-        return self._transport.send(
-            method, path, headers={**self._ticket, **(headers or {})}, **more
-        )
 
     def _send_bytes(
         self,
@@ -435,7 +295,7 @@ class Client:
         if small is not None:
             coding = {"Content-Encoding": zstd.ZSTD, wire.SIZE_HEADER: str(len(body))}
             try:
-                return self._send(
+                return self.send(
                     method,
                     path,
                     body=small,
@@ -447,7 +307,7 @@ class Client:
             except ProtocolError as error:
                 if not self._compression.not_understood(error):
                     raise
-        return self._send(
+        return self.send(
             method,
             path,
             body=body,
@@ -456,28 +316,6 @@ class Client:
             longer=longer,
             departure=departure,
         )
-
-    def _json(
-        self,
-        method: str,
-        path: str,
-        kind: type[T],
-        body: wire.Struct | None = None,
-        *,
-        epoch: str | None = None,
-        longer: float = 0.0,
-    ) -> T:
-        content = None if body is None else wire.encode(body)
-        outcomes = issubclass(kind, wire.TaskAnswer)
-        return self._decoded(
-            self._send(method, path, body=content, epoch=epoch, longer=longer, outcomes=outcomes),
-            kind,
-        )
-
-    def _decoded(self, reply: HttpReply, kind: type[T]) -> T:
-        if not media_type(reply).endswith("json"):
-            raise ProtocolError(f"{reply.where}: is no tsferry receiver: {seen(reply)}")
-        return wire.decode(reply.body, kind, reply.where)
 
 
 def base64_md5(hexadecimal: str) -> str:

@@ -29,6 +29,7 @@ from sender.send.addresses import Addresses
 from sender.send.backoff import Backoff, Tries, retrying
 from sender.send.body_compression import BodyCompression
 from sender.send.calls import Client
+from sender.send.catalogue_calls import CatalogueCalls
 from sender.send.node_lines import NodeLines
 from sender.send.transport import Endpoint
 
@@ -202,7 +203,7 @@ class Remote:
         there = endpoint(self.config, self.entry, self.uuid, self.addresses.now)
         return Client(there, bandwidth=_unlimited(self.stop))
 
-    def source_client(self) -> Client:
+    def source_client(self) -> CatalogueCalls:
         """Reads the catalogue of the receiver on this node (`source = "receiver"`)."""
         assert self.entry.source_url is not None
         transfer = self.config.transfer
@@ -213,7 +214,7 @@ class Remote:
             connect_timeout=transfer.connect_timeout,
             read_timeout=transfer.read_timeout,
         )
-        return Client(source, bandwidth=_unlimited(self.stop))
+        return CatalogueCalls(source, bandwidth=_unlimited(self.stop))
 
     def check_request(self, known: Receiver, last_look: int) -> wire.CheckRequest:
         """The first call of a round, from what is remembered of the receiver."""
