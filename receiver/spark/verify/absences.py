@@ -15,7 +15,7 @@ from receiver.spark.local_catalogue import LocalCatalogue
 from receiver.spark.report.results import Finding, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from receiver.config import ReceiverConfig
     from receiver.datadirs.disks import Away
@@ -38,7 +38,7 @@ class Absences:
     def __init__(
         self,
         config: ReceiverConfig,
-        visible: Sequence[FileRow],
+        visible: Iterable[FileRow],
         away: Sequence[Away],
         *,
         has_store: bool,
