@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,8 @@ from receiver.points import TsFileReader
 from tests.support.centre import Centre
 from tests.support.centre import centre as serving
 from tests.support.edge import Edge
+from tests.support.hurrying import hurry, hurrying
+from tests.support.procs import wait_until
 
 BY_ITSELF = '[merge]\nenabled = true\nquiet = "0s"\nmin_files = 5\nevery = "0.1s"\n'
 
@@ -25,15 +26,10 @@ def by_itself(tmp_path: Path) -> Iterator[Centre]:
         yield made
 
 
-def until(found: Callable[[], Any], what: str) -> Any:
-    end = time.monotonic() + 60
-    while not (value := found()):
-        assert time.monotonic() < end, what
-        time.sleep(0.02)
-    return value
-
-
 def merged(centre: Centre) -> dict[str, Any]:
+    """What a centre tells of merges, whose process does not stand back from now on."""
+    assert centre.server is not None
+    hurry(centre.server.pid)
     told = centre.call("status")["merged"]
     assert isinstance(told, dict)
     return told
@@ -75,7 +71,9 @@ def test_files_of_an_edge_are_merged_and_give_the_same_rows(
         edge.write(number)
     late = edge.write(20, first=3000, points=5, kind="unsequence")
     edge.round()
-    told = until(lambda: merged(by_itself) if merged(by_itself)["inputs"] == 13 else None, "merged")
+    told = wait_until(
+        lambda: merged(by_itself) if merged(by_itself)["inputs"] == 13 else None, "merged"
+    )
     assert (told["compactions"], told["outputs"], told["problem"]) == (1, 1, None)
     device = f"{edge.sg}.d1"
     expected = {(device, n * 1000 + at): at for n in range(1, 13) for at in range(10)}
@@ -107,12 +105,13 @@ def test_an_operator_has_files_merged_with_a_server_and_without(
     (said,) = centre.call("compact", edge.sg, "0")["partitions"]
     assert (said["storage_group"], said["partition"], said["files"]) == (edge.sg, "0", 3)
     assert int(said["work"]) > 0
-    until(lambda: merged(centre)["inputs"] == 3 and not merged(centre)["waiting"], "merged")
+    wait_until(lambda: merged(centre)["inputs"] == 3 and not merged(centre)["waiting"], "merged")
     for number in range(4, 6):
         edge.write(number)
     edge.round()
     assert centre.stop() == 0
-    answer = centre.call("compact", "root")
+    with hurrying():
+        answer = centre.call("compact", "root")
     assert answer["done"]
     assert answer["problem"] is None
     told = merged(centre)
@@ -129,14 +128,14 @@ def test_the_process_that_merges_stands_back_and_ends_with_its_server(
     for number in range(1, 21):
         edge.write(number, points=8_000)
     edge.round()
-    pid = until(lambda: side_process(by_itself), "a process that merges")
-    until(lambda: os.getpriority(os.PRIO_PROCESS, pid) == 19, "it stands back")
+    pid = wait_until(lambda: side_process(by_itself), "a process that merges")
+    wait_until(lambda: os.getpriority(os.PRIO_PROCESS, pid) == 19, "it stands back")
     os.kill(pid, signal.SIGSTOP)  # a process that stands still hears no end of a line
     by_itself.kill()
-    until(lambda: side_process(by_itself) is None, "it ended with the server")
+    wait_until(lambda: side_process(by_itself) is None, "it ended with the server")
     by_itself.start()
-    until(lambda: merged(by_itself)["inputs"] == 20, "merged by the next life")
-    assert not any((by_itself.data / "merging").iterdir())
+    wait_until(lambda: merged(by_itself)["inputs"] == 20, "merged by the next life")
+    wait_until(lambda: not any((by_itself.data / "merging").iterdir()), "nothing left behind")
 
 
 @pytest.mark.slow
@@ -147,11 +146,11 @@ def test_a_merge_that_is_killed_by_hand_leaves_its_inputs_and_the_next_try_merge
     for number in range(1, 21):
         edge.write(number, points=2_000)
     edge.round()
-    os.kill(until(lambda: side_process(by_itself), "a process that merges"), signal.SIGKILL)
-    until(lambda: merged(by_itself)["inputs"] == 20, "merged by the next try")
+    os.kill(wait_until(lambda: side_process(by_itself), "a process that merges"), signal.SIGKILL)
+    wait_until(lambda: merged(by_itself)["inputs"] == 20, "merged by the next try")
     assert points(by_itself.data) == points(by_itself.data, "[0-9]*.tsfile")
     assert by_itself.call("tasks", "list", "--state", "failed")["tasks"] == []
     assert len(by_itself.loaded(edge.uuid)) == 20
-    assert not any((by_itself.data / "merging").iterdir())
+    wait_until(lambda: not any((by_itself.data / "merging").iterdir()), "nothing left behind")
     assert by_itself.stop() == 0
     assert by_itself.call("fsck")["found"] == []

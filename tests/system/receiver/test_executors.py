@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from receiver.metadata.state.work_rows import WorkRow
 from receiver.node import Node
 from receiver.operator.tokens import make_token
 from receiver.web.app import close, create_app, site_of
+from tests.support.hurrying import hurry
 from tests.support.node_world import World
 from tests.support.procs import BOUND, Child, Children, children, wait_until
 from tests.support.proving import Site
@@ -62,6 +63,15 @@ class Plant:
     def states(self) -> list[str]:
         return [str(each.state) for each in self.rows()]
 
+    def until(self, worker: Child, condition: Callable[[], object], what: str) -> None:
+        """Wait for what a worker brings about, who does not stand back meanwhile."""
+        worker.until(lambda: hurry(worker.pid) or condition(), what)
+
+    def code(self, worker: Child) -> int:
+        """Its exit code, once it has ended."""
+        wait_until(lambda: hurry(worker.pid) or not worker.running, "the end of a worker")
+        return worker.wait()
+
     def proved(self) -> int:
         return sum(self.site.state(each) is FileState.SUPERSEDED for each in SOURCES)
 
@@ -90,7 +100,7 @@ def plant(tmp_path: Path) -> Iterator[Plant]:
 
 def test_an_executor_proves_what_the_receiver_itself_would(plant: Plant) -> None:
     worker = plant.executor("--once")
-    assert worker.wait() == 0, worker.text()
+    assert plant.code(worker) == 0, worker.text()
     assert plant.states() == ["done"]
     assert plant.proved() == 4
     assert plant.site.state(SOURCES[-1]) is FileState.RETIRED
@@ -98,7 +108,7 @@ def test_an_executor_proves_what_the_receiver_itself_would(plant: Plant) -> None
 
 def test_two_executors_do_each_task_once(plant: Plant) -> None:
     one, other = plant.executor("--once"), plant.executor("--once")
-    assert (one.wait(), other.wait()) == (0, 0), one.text() + other.text()
+    assert (plant.code(one), plant.code(other)) == (0, 0), one.text() + other.text()
     assert plant.states() == ["done"]
     assert plant.rows()[0].attempt == 1
     assert plant.proved() == 4
@@ -112,7 +122,7 @@ def test_another_does_what_an_executor_left_and_that_one_adds_nothing(
     plant.may_read.clear()
     plant.node.work.lease = SHORT
     lost = plant.executor()
-    lost.until(plant.reading.is_set, "reading")
+    plant.until(lost, plant.reading.is_set, "reading")
     lost.signal(signal.SIGKILL if end == "killed" else signal.SIGSTOP)
     plant.may_read.set()
     (before,) = plant.rows()
@@ -120,14 +130,14 @@ def test_another_does_what_an_executor_left_and_that_one_adds_nothing(
     wait_until(plant.node.work.expire, "the end of its lease")
     plant.node.work.lease = LEASE
     other = plant.executor()
-    other.until(lambda: plant.states() == ["done"], "a task that is done")
+    plant.until(other, lambda: plant.states() == ["done"], "a task that is done")
     (row,) = plant.rows()
     assert row.attempt == before.attempt + 1
     newest = plant.node.engine.newest_commit
     other.kill()
     if end == "paused":
         lost.signal(signal.SIGCONT)
-        lost.until(lambda: "no more" in lost.text(), "being told that others have it")
+        plant.until(lost, lambda: "no more" in lost.text(), "being told that others have it")
     assert plant.node.engine.newest_commit == newest
     assert (plant.proved(), plant.states()) == (4, ["done"])
 
@@ -135,10 +145,10 @@ def test_another_does_what_an_executor_left_and_that_one_adds_nothing(
 def test_a_task_that_is_cancelled_while_an_executor_does_it_stays_so(plant: Plant) -> None:
     plant.may_read.clear()
     worker = plant.executor()
-    worker.until(plant.reading.is_set, "reading")
+    plant.until(worker, plant.reading.is_set, "reading")
     plant.node.work.cancel(plant.rows()[0], "not now")
     plant.may_read.set()
-    worker.until(lambda: "no more" in worker.text(), "being told")
+    plant.until(worker, lambda: "no more" in worker.text(), "being told")
     assert (plant.proved(), plant.states()) == (0, ["cancelled"])
     assert worker.running
     plant.node.work.retry(plant.rows()[0])
@@ -149,7 +159,7 @@ def test_a_task_that_is_cancelled_while_an_executor_does_it_stays_so(plant: Plan
 def test_an_executor_that_is_stopped_gives_its_task_back(plant: Plant) -> None:
     plant.may_read.clear()
     worker = plant.executor()
-    worker.until(plant.reading.is_set, "reading")
+    plant.until(worker, plant.reading.is_set, "reading")
     threading.Timer(0.3, plant.may_read.set).start()
     assert worker.terminate() == 0, worker.text()
     wait_until(lambda: plant.states() == ["pending"], "a task that waits again")
@@ -160,7 +170,7 @@ def test_who_has_no_token_of_a_worker_gets_no_task(plant: Plant) -> None:
     for role in ("reader", "operator"):
         made = make_token(plant.node.engine, role=role).token
         worker = plant.executor("--once", token=made)
-        code = worker.wait()
+        code = plant.code(worker)
         assert (code, plant.states()) == ((4, ["pending"]) if role == "reader" else (0, ["done"]))
 
 
@@ -171,7 +181,7 @@ def test_files_that_are_not_to_be_had_now_fail_nothing(plant: Plant) -> None:
 
     read, plant.node.content.read = plant.node.content.read, away  # type: ignore[method-assign]
     worker = plant.executor()
-    worker.until(plant.reading.is_set, "reading")
+    plant.until(worker, plant.reading.is_set, "reading")
     wait_until(lambda: plant.rows()[0].reason, "a task that was given back")
     assert plant.states() in (["pending"], ["running"])
     plant.node.content.read = read  # type: ignore[method-assign]

@@ -25,6 +25,7 @@ from tests.support.centre import Centre
 from tests.support.centre import centre as serving
 from tests.support.copying_centre import CopyingCentre
 from tests.support.edge import Edge
+from tests.support.hurrying import hurry
 from tests.support.looking import rows
 from tests.support.procs import children, wait_until
 from tests.system.receiver.follower.test_following_nodes import NodeProcess, catalogue
@@ -87,6 +88,9 @@ class Life:
 
 
 def merged(centre: Centre) -> dict[str, Any]:
+    """What a centre tells of merges, whose process does not stand back from now on."""
+    assert centre.server is not None
+    hurry(centre.server.pid)
     told: dict[str, Any] = centre.call("status")["merged"]
     return told
 

@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from receiver.metadata.state.work_rows import WorkRow
 from receiver.node import Node
 from receiver.operator.tokens import make_token
 from receiver.web.app import close, create_app, site_of
+from tests.support.hurrying import hurry, hurrying
 from tests.support.merging_node import compactions, given_by, small_files
 from tests.support.node_world import World
 from tests.support.procs import BOUND, Child, Children, children, wait_until
@@ -64,6 +65,15 @@ class Plant:
     def states(self) -> list[str]:
         return [str(each.state) for each in self.rows()]
 
+    def until(self, worker: Child, condition: Callable[[], object], what: str) -> None:
+        """Wait for what a worker brings about, who does not stand back meanwhile."""
+        worker.until(lambda: hurry(worker.pid) or condition(), what)
+
+    def code(self, worker: Child) -> int:
+        """Its exit code, once it has ended."""
+        wait_until(lambda: hurry(worker.pid) or not worker.running, "the end of a worker")
+        return worker.wait()
+
     def is_merged(self) -> bool:
         """Whether readers are given what they were, by one merge; and nothing else lies about."""
         (row,) = compactions(self.node)
@@ -93,7 +103,7 @@ def plant(tmp_path: Path) -> Iterator[Plant]:
 @pytest.mark.slow
 def test_an_executor_merges_what_the_receiver_itself_would(plant: Plant) -> None:
     worker = plant.executor("--once")
-    assert worker.wait() == 0, worker.text()
+    assert plant.code(worker) == 0, worker.text()
     assert plant.states() == ["done"]
     assert plant.is_merged()
 
@@ -107,21 +117,21 @@ def test_who_ends_in_the_middle_of_sending_commits_nothing_and_leaves_nothing(
     plant.may_go_on.clear()
     plant.node.work.lease = SHORT
     lost = plant.executor()
-    lost.until(plant.came.is_set, "a block that came")
+    plant.until(lost, plant.came.is_set, "a block that came")
     lost.signal(signal.SIGKILL if end == "killed" else signal.SIGSTOP)
     plant.may_go_on.set()
     (before,) = plant.rows()
     wait_until(plant.node.work.expire, "the end of its lease")
     plant.node.work.lease = LEASE
     other = plant.executor()
-    other.until(lambda: plant.states() == ["done"], "a task that is done")
+    plant.until(other, lambda: plant.states() == ["done"], "a task that is done")
     (row,) = plant.rows()
     assert row.attempt == before.attempt + 1
     other.kill()
     newest = plant.node.engine.newest_commit
     if end == "paused":
         lost.signal(signal.SIGCONT)
-        lost.until(lambda: "no more" in lost.text(), "being told that others have it")
+        plant.until(lost, lambda: "no more" in lost.text(), "being told that others have it")
     assert plant.node.engine.newest_commit == newest
     assert plant.is_merged()
 
@@ -137,7 +147,8 @@ def test_a_worker_of_a_cluster_does_what_waits_by_leases_of_its_own(
     token.write_text(plant.token)
     plan = BacklogPlan(plant.url, ("merge",), None, str(token), (str(plant.world.data),), 1 << 30)
     numbers = pa.RecordBatch.from_pydict({"id": pa.array([0, 1], pa.int64())})
-    done = [row for each in plan([numbers]) for row in each.to_pylist()]
+    with hurrying():
+        done = [row for each in plan([numbers]) for row in each.to_pylist()]
     assert [each["tasks"] for each in done] == [1, 0]
     assert plant.states() == ["done"]
     assert plant.is_merged()
@@ -153,7 +164,8 @@ def test_workers_of_a_cluster_do_what_waits_each_by_its_own_lease(
 
     token = tmp_path / "worker.token"
     token.write_text(plant.token)
-    done = work_off(spark, plant.url, workers=2, token_file=str(token))
+    with hurrying():
+        done = work_off(spark, plant.url, workers=2, token_file=str(token))
     assert len(done) == 2
     assert sum(each.tasks for each in done) == 1
     assert plant.states() == ["done"]
