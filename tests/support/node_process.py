@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,11 @@ class NodeProcess:
 
     def copies(self) -> dict[str, bytes]:
         """Content of each copied file, by physical name."""
+        while True:
+            with suppress(FileNotFoundError):  # what was seen has gone meanwhile: look again
+                return self._copies()
+
+    def _copies(self) -> dict[str, bytes]:
         found: dict[str, bytes] = {}
         for each in self.disk.glob("tablets/*/*/**/*.tsfile"):
             physical = str(each.relative_to(self.disk)).split("/", 2)[2]

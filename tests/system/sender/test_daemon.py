@@ -97,7 +97,7 @@ def test_a_dead_receiver_does_not_hold_up_the_other(shared, make_edge, processes
     child.until(lambda: answers(edge), "the daemon's answer")
     edge.write(1)
     wait_until(lambda: edge.path(1) in edge.listed, "the load")
-    assert last(edge, "dead")["state"] == "in a round"
+    wait_until(lambda: last(edge, "dead")["state"] == "in a round", "its tries")
     assert child.terminate() == 0
 
 
@@ -219,6 +219,7 @@ def test_sighup_reads_the_configuration_again_and_ends_nothing(shared, make_edge
     edge = make_edge(shared.url)
     elsewhere = "http://127.0.0.1:9"
     child, config = daemon(processes, edge, "daemon.period=1h", "daemon.watch=false")
+    wait_until(lambda: last(edge)["state"] == "idle" and last(edge)["last"], "the first round")
     edge.write(1)
     good = config.read_text()
     assert shared.url in good
