@@ -135,6 +135,11 @@ class Etcd:
         self.call("/v3/kv/compaction", revision=str(revision), physical=True)
         return revision
 
+    def end_lease(self, prefix: str) -> None:
+        """Of a dead process: as if its time had run out, which takes as long as it is."""
+        owner = b64encode(f"{prefix}/owner".encode()).decode()
+        self.call("/v3/kv/deleterange", key=owner)
+
     def defragment(self) -> None:
         self.call("/v3/maintenance/defragment")
 

@@ -7,11 +7,9 @@ import sys
 
 import pytest
 
-from common.errors import LockedError
 from receiver.metadata.engine import Engine
 from receiver.metadata.etcd.commits import open_remote
 from tests.support.asking import column, rows, run
-from tests.support.procs import wait_until
 
 _CHILD = """
 import json, sys, threading
@@ -65,16 +63,10 @@ def kill_after(child, count):
     return seen
 
 
-def take_over(home, settings):
-    """The engine, as soon as the lease of the dead process has run out."""
-
-    def attempt():
-        try:
-            return Engine.open(home, remote=open_remote(settings), background=False)
-        except LockedError:
-            return None
-
-    return wait_until(attempt, "the lease to run out")
+def take_over(etcd, home, settings):
+    """The engine behind the lease of the dead process: `test_killed_receivers.py` waits for one."""
+    etcd.end_lease(settings.prefix)
+    return Engine.open(home, remote=open_remote(settings), background=False)
 
 
 @pytest.mark.slow
@@ -86,11 +78,11 @@ def test_all_that_a_killed_process_acknowledged_is_there_here_and_on_another_mac
     for turn, count in enumerate([30, 90]):
         home = tmp_path / "here"
         acknowledged += kill_after(start(home, turn, settings), count)
-        with take_over(home, settings) as engine:
+        with take_over(shared_etcd, home, settings) as engine:
             assert set(acknowledged) <= set(column(engine, "show timeseries"))
             run(engine, f"set ttl to root.t{turn} {turn + 1}")
             expected = rows(engine, "show timeseries"), rows(engine, "show ttl")
-    with take_over(tmp_path / "there", settings) as engine:
+    with take_over(shared_etcd, tmp_path / "there", settings) as engine:
         assert (rows(engine, "show timeseries"), rows(engine, "show ttl")) == expected
         for value in range(5):
             tagged = column(engine, f"show timeseries where n=v{value}")
@@ -115,5 +107,5 @@ def test_etcd_and_the_process_are_killed_together(own_etcd, tmp_path):
     child.stdout.close()
     own_etcd.start()
     for name in ("here", "there"):
-        with take_over(tmp_path / name, settings) as engine:
+        with take_over(own_etcd, tmp_path / name, settings) as engine:
             assert set(acknowledged) <= set(column(engine, "show timeseries"))
