@@ -104,6 +104,10 @@ def test_nodes_follow_through_kills_and_a_restored_receiver(
             # Copies go on meanwhile, and are commits.
             return node.commit() == writer.commit() and catalogue(node) == catalogue(writer)
 
+        def is_copied() -> bool:
+            view = centre.call("storage", "status")
+            return not view["waiting_files"] and view["shipped"] == view["newest"]
+
         wait_until(lambda: int(centre.call("storage", "status")["shipped"]), "a copy of the log")
         for node in nodes:
             node.start(env=env)
@@ -116,11 +120,13 @@ def test_nodes_follow_through_kills_and_a_restored_receiver(
                 time.sleep(chance.random() * 0.2)
                 victim.kill()
                 victim.start(env=env)
+        wait_until(is_copied, "all files and all of the log copied")
         for node in nodes:
             wait_until(lambda node=node: level(node), f"{node.root.name} level")
-            view = node.get("/v1/status")["follows"]
-            assert "problem" not in view
-            assert view["writer"] == address
+            wait_until(
+                lambda node=node: "problem" not in node.get("/v1/status")["follows"], "no problem"
+            )
+            assert node.get("/v1/status")["follows"]["writer"] == address
             past = writer.get("/v1/files?limit=1")["files"][0]["created"]
             then = [[each["path"] for each in catalogue(one, past)] for one in (node, writer)]
             assert then[0] == then[1] != []
@@ -147,9 +153,7 @@ def test_nodes_follow_through_kills_and_a_restored_receiver(
         assert time.monotonic() - began < 60
 
         # The machine of the receiver is lost; nodes come after the one that is made of the bucket.
-        wait_until(
-            lambda: not int(centre.call("storage", "status")["behind"]), "all of the log copied"
-        )
+        wait_until(is_copied, "all of the log copied")
         centre.kill()
         (tmp_path / "centre" / "schema").rename(tmp_path / "old schema")
         done = CliRunner().invoke(cli, ["--config", str(centre.config), "restore"])
@@ -159,7 +163,10 @@ def test_nodes_follow_through_kills_and_a_restored_receiver(
         edge.round()
         for node in nodes:
             wait_until(lambda node=node: level(node), f"{node.root.name} beyond the fork")
-            assert node.get("/v1/status")["follows"]["incarnation"] == 2
+            wait_until(
+                lambda node=node: node.get("/v1/status")["follows"]["incarnation"] == 2,
+                f"{node.root.name} knows of the new machine",
+            )
         assert all(node.stop() == 0 for node in nodes)
 
 
