@@ -88,6 +88,10 @@ class Process:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(next(line for line in status.splitlines() if "VmRSS" in line).split()[1]) * 1024
 
+    def said(self) -> str:
+        """Its log so far."""
+        return (self.root / "err").read_text()
+
     def loaded(self) -> list[bytes]:
         data = self.root / "data" / "sequence"
         return [each.read_bytes() for each in data.rglob("*.tsfile")]
@@ -338,8 +342,12 @@ def test_sighup_reads_the_configuration_again_and_ends_nothing(server):
         content = build({"root.sg.d1": {"s1": [(1, 1)]}})
         for wrong in ("no toml [", good.replace("[limits]\n", "[limits]\nmax_file_bytes = 0\n")):
             server.config.write_text(wrong)
+            told = server.said().count("the configuration stays as it was")
             server.signal(signal.SIGHUP)
-            time.sleep(0.5)
+            until(
+                lambda told=told: server.said().count("the configuration stays as it was") > told,
+                "the word of it",
+            )
             assert limit() == str(64 * 2**30)
         changed = good.replace("[limits]\n", "[limits]\nmax_file_bytes = 5000\n")
         server.config.write_text(changed)
@@ -380,12 +388,19 @@ def test_commands_wait_for_a_server_that_reads_its_configuration_again(server):
 def test_sighup_in_the_first_moments_ends_nothing(server):
     with server.serving():
         pass
+    ready = server.root / "ready"
+    ready.unlink(missing_ok=True)
     process = subprocess.Popen(
-        server.command("serve", "--port", "0"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        server.command("serve", "--port", "0", "--ready-file", str(ready)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     try:
         blocked = Path(f"/proc/{process.pid}/status")
-        until(lambda: "SigBlk:\t0000000000000001" in blocked.read_text(), "it holds SIGHUP back")
+        until(  # who looks too seldom sees it serve
+            lambda: "SigBlk:\t0000000000000001" in blocked.read_text() or ready.exists(),
+            "it holds SIGHUP back",
+        )
         process.send_signal(signal.SIGHUP)
         assert process.stdout.readline().startswith(b"listening on")
     finally:
