@@ -13,6 +13,7 @@ from common.durable import Tree
 from sender.kept.freed import FreedList
 from tests.support.centre import Centre, centre
 from tests.support.edge import Edge
+from tests.support.hurrying import hurry
 from tests.system.sender.test_free import freed_lines, late
 from tests.system.test_both_sides_compare import copied, restored, settled
 
@@ -152,6 +153,7 @@ def test_a_line_goes_when_the_file_is_superseded(edge: Edge, there: Centre) -> N
     settled(edge)
 
     def superseded() -> bool:
+        hurry(there.server.pid)
         return bool(there.call("retired", "list", "--superseded")["files"])
 
     there.server.until(superseded, "a proof")
