@@ -50,7 +50,7 @@ def known(engine: Engine, at: int | None = None) -> set[int]:
     return set(shown)
 
 
-def wait_for(what: Callable[[], Any], seconds: float = 60.0) -> Any:
+def wait_for(what: Callable[[], Any], seconds: float = 120.0) -> Any:
     """What becomes true in another thread."""
     until = time.monotonic() + seconds
     while not (found := what()):

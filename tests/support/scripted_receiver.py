@@ -526,7 +526,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(reply.body)
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     """Poll a condition of another process or thread, within a bound."""
     end = time.monotonic() + seconds
     while not condition():

@@ -15,7 +15,7 @@ from pathlib import Path
 from receiver.web.server import Server, ServerOptions, ServerTls, bind_to
 from tests.support.ports import free_port
 
-BOUND = 60.0
+BOUND = 120.0
 """Seconds after which a condition that should have come true has not."""
 
 

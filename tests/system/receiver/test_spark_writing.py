@@ -201,7 +201,7 @@ def test_a_driver_that_is_killed_leaves_nothing_visible_and_what_it_sent_is_swep
         driver.until(lambda: len(staged(made)) >= 2, "a part of the first task", bound=240)
         driver.signal(signal.SIGKILL)
         driver.wait()
-        wait_until(lambda: not processes_with(mark), "its workers ended with it", bound=60)
+        wait_until(lambda: not processes_with(mark), "its workers ended with it")
         assert made.call("files")["files"] == []
 
         left = staged(made)
@@ -214,7 +214,7 @@ def test_a_driver_that_is_killed_leaves_nothing_visible_and_what_it_sent_is_swep
         assert staged(made) == left, "it may be going on, for all that the receiver knows"
         for each in [*left, *{str(Path(each).parent) for each in left}]:
             os.utime(each, (1.0, 1.0))  # for limits.upload_expiry nothing has come
-        wait_until(lambda: staged(made) == [], "swept", bound=60)
+        wait_until(lambda: staged(made) == [], "swept")
 
 
 def test_rows_that_contradict_what_is_there_are_refused_by_name_with_nothing_visible(

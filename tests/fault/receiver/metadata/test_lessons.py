@@ -59,7 +59,7 @@ def filled(home, **options):
     return engine
 
 
-def until(holds, seconds=60.0):
+def until(holds, seconds=120.0):
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, "it did not come to pass"
