@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -76,7 +76,8 @@ class Record(NamedTuple):
 
 def standing(row: FileRow) -> Standing:
     kind, name = row.path.split("/", 1)[0], row.path.rsplit("/", 1)[1]
-    creation, version, inner, cross = name.removesuffix(".tsfile").split("-")
+    # What was merged for good is called as its highest input, with a tag behind.
+    creation, version, inner, cross = name.removesuffix(".tsfile").partition(".")[0].split("-")
     ranked = (int(kind == "unsequence"), int(version), int(creation), int(inner), int(cross))
     return Standing(ranked, row.first_look, row.closed_look, row.last_look or NOW)
 
@@ -144,6 +145,19 @@ class CentreView:
         ]
         return cls(rows, known, database.contents)
 
+    def learn(self, made: Mapping[str, Sequence[str]]) -> None:
+        """Files that were merged for good have what those gave that they are made of.
+
+        Args:
+            made: physical name of one, and of what it is made of; as long as nothing was deleted
+                since then.
+        """
+        rows = {row.physical: row for row in self.rows}
+        for physical, inputs in made.items():
+            row = rows[physical]
+            if row.md5 not in self.contents:
+                self.contents[row.md5] = [(0, self._together([rows[each] for each in inputs]))]
+
     @property
     def visible(self) -> list[FileRow]:
         return [row for row in self.rows if row.state in _IN_SIGHT]
@@ -193,8 +207,11 @@ class CentreView:
     def answer(self, *, superseded: bool = False) -> Points:
         """What readers get; also, what they would if nothing had been proved."""
         shown = (*_IN_SIGHT, FileState.SUPERSEDED) if superseded else _IN_SIGHT
+        return self._together([row for row in self.rows if row.state in shown])
+
+    def _together(self, rows: Iterable[FileRow]) -> Points:
         candidates: dict[Key, list[tuple[FileRow, int]]] = {}
-        for row in (row for row in self.rows if row.state in shown):
+        for row in rows:
             for key, value in self.points(row).items():
                 candidates.setdefault(key, []).append((row, value))
         return {key: self._highest(several) for key, several in candidates.items()}

@@ -55,6 +55,9 @@ class Host(Protocol):
     def merge(self, group: str) -> int | None:
         """Merge what can be merged of a group; how many merges are read, None if it died of it."""
 
+    def make_final(self) -> int | None:
+        """Have merged files take the place of what is gone at the edge; how many merges did."""
+
     def adopt(self, old: str, new: str) -> None:
         """All that a sender owns is another's from now on."""
 
@@ -76,6 +79,9 @@ class InProcess:
 
     def merge(self, group: str) -> int:
         return _merge(self.node, group)
+
+    def make_final(self) -> int:
+        return _make_final(self.node)
 
     def adopt(self, old: str, new: str) -> None:
         adopt_sender(self.node.engine, _OPERATOR, old, new)
@@ -203,6 +209,9 @@ class Killable:
     def merge(self, group: str) -> int | None:
         return self._ask("merge", group)
 
+    def make_final(self) -> int | None:
+        return self._ask("final")
+
     def reap(self) -> int | None:
         """What may leave the disk leaves it."""
         return self._ask("reap")
@@ -290,6 +299,8 @@ def _answered(node: Node, countdown: Countdown, name: str, *given: Any) -> Any:
             return node.prover.run_once()
         case "merge":
             return _merge(node, *given)
+        case "final":
+            return _make_final(node)
         case "reap":
             return node.load.reaper.run_once()
         case "condemn":
@@ -309,6 +320,19 @@ def _merge(node: Node, group: str) -> int:
     node.compactor.compact(group)
     node.compactor.run_once()
     return len(compactions(node))
+
+
+def _make_final(node: Node) -> int:
+    """Only when it is told to: who judges has to know the moment."""
+    merges = node.final_merges
+    assert merges._after is None
+    if not isinstance(node.compactor._process, MergedHere):
+        merge_here(node)
+    merges._after = 0.0
+    try:
+        return merges.run_once()
+    finally:
+        merges._after = None
 
 
 def _rest(node: Node) -> None:

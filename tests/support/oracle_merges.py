@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from common.errors import TsferryError
 from receiver.metadata.sql.executing import execute
 from receiver.operator.retired import drop_retired
-from tests.support.edge_shapes import ROW, SERIES
+from tests.support.edge_shapes import ROW, SERIES, SPAN, Points
 from tests.support.oracle import difference
 from tests.support.oracle_few_values import FewValuesPlay
 from tests.support.oracle_host import InProcess, Killable
@@ -29,6 +29,10 @@ _DEADLY = {"deadly_merge": 6.0, "rot": 0.3, "exchange": 0.15}
 """What nobody can read is not merged, nor what two boxes had."""
 OPERATED = {"drop": 4.0, "alter": 4.0}
 """What an operator does meanwhile, where the receiver is in this process."""
+FINAL = {"fade": 4.0, "final": 3.0}
+"""What an edge frees for good, and what is read in its place from then on."""
+FINAL_DEATHS = FINAL | {"deadly_final": 4.0}
+"""The same where the receiver dies meanwhile."""
 _CENTURY = 100 * 365 * 86_400_000
 """Milliseconds: no point of a history is as old."""
 
@@ -38,10 +42,11 @@ class _Merges(_Play):
 
     Attributes:
         merged: how many merges readers read when it was looked at, summed up.
+        finals: how many took the place of what they were made of.
         more: weights of what happens besides.
     """
 
-    merged = 0
+    merged = finals = 0
     more: ClassVar[dict[str, float]] = {}
 
     def __init__(self, *given: Any, **more: Any) -> None:
@@ -68,6 +73,68 @@ class _Merges(_Play):
         if died:
             self._revive()  # type: ignore[attr-defined]
             host.merge(self.database.group)  # or proofs wait for the work that was cut off
+        self._same()
+
+    def _fade(self) -> None:
+        """All is closed and freed, before or behind its merge; the edge goes on at later times."""
+        for file in self.database.opened():
+            self.database.close(file)
+        self._whole_round()
+        if self.chance.random() < 0.5:
+            self._merge()
+        closed = [each.path(self.database.group) for each in self.database.closed()]
+        if not closed or self._is_rotten():
+            return
+        self.world.free(closed)
+        gone = self._noticed()
+        self._note("fade", [(f.partition, f.name) for f in gone])
+        if gone and self.world.mode == "all":
+            raise WrongAnswer("a mirror frees", gone)
+        self.head = (self.head // SPAN + 1) * SPAN
+        for _ in range(2):
+            self.head += 1
+            self._note("write", SERIES[0], self.head, self.database.write(SERIES[0], self.head))
+            for file in self.database.opened():
+                self.database.close(file)
+            self._whole_round()
+        self._prove()
+        self._merge()
+        self._final()
+
+    def _final(self) -> None:
+        """Merged files take the place of what is gone, and no answer is another one."""
+        before = self.world.answer()
+        made = self.world.host.make_final()
+        self._note("final", made)
+        self._finals(before)
+
+    def _deadly_final(self) -> None:
+        """The receiver dies while they do, or behind it."""
+        host, before = self.world.host, self.world.answer()
+        assert isinstance(host, Killable)
+        points = self.chance.randint(1, 8)
+        host.dies_in(points)
+        made = host.make_final()
+        died = not host.outlives()
+        self._note("deadly final", points, made, died)
+        if died:
+            self._revive()  # type: ignore[attr-defined]
+        self._finals(before)
+
+    def _finals(self, before: Points) -> None:
+        """What is merged for good has what was given of its inputs, neither more nor less."""
+        view = self.world.view()
+        with self.world.host.reading() as state:
+            found = {
+                row.physical: maker.inputs
+                for row in view.rows
+                if (maker := state.compacted_table.finals.maker(row.physical)) is not None
+                and row.md5 not in view.contents
+            }
+        self.finals += len(found)
+        view.learn(found)
+        if (now := view.answer()) != before:
+            raise WrongAnswer("what is merged for good changed an answer", difference(now, before))
         self._same()
 
     def _alter(self) -> None:
@@ -126,7 +193,7 @@ class _Merges(_Play):
         """Readers of merged files get what those get who read what these were made of."""
         with self.world.host.reading() as state:
             held = len(list(state.compacted_table.holding()))
-        if not held or self._is_rotten():
+        if not (held or self.finals) or self._is_rotten():
             return
         self.merged += held
         given, inputs = self.world.read(), self.world.read(compacted="false")

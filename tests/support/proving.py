@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from receiver.metadata.model import records
 from receiver.metadata.model.ranks import highest
@@ -68,6 +68,11 @@ def deletion(series: str, first: int, last: int) -> bytes:
 class Site:
     """An edge at a node: files come and go by looks, and the test remembers their points."""
 
+    group: ClassVar[str] = "root.sg"
+    """As directories are named."""
+    form: ClassVar[str] = "mods"
+    """Of deletion files."""
+
     node: Node
     uuid: str = A
     look: int = 0
@@ -101,7 +106,8 @@ class Site:
         with self.node.engine.reading() as state:
             self.look = max(self.look, state.newest) + 1
         bytes_of = {
-            path: content(points, path if self.marks else "") for path, points in files.items()
+            path: self.bytes_of(points, path if self.marks else "")
+            for path, points in files.items()
         }
         task = self.edge.start(**more)
         self.edge.plan(task, [plan_entry(path, each) for path, each in bytes_of.items()])
@@ -118,15 +124,23 @@ class Site:
     def note(self, path: str, series: str, first: int, last: int, *, floor: int) -> None:
         """Tell a deletion of a file, seen first now."""
         row = self.row(path)
-        record = deletion(series, first, last)
+        record = self.record(series, first, last)
         with self.node.engine.reading() as state:
             known = sum(len(each.content) for each in state.deletion_table.of_file(row.physical))
         self.node.engine.commit([
             records.DeletionsNoted(
-                self.uuid, row.path, row.physical, "mods", known, record, floor
+                self.uuid, row.path, row.physical, self.form, known, record, floor
             )
         ])  # fmt: skip
         self.deleted.append((row.physical, series, first, last, floor))
+
+    def bytes_of(self, points: Points, mark: str) -> bytes:
+        """A file of the points; with another mark it has other bytes."""
+        return content(points, mark)
+
+    def record(self, series: str, first: int, last: int) -> bytes:
+        """A record of a deletion file that holds in all of a file."""
+        return deletion(series, first, last)
 
     def row(self, path: str) -> FileRow:
         """The newest file of a path."""

@@ -20,7 +20,7 @@ from tests.support.oracle_damage import DamagedPlay
 from tests.support.oracle_deaths import DeadlyPlay
 from tests.support.oracle_fading import FadingPlay
 from tests.support.oracle_few_values import EXCHANGED, FewValuesPlay
-from tests.support.oracle_merges import OPERATED, MergingTransferLife, merging
+from tests.support.oracle_merges import FINAL, FINAL_DEATHS, OPERATED, MergingTransferLife, merging
 from tests.support.oracle_play import RESTORES, TOLD_OTHERWISE, Play
 from tests.support.oracle_transfers import shared_centre
 from tests.system.test_oracle_plays import MODES, told
@@ -37,6 +37,10 @@ KINDS = (
     "damage",
     "few values",
     "fading",
+    "final",
+    "final restores",
+    "final deaths",
+    "final fading",
 )
 CASES = tiers.sample(((seed, mode) for seed in range(60) for mode in MODES), 1)
 OTHERS = [(seed, MODES[seed % 3], kind) for seed in range(20) for kind in KINDS]
@@ -45,9 +49,10 @@ OTHERS = [(seed, MODES[seed % 3], kind) for seed in range(20) for kind in KINDS]
 @contextlib.contextmanager
 def play_of(kind: str, mode: str, seed: int, root: Path) -> Iterator[Any]:
     shape = SHAPES[seed // 3 % 4]
-    if kind == "deaths":
+    if kind in ("deaths", "final deaths"):
+        more = FINAL_DEATHS if kind == "final deaths" else {}
         with killable(root) as host:
-            yield merging(DeadlyPlay)(Oracle(root, mode, host, shape), host, seed)
+            yield merging(DeadlyPlay, **more)(Oracle(root, mode, host, shape), host, seed)
         return
     if kind == "transfers":
         # Of a table all series are of one device, which only one can own.
@@ -64,6 +69,12 @@ def play_of(kind: str, mode: str, seed: int, root: Path) -> Iterator[Any]:
             yield merging(DamagedPlay)(world, seed)
         elif kind == "fading":
             yield merging(FadingPlay)(world, seed)
+        elif kind == "final":
+            yield merging(Play, **OPERATED, **FINAL)(world, seed)
+        elif kind == "final restores":
+            yield merging(Play, **FINAL)(world, seed, weights=RESTORES)
+        elif kind == "final fading":
+            yield merging(FadingPlay, **FINAL)(world, seed)
         elif kind == "operated":
             yield merging(Play, **OPERATED)(world, seed)
         elif kind == "few values":
@@ -86,7 +97,7 @@ def test_merged_files_are_answered_as_the_database_answers(seed, mode, tmp_path)
 def test_so_they_are_whatever_else_goes_wrong(seed, mode, kind, tmp_path):
     with play_of(kind, mode, seed, tmp_path) as play, told(play):
         play.run(STEPS)
-        if kind == "deaths":
+        if kind in ("deaths", "final deaths"):
             play.settle()
 
 
