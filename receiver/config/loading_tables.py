@@ -61,10 +61,16 @@ class LoadConfig(Struct, frozen=True, kw_only=True):
         keep_deleted: time until the bytes of a deleted file leave the disk.
         paths: directories of this machine from which `load` in SQL, and calls with an operator's
             token, may take files; none, if left out.
+        constraints: names of rules that rows have to pass which are loaded at the centre.
+        constraint_time: that the rules may take for one file.
+        check_adopted: whether files that are adopted have to pass them as well.
     """
 
     keep_deleted: Duration = 3600.0
     paths: tuple[Path, ...] = ()
+    constraints: tuple[str, ...] = ()
+    constraint_time: Annotated[Duration, Meta(ge=1)] = 300.0
+    check_adopted: bool = False
 
 
 class ProofsConfig(Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -27,17 +28,18 @@ from receiver.operator.centre_entries import told
 from receiver.operator.centre_files import CentreFile, find_files, looked_at, size_of
 from receiver.operator.centre_runs import LOOK_AGAIN, CentreRuns
 from receiver.operator.load_carrier import LoadCarrier
-from receiver.operator.load_judge import LoadJudge
+from receiver.operator.load_judge import LoadJudge, all_refused
 from receiver.operator.load_owners import LoadOwners
 from receiver.operator.load_views import CentreLoadView
 from receiver.operator.load_wire import CentreLoadAnswer
 from receiver.operator.step_now import StepNow
+from receiver.row_checks.check_process import CheckedRows, RowChecks
 from receiver.shared_points.compare_process import CompareProcess
 from receiver.transfer.acknowledging import ToldContent
 from receiver.transfer.look_numbers import latest_look
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from receiver.config import ReceiverConfig
     from receiver.load.deciding.candidates import Candidate
@@ -65,18 +67,31 @@ _ENDS_WITHIN = 10.0
 """Seconds for which the end of a load that is cancelled is waited for."""
 
 
-class _Looked(NamedTuple):
+class _Broken(NamedTuple):
+    """A file with a row that does not pass: its path, the device, and why."""
+
+    path: str
+    device: str | None
+    reason: str
+
+
+@dataclass
+class _Looked:
     """Files as they were read where they lie.
 
     Attributes:
         files: by the path that each is loaded under, without copies within the load.
         outcomes: of those copies.
         sources: where each lies, in their order.
+        checked: paths of those whose rows were put to the constraints.
+        broken: the first of these whose rows do not pass.
     """
 
-    files: dict[str, tuple[CentreFile, Candidate]]
-    outcomes: dict[str, FileOutcome]
-    sources: dict[str, str]
+    files: dict[str, tuple[CentreFile, Candidate]] = field(default_factory=dict)
+    outcomes: dict[str, FileOutcome] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+    checked: set[str] = field(default_factory=set)
+    broken: _Broken | None = None
 
     def size(self, path: str) -> int:
         """Bytes of a file; 0 of a copy within the load."""
@@ -101,6 +116,11 @@ class CentreLoads:
         self._load = load
         self._acknowledging = acknowledging
         self._judge = LoadJudge(config, engine, load, CompareProcess(memory=config.proofs.memory))
+        self._rows = RowChecks(
+            config.load.constraints,
+            memory=config.proofs.memory,
+            seconds=config.load.constraint_time,
+        )
         self._carrier = LoadCarrier(config, engine, load, self._judge.first_look, clock=clock)
         self._clock = clock
         self._runs = CentreRuns(clock, self.is_done)
@@ -344,6 +364,7 @@ class CentreLoads:
             self._acknowledging.must_take()
         files = staged or find_files(request.paths, request.storage_group)
         looked = self._read(run, files)
+        self._check_rows(run, looked, self._unknown(looked))
         record = TaskRecord(
             task=request.task,
             sender=self.source,
@@ -370,7 +391,7 @@ class CentreLoads:
         )
 
     def _read(self, run: LoadRun, files: Sequence[CentreFile]) -> _Looked:
-        looked = _Looked({}, {}, {})
+        looked = _Looked()
         seen: dict[str, str] = {}
         for number, file in enumerate(stepping("reading files", files, size_of, run.step.told)):
             run.go_on()
@@ -401,7 +422,42 @@ class CentreLoads:
         finally:
             self._comparing.release()
         run.go_on()
-        return found
+        record, outcomes = found
+        fresh = [path for path, each in outcomes.items() if each.result is not Result.ALREADY]
+        self._check_rows(run, looked, fresh)
+        bad = looked.broken
+        if bad is not None and bad.path in fresh:
+            outcomes |= all_refused(outcomes, bad.path, bad.device, bad.reason)
+        return record, outcomes
+
+    def _unknown(self, looked: _Looked) -> list[str]:
+        """Paths of files whose content is nowhere here: others may be left out in the end."""
+        if not self._rows.are_any:
+            return []
+        with self._engine.reading() as state:
+            return [
+                path
+                for path, (_, each) in looked.files.items()
+                if not any(state.file_table.of_tail(each.staged.tail))
+            ]
+
+    def _check_rows(self, run: LoadRun, looked: _Looked, paths: Iterable[str]) -> None:
+        """Put the rows of files to the constraints, if there are any and that was not done."""
+        left = [looked.files[path] for path in paths if path not in looked.checked]
+        if not left or not self._rows.are_any or looked.broken is not None:
+            return
+
+        def each() -> Iterator[CheckedRows]:
+            step = stepping("checking rows", left, lambda one: one[1].staged.size, run.step.told)
+            for file, candidate in step:
+                path = candidate.path
+                looked.checked.add(path.text)
+                yield CheckedRows(str(file.source), path.text, path.sg)
+
+        found = self._rows.first_broken(each(), lambda: run.is_stopped)
+        run.go_on()
+        if found is not None:
+            looked.broken = _Broken(found[0].name, found[2], found[1])
 
     def _loaded(
         self, run: LoadRun, record: TaskRecord, looked: _Looked, staged: Sequence[CentreFile]

@@ -32,10 +32,9 @@ if TYPE_CHECKING:
     from receiver.load.service import LoadService
     from receiver.metadata.engine import Engine
     from receiver.operator.centre_files import CentreFile
-    from receiver.operator.point_overlaps import SharedPoints
     from receiver.shared_points.compare_process import ComparesFiles
 
-__all__ = ["LoadJudge"]
+__all__ = ["LoadJudge", "all_refused"]
 
 _ALREADY: Final = Result.ALREADY
 
@@ -88,7 +87,7 @@ class LoadJudge:
             record = msgspec.structs.replace(record, centre=mandate)
             outcomes = self._decided(record, [each for _, each in looked.values()])
         elif shared.path:
-            outcomes |= _all_refused(outcomes, shared)
+            outcomes |= all_refused(outcomes, shared.path, shared.device, shared.reason)
         elif shared.unread:
             outcomes |= {
                 path: msgspec.structs.replace(each, reason=f"{each.reason} ({shared.unread})")
@@ -141,17 +140,24 @@ class LoadJudge:
             return whole_or_nothing(state, record, change).outcomes
 
 
-def _all_refused(
-    outcomes: Mapping[str, FileOutcome], shared: SharedPoints
+def all_refused(
+    outcomes: Mapping[str, FileOutcome], bad: str, device: str | None, reason: str
 ) -> dict[str, FileOutcome]:
-    """Those of a load of which one file has a point that may not be there twice."""
-    others = f"nothing of this load is taken: {shared.path}: {shared.reason}"
+    """Those of a load of which one file may not be loaded.
+
+    Args:
+        outcomes: of its files, by path.
+        bad: path of that one.
+        device: that the reason names.
+        reason: why not.
+    """
+    others = f"nothing of this load is taken: {bad}: {reason}"
     return {
         path: FileOutcome(
             path,
             Result.REFUSED,
-            device=shared.device if path == shared.path else None,
-            reason=shared.reason if path == shared.path else others,
+            device=device if path == bad else None,
+            reason=reason if path == bad else others,
         )
         for path, each in outcomes.items()
         if each.result is not _ALREADY

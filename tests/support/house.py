@@ -27,7 +27,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "executor", "operator", "transfer", "compaction", "placement", "load", "shared_points",
         "superseding", "storage", "open_engine", "eviction_place",
         "datadirs", "principal", "background",
-        "tablet_copies", "heartbeats", "txn",
+        "tablet_copies", "heartbeats", "txn", "row_checks",
         "metadata", "writing", "points", "config", "scope",
     ),
     "receiver.metadata": (

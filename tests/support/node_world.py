@@ -85,8 +85,8 @@ class World:
     """The directories of a receiver, over as many lives of its process as a test wants.
 
     `metadata` are members of `MetadataConfig`, `deletes` of `DeletesConfig`: no guard, as it is;
-    `storage` of `StorageConfig`, `merge` of `MergeConfig`, `nodes` of `NodesConfig`; `hooks` is the
-    whole of that table.
+    `storage` of `StorageConfig`, `merge` of `MergeConfig`, `nodes` of `NodesConfig`, `load` of
+    `LoadConfig`; `hooks` is the whole of that table.
     `clock` stands still, but with a store: a file that could not be read at once is uploaded after
     a pause by that clock.
     `steady` is the clock that nobody sets, which goes as `clock` does unless a test says otherwise.
@@ -104,6 +104,7 @@ class World:
     merge: Mapping[str, Any] = field(default_factory=dict)
     hooks: HooksConfig = field(default_factory=HooksConfig)
     nodes: Mapping[str, Any] = field(default_factory=dict)
+    load: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.storage and isinstance(self.clock, _Usual):
@@ -115,7 +116,7 @@ class World:
             schema_dir=self.root / "schema",
             data_dirs=(self.root / "data", self.root / "data2"),
             limits=LimitsConfig(**{"min_free_bytes": 0, **self.limits}),
-            load=LoadConfig(keep_deleted=self.keep_deleted),
+            load=LoadConfig(**{"keep_deleted": self.keep_deleted, **self.load}),
             metadata=MetadataConfig(**self.metadata),
             deletes=DeletesConfig(**self.deletes),
             storage=StorageConfig(**self.storage),

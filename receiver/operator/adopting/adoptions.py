@@ -51,6 +51,7 @@ from receiver.operator.centre_files import size_of
 from receiver.operator.load_owners import uuid_of
 from receiver.operator.load_wire import AdoptionAnswer, AdoptionFile, AdoptionOddity
 from receiver.operator.step_now import StepNow
+from receiver.row_checks.check_process import CheckedRows, RowChecks
 from receiver.transfer.acknowledging import ToldContent
 from receiver.transfer.intake import Intake
 
@@ -92,6 +93,16 @@ class Adoptions:
         self._step = HeardStep()
         self._bringing = BringingIn(
             engine, load, Intake(config, engine, load, clock=clock), self._go_on, self._step
+        )
+        load_config = config.load
+        self._rows = (
+            RowChecks(
+                load_config.constraints,
+                memory=config.proofs.memory,
+                seconds=load_config.constraint_time,
+            )
+            if load_config.check_adopted
+            else None
         )
         self._clock = clock
         self._stopping = threading.Event()
@@ -191,6 +202,7 @@ class Adoptions:
         ]
         self._step.begin("comparing with what is loaded")
         outcomes = self._judged(tasks, good)
+        outcomes |= self._broken(good, outcomes)
         free, conflicts = untaken_devices(self._engine, old.owners, good)
         refused = bool(conflicts) or any(each.result not in TAKEN for each in outcomes.values())
         if request.commit and not refused:
@@ -272,6 +284,28 @@ class Adoptions:
             found = decided_outcomes(self._config, self._engine, self._load, record, files)
             outcomes |= {str(each.file.source): found[each.candidate.path.text] for each in files}
         return outcomes | devices_of_two(good)
+
+    def _broken(
+        self, good: Sequence[AdoptableFile], outcomes: Mapping[str, FileOutcome]
+    ) -> dict[str, FileOutcome]:
+        """The first file that is fresh and has a row which does not pass the constraints."""
+        if self._rows is None:
+            return {}
+        fresh = [each for each in good if _is_fresh(outcomes, each)]
+        step = stepping(
+            "checking rows", fresh, lambda each: each.candidate.staged.size, self._step.told
+        )
+        rows = (
+            CheckedRows(str(each.file.source), str(each.file.source), each.candidate.path.sg)
+            for each in step
+        )
+        found = self._rows.first_broken(rows, self._stopping.is_set)
+        self._go_on()
+        if found is None:
+            return {}
+        file, reason, device = found
+        path = outcomes[file.name].path
+        return {file.name: FileOutcome(path, Result.REFUSED, device=device, reason=reason)}
 
     def _waited_for(self, taken: Sequence[AdoptableFile]) -> dict[str, FileOutcome]:
         """Wait until it may be told: whoever asked removes what the old receiver has then.

@@ -12,8 +12,8 @@ import numpy as np
 
 from common.durable import ScratchDirectory
 from receiver.operator.write_wire import StagedPart
+from receiver.row_checks.constraints import constraints_of
 from receiver.spark.sink.bucket_file import write_bucket
-from receiver.spark.sink.constraints import constraints_of
 from receiver.spark.sink.device_book import DeviceBook
 from receiver.spark.sink.incoming_rows import incoming_of
 from receiver.spark.sink.sink_calls import SentPart, WriteCalls

@@ -13,7 +13,8 @@ import pytest
 
 from common.errors import ConflictError, UsageError
 from receiver.node import Node
-from receiver.spark.sink import constraints, task_rows
+from receiver.row_checks import constraints
+from receiver.spark.sink import task_rows
 from receiver.spark.sink.sink_options import parse_sink_options
 from receiver.spark.sink.sorted_rows import Sorter
 from receiver.spark.sink.write_plan import SinkColumn, planned_columns

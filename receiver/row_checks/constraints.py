@@ -10,7 +10,9 @@ found by entry point, and may have these names, too:
         if pyarrow.compute.max(rows["temperature"]).as_py() > 200:
             raise ValueError("a temperature above 200")
 
-Each is called in the task with each batch, as Spark has its columns; what it raises fails the task.
+Each is called with each batch: by a write from Spark in the task, as Spark has its columns; of
+files that are loaded at the centre with the rows of one device at a time. What it raises refuses
+them.
 """
 
 from __future__ import annotations
@@ -24,9 +26,10 @@ import pyarrow.compute as pc
 
 from common.errors import UsageError
 
-__all__ = ["BrokenConstraintError", "Constraint", "constraints_of"]
+__all__ = ["BrokenConstraintError", "Constraint", "constraints_of", "must_be_installed", "named"]
 
 GROUP: Final = "tsferry.constraints"
+_OURS: Final = ("finite", "tagged")
 
 Constraint: TypeAlias = "Callable[[pa.RecordBatch], object]"
 """Raises where a batch of rows does not pass."""
@@ -56,8 +59,27 @@ def _tagged(tags: Iterable[str]) -> Constraint:
     return check
 
 
-def constraints_of(names: Iterable[str], tags: Iterable[str] = ()) -> Constraint:
-    """All of these as one.
+def must_be_installed(names: Iterable[str], what: str) -> None:
+    """See that there are such constraints; none of a site is loaded by that.
+
+    Args:
+        names: of them.
+        what: named them.
+
+    Raises:
+        UsageError: one is not installed here.
+    """
+    there = {*_OURS, *entry_points(group=GROUP).names}
+    for name in names:
+        if name not in there:
+            raise UsageError(
+                f"{what}: {name!r} is not installed here (entry points of {GROUP}: "
+                f"{', '.join(sorted(there))})"
+            )
+
+
+def named(names: Iterable[str], tags: Iterable[str] = ()) -> dict[str, Constraint]:
+    """Constraints by their names; those of a site are imported.
 
     Args:
         names: of them.
@@ -66,20 +88,19 @@ def constraints_of(names: Iterable[str], tags: Iterable[str] = ()) -> Constraint
     Raises:
         UsageError: one is not installed here.
     """
+    names = list(names)
+    must_be_installed(names, "option constraints")
     ours: dict[str, Constraint] = {"finite": _finite, "tagged": _tagged(tuple(tags))}
     found: dict[str, Constraint] = {}
     for name in names:
         entry = next(iter(entry_points(group=GROUP, name=name)), None)
-        if entry is None and name in ours:
-            found[name] = ours[name]
-            continue
-        if entry is None:
-            there = ", ".join(sorted({*ours, *entry_points(group=GROUP).names}))
-            raise UsageError(
-                f"option constraints: {name!r} is not installed here (entry points of {GROUP}: "
-                f"{there})"
-            )
-        found[name] = entry.load()
+        found[name] = ours[name] if entry is None else entry.load()
+    return found
+
+
+def constraints_of(names: Iterable[str], tags: Iterable[str] = ()) -> Constraint:
+    """All of these as one; arguments and errors as of `named`."""
+    found = named(names, tags)
 
     def check(rows: pa.RecordBatch) -> None:
         for name, constraint in found.items():
