@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 
 from common.errors import UnreachableError
 from receiver.metadata.etcd.gateway import EtcdClient
 from receiver.metadata.etcd.patience import Patience
 from receiver.metadata.model.errors import UnknownOutcomeError
+from tests.support.etcd import Etcd
 
 FAULTS = ("answer lost", "request lost", "late", "no connection")
 
@@ -51,6 +55,24 @@ class LossyClient(EtcdClient):
             bool(super(LossyClient, self)._call(path, request, changes=True).get("succeeded"))
             for path, request in held
         ]
+
+
+@contextmanager
+def stopped(etcd: Etcd, client: EtcdClient) -> Iterator[None]:
+    """A server that stands still for longer than a client waits, which waits long at other times.
+
+    Whatever is begun in the block may be answered behind it.
+    """
+    patient = client._settings
+    etcd.pause()
+    timer = threading.Timer(0.8, etcd.resume)
+    timer.start()
+    client._settings = replace(patient, timeout=0.3)
+    try:
+        yield
+    finally:
+        timer.join()
+        client._settings = patient
 
 
 def quick(seconds: float = 5.0) -> Patience:

@@ -1,6 +1,6 @@
 """A frame without an answer is found out about, and never kept twice."""
 
-import threading
+from contextlib import suppress
 
 import pytest
 
@@ -11,7 +11,7 @@ from receiver.metadata.etcd.gateway import EtcdClient
 from receiver.metadata.etcd.messages import PART_SIZE, Delete, Get, prefix_end
 from receiver.metadata.etcd.patience import Patience
 from receiver.metadata.model.errors import FencedError, UnknownOutcomeError
-from tests.support.etcd_faults import FAULTS, LossyClient, quick
+from tests.support.etcd_faults import FAULTS, LossyClient, quick, stopped
 
 LARGE = b"large" * (PART_SIZE // 2)
 
@@ -241,21 +241,16 @@ def test_a_death_while_trimming_leaves_a_log_that_can_be_read(world, tmp_path, p
 
 
 def test_a_server_that_stops_for_a_while_loses_and_doubles_nothing(own_etcd):
-    world = World(own_etcd.settings(timeout=0.3))
-    log = world.log(patience=Patience(20.0), lease=60.0)
+    world = World(own_etcd.settings())
+    client = EtcdClient(world.settings)
+    log = world.log(client, Patience(20.0))
     log.acquire()
     kept = []
     for number in range(4):
-        own_etcd.pause()
-        timer = threading.Timer(0.8, own_etcd.resume)
-        timer.start()
         payload = b"%d" % number * (1 if number < 3 else PART_SIZE + 1)
-        try:
+        with stopped(own_etcd, client), suppress(UnreachableError):
             log.append(log.newest() + 1, 1, payload)
             kept.append(payload)
-        except UnreachableError:
-            pass
-        timer.join()
     log.append(log.newest() + 1, 1, b"end")
     assert [payload for _, payload in log.frames(1)] == [*kept, b"end"]
     assert [payload for _, payload in world.after_restart(log)[1]] == [*kept, b"end"]
@@ -263,7 +258,7 @@ def test_a_server_that_stops_for_a_while_loses_and_doubles_nothing(own_etcd):
 
 
 def test_a_server_that_is_killed_and_started_again_has_every_frame(own_etcd):
-    world = World(own_etcd.settings(timeout=2.0))
+    world = World(own_etcd.settings())
     log = world.log(patience=Patience(0.2), lease=60.0)
     log.acquire()
     for number in range(1, 4):

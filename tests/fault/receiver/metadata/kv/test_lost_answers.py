@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -20,7 +21,7 @@ from receiver.metadata.model.errors import (
 )
 from tests.support import tiers
 from tests.support.etcd import running_etcd
-from tests.support.etcd_faults import FAULTS, LossyClient, quick
+from tests.support.etcd_faults import FAULTS, LossyClient, quick, stopped
 
 
 class Keys:
@@ -346,20 +347,15 @@ def test_no_update_is_lost_between_processes(shared_etcd):
 
 
 def test_a_server_that_stops_for_a_while_loses_and_doubles_nothing(own_etcd):
-    keys = Keys(own_etcd.settings(timeout=0.3), Patience(20.0))
+    keys = Keys(own_etcd.settings(), Patience(20.0))
     keys.kv.save("a", "0")
     outcomes = {}
     for number in range(1, 4):
         keys.now = 100 + number
-        own_etcd.pause()
-        timer = threading.Timer(0.8, own_etcd.resume)
-        timer.start()
-        try:
+        outcomes[keys.now] = False
+        with stopped(own_etcd, keys.lossy), suppress(UnreachableError):
             keys.kv.save("a", str(number))
             outcomes[keys.now] = True
-        except UnreachableError:
-            outcomes[keys.now] = False
-        timer.join()
     kept = "0"
     for ts, done in outcomes.items():
         kept = str(ts - 100) if done else kept
@@ -369,7 +365,7 @@ def test_a_server_that_stops_for_a_while_loses_and_doubles_nothing(own_etcd):
 
 
 def test_a_server_that_is_killed_and_started_again_has_what_was_said_to_be_kept(own_etcd):
-    keys = Keys(own_etcd.settings(timeout=2.0), Patience(0.2))
+    keys = Keys(own_etcd.settings(), Patience(0.2))
     for number in range(1, 4):
         keys.now = number * 100
         keys.kv.save("a", str(number))
