@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from receiver.web.app import close, create_app, site_of
+from tests.support import tiers
 from tests.support.architecture import ROOT
 from tests.support.node_world import Clock, World
 from tests.support.page_reader import HOSTILE
@@ -56,7 +57,7 @@ PAGES = (
     f"do/adopt?sender={HOLDER}",
     "nothing",
 )
-EDGES = 10_000
+EDGES = 10_000 if tiers.is_long() else 1_000
 
 
 @pytest.fixture(scope="module")
