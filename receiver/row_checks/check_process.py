@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from receiver.background.side_process import ProcessDied, SideProcess, missing_decoders
-from receiver.row_checks.constraints import must_be_installed
+from receiver.row_checks.installed import must_be_installed
 from receiver.row_checks.rows_asked import RowsAnswer, RowsAsked
 
 if TYPE_CHECKING:

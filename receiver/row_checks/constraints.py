@@ -19,17 +19,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from importlib.metadata import entry_points
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from common.errors import UsageError
+from receiver.row_checks.installed import GROUP, must_be_installed
 
-__all__ = ["BrokenConstraintError", "Constraint", "constraints_of", "must_be_installed", "named"]
+__all__ = ["BrokenConstraintError", "Constraint", "constraints_of", "named"]
 
-GROUP: Final = "tsferry.constraints"
-_OURS: Final = ("finite", "tagged")
 
 Constraint: TypeAlias = "Callable[[pa.RecordBatch], object]"
 """Raises where a batch of rows does not pass."""
@@ -57,25 +56,6 @@ def _tagged(tags: Iterable[str]) -> Constraint:
                 raise ValueError(f"tag {name}: NULL in {wrong} rows")
 
     return check
-
-
-def must_be_installed(names: Iterable[str], what: str) -> None:
-    """See that there are such constraints; none of a site is loaded by that.
-
-    Args:
-        names: of them.
-        what: named them.
-
-    Raises:
-        UsageError: one is not installed here.
-    """
-    there = {*_OURS, *entry_points(group=GROUP).names}
-    for name in names:
-        if name not in there:
-            raise UsageError(
-                f"{what}: {name!r} is not installed here (entry points of {GROUP}: "
-                f"{', '.join(sorted(there))})"
-            )
 
 
 def named(names: Iterable[str], tags: Iterable[str] = ()) -> dict[str, Constraint]:

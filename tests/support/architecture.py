@@ -209,6 +209,8 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "receiver.background.side_process": ("receiver.background",),
     "receiver.shared_points": ("common", "receiver.points", "receiver.superseding.given_times",
                            "receiver.background", "receiver.shared_points"),
+    "receiver.row_checks": ("common", "receiver.points", "receiver.background",
+                            "receiver.row_checks"),
     "receiver.heartbeats": ("common", "receiver.metadata", "receiver.heartbeats"),
     # A node knows nothing of a catalogue.
     "receiver.tablet_copies": ("common", "receiver.heartbeats.node_wire",
@@ -230,7 +232,8 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "receiver.operator": ("common", "receiver.metadata", "receiver.load", "receiver.transfer",
                           "receiver.superseding", "receiver.storage", "receiver.operator",
                           "receiver.config", "receiver.compaction", "receiver.background",
-                          "receiver.shared_points", "receiver.heartbeats", "receiver.placement",
+                          "receiver.shared_points", "receiver.row_checks",
+                          "receiver.heartbeats", "receiver.placement",
                           "receiver.principal", "receiver.scope", "receiver.open_engine",
                           "receiver.datadirs"),
     "receiver.hooks": ("common", "receiver.metadata", "receiver.operator", "receiver.config",
@@ -272,7 +275,8 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Rows become files here, and a load by an operator's calls.
     "receiver.spark.sink": ("common", "receiver.metadata", "receiver.storage", "receiver.writing",
                             "receiver.operator.load_wire", "receiver.operator.write_wire",
-                            "receiver.operator.load_owners", "receiver.spark"),
+                            "receiver.operator.load_owners", "receiver.row_checks",
+                            "receiver.spark"),
     # What a merged file has to give is found out by merging what it stands for.
     "receiver.spark.verify": ("common", "receiver.metadata", "receiver.load", "receiver.config",
                               "receiver.points", "receiver.datadirs", "receiver.storage",
@@ -300,6 +304,7 @@ _THIRD_PARTY: dict[str, frozenset[str]] = {
     "receiver.superseding": _LIGHT | {"numpy", "pyarrow"},
     "receiver.compaction": _LIGHT | {"numpy", "pyarrow"},
     "receiver.shared_points": _LIGHT | {"numpy", "pyarrow"},
+    "receiver.row_checks": _LIGHT | {"pyarrow"},
     "receiver.storage": _LIGHT | {"botocore", "obstore"},
     "receiver.storage.tree": _LIGHT | {"pyarrow"},
     "receiver.points": frozenset({"lz4", "llvmlite", "numba", "numpy", "pyarrow", "xxhash"}),

@@ -24,10 +24,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "receiver": (
         "cli", "storagenode", "web", "metrics", "node", "hooks", "exporting", "spark", "follower",
-        "executor", "operator", "transfer", "compaction", "placement", "load", "shared_points",
+        "executor", "operator", "transfer", "compaction", "placement", "load",
+        "shared_points", "row_checks",
         "superseding", "storage", "open_engine", "eviction_place",
         "datadirs", "principal", "background",
-        "tablet_copies", "heartbeats", "txn", "row_checks",
+        "tablet_copies", "heartbeats", "txn",
         "metadata", "writing", "points", "config", "scope",
     ),
     "receiver.metadata": (

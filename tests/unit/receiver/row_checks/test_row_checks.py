@@ -16,7 +16,7 @@ from common.errors import UsageError
 from receiver.node import Node
 from receiver.operator.files import list_files
 from receiver.operator.load_wire import AdoptionRequest, CentreLoadAnswer, CentreLoadRequest
-from receiver.row_checks import check_process, constraints
+from receiver.row_checks import check_process, constraints, installed
 from receiver.row_checks.check_process import CheckedRows, RowChecks
 from receiver.row_checks.row_checking import check_rows
 from receiver.row_checks.rows_asked import RowsAnswer, RowsAsked
@@ -48,8 +48,9 @@ RULES = {each.__name__: each for each in (below_1000, even_sum, known_device)}
 
 @pytest.fixture(autouse=True)
 def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = EntryPoints(EntryPoint(each, f"{__name__}:{each}", constraints.GROUP) for each in RULES)
-    monkeypatch.setattr(constraints, "entry_points", lambda **given: found.select(**given))
+    found = EntryPoints(EntryPoint(each, f"{__name__}:{each}", installed.GROUP) for each in RULES)
+    for each in (constraints, installed):
+        monkeypatch.setattr(each, "entry_points", lambda **given: found.select(**given))
 
 
 class _Here:
@@ -190,14 +191,14 @@ def test_the_rule_of_the_manual_is_found_beside_the_receiver_and_refuses_what_it
     )
     project = next(text for _, text in blocks if "entry-points" in text)
     rule = next(text for _, text in blocks if text.startswith("# plant_rules.py"))
-    entries = tomllib.loads(project)["project"]["entry-points"][constraints.GROUP]
+    entries = tomllib.loads(project)["project"]["entry-points"][installed.GROUP]
     site = tmp_path / "site"
     about = site / "plant_rules-1.0.dist-info"
     about.mkdir(parents=True)
     (site / "plant_rules.py").write_text(rule)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: plant-rules\nVersion: 1.0\n")
     lines = [f"{name} = {value}" for name, value in entries.items()]
-    (about / "entry_points.txt").write_text("\n".join([f"[{constraints.GROUP}]", *lines, ""]))
+    (about / "entry_points.txt").write_text("\n".join([f"[{installed.GROUP}]", *lines, ""]))
     monkeypatch.undo()
     monkeypatch.syspath_prepend(str(site))
     content = build({"root.plant.d1": {"temperature": [(1, 20.0), (1700000000000, 451.0)]}})

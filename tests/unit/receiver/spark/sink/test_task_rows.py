@@ -13,7 +13,7 @@ import pytest
 
 from common.errors import ConflictError, UsageError
 from receiver.node import Node
-from receiver.row_checks import constraints
+from receiver.row_checks import constraints, installed
 from receiver.spark.sink import task_rows
 from receiver.spark.sink.sink_options import parse_sink_options
 from receiver.spark.sink.sorted_rows import Sorter
@@ -242,7 +242,8 @@ def test_constraints_of_a_site_are_found_by_entry_point_and_refuse_rows(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = EntryPoints([EntryPoint("positive", f"{__name__}:no_negatives", "tsferry.constraints")])
-    monkeypatch.setattr(constraints, "entry_points", lambda **given: found.select(**given))
+    for each in (constraints, installed):
+        monkeypatch.setattr(each, "entry_points", lambda **given: found.select(**given))
     write = Write(node, columns(WIDE), constraints="positive")
     good = batch_of([{"time": 1, "device": "root.sg.d", "s1": 1}], WIDE)
     assert write.run([good])
