@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from common.errors import ConflictError, GoneError, NotTheWriterError, ProtocolError
+from receiver.heartbeats.master_life import MasterLife
 from receiver.heartbeats.node_reports import NodeReports, ReportNews
 from receiver.heartbeats.node_starts import (
     KnownStart,
@@ -113,6 +114,7 @@ class NodeManager:
         begins: called with a start of a node before it is the one that speaks for it: what was
             known of the one before counts no more.
         ticket_key: gives the key that goes to a node, by its uuid; None for none.
+        life: which life of the master this is.
     """
 
     def __init__(
@@ -136,6 +138,7 @@ class NodeManager:
         self.beaten: Callable[[], object] = lambda: None
         self.begins: Callable[[NodeStart], object] = lambda start: None
         self.ticket_key: Callable[[str], TicketKey | None] = _no_key
+        self.life = MasterLife(engine)
         self._engine = engine
         self._incarnation = incarnation
         self._monotonic = monotonic
@@ -160,12 +163,18 @@ class NodeManager:
         self._check(said, mark)
         answer = self._answer(said, mark)
         self.beaten()
-        if self._lacks(said.commit):
+        if self._lacks(said):
             answer = msgspec.structs.replace(answer, lacks=said.commit)
         return answer
 
-    def _lacks(self, commit: int) -> bool:
-        """Whether this engine never had a commit; one that is not in its history may be its own."""
+    def _lacks(self, said: NodeHeartbeat) -> bool:
+        """Whether this engine never had what a node has seen.
+
+        What was seen in no life that is known by name, and is not in its history, may be its own.
+        """
+        commit = said.commit
+        if said.life and commit:
+            return self.life.lacks(said.life, commit)
         with self._engine.reading():
             window = self._engine.window
             if not commit or not window.oldest <= commit <= self._engine.newest_commit:
@@ -201,6 +210,7 @@ class NodeManager:
             engine=self._engine.uuid,
             incarnation=0 if found is None else found.number,
             ident="" if found is None else found.ident,
+            life=self.life.ident(),
             commit=self._engine.newest_commit,
         )
 

@@ -196,6 +196,7 @@ class NodeHeartbeat(Struct, frozen=True, kw_only=True):
         engine: uuid of the engine that the node belongs to; empty before its first registration.
         incarnation: the highest of the engine's that the node has seen.
         commit: the newest commit that the node has seen of it.
+        life: of the master that it was seen of; empty if that said none.
         registration: at the start, and when it is asked for.
         report: when something changed, or all was asked for.
         directories: what is free now; left out where the registration has it.
@@ -207,6 +208,7 @@ class NodeHeartbeat(Struct, frozen=True, kw_only=True):
     engine: str = ""
     incarnation: Count = 0
     commit: Count = 0
+    life: Annotated[str, msgspec.Meta(max_length=64)] = ""
     registration: NodeRegistration | None = None
     report: TabletReport | None = None
     directories: Annotated[tuple[DirectoryRoom, ...], msgspec.Meta(max_length=1000)] = ()
@@ -222,12 +224,15 @@ class MasterMark(Struct, frozen=True, kw_only=True):
         incarnation: see `receiver.storage.incarnation`; 0 for one that never had a store.
         ident: of the incarnation; empty with 0.
         commit: the newest.
+        life: of the process, as the engine's log has it; empty of an earlier release, and while it
+            cannot be committed. See `receiver.heartbeats.master_life`.
     """
 
     engine: Ident
     incarnation: Count = 0
     ident: str = ""
     commit: Count = 0
+    life: Annotated[str, msgspec.Meta(max_length=64)] = ""
 
 
 class PagesReceived(Struct, frozen=True, kw_only=True):

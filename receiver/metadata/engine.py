@@ -77,6 +77,7 @@ class Engine(AnsweringEngine, Operations):
 
     Attributes:
         begins: transactions; set by their manager, which is above all of this.
+        opened_at: the newest commit when this process opened it.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Engine(AnsweringEngine, Operations):
         self._setting: Setting | None = None
         self._upkeep: Upkeep | None = None
         self._remote: RemoteLog | None = None
+        self.opened_at = self._state.newest
         self.begins: Callable[[str], AbstractContextManager[Any]] | None = None
 
     # -- opening -----------------------------------------------------------------------------

@@ -69,6 +69,7 @@ class CopyLists:
         book: HeldCopiesBook,
         *,
         mark: Callable[[], MasterMark],
+        had: Callable[[str, int], bool] = lambda life, commit: False,
         sources: Callable[[PlacementRow, str], Sequence[CopySource]] = lambda *_: (),
         page: int = _PAGE,
     ) -> None:
@@ -78,12 +79,14 @@ class CopyLists:
             engine: the master's.
             book: of what nodes have.
             mark: says which master this is; raises where it is none any more.
+            had: whether a commit that was heard in a life of the master is this engine's.
             sources: other nodes that a node can pull a tablet from.
             page: files of a page.
         """
         self._engine = engine
         self._book = book
         self.mark = mark
+        self._had = had
         self._sources = sources
         self._page = page
         self._life = secrets.token_hex(16)
@@ -259,9 +262,17 @@ class CopyLists:
             forgotten = [each for each in asked.files if each[0] not in state.files]
         if asked.generation != placement.generation:
             forgotten = []
-        is_ours = asked.seen in self._told.get(node, ()) or self._has(asked.seen)
+        is_ours = (
+            asked.seen in self._told.get(node, ())
+            or self._has(asked.seen)
+            or (bool(asked.life) and self._had(asked.life, asked.seen))
+        )
         # Nodes may have heard of this engine only since it lacks what they have: each file tells.
-        files = [name for name, commit in forgotten if is_ours and not self._lacks(commit)]
+        files = [
+            name
+            for name, commit in forgotten
+            if (not self._lacks(commit) if is_ours else self._has(commit))
+        ]
         known = set(files)
         return GoneSaid(
             master=mark,

@@ -113,7 +113,11 @@ class CopyService(Closing):
             self.tickets.ticket,
         )
         self.lists = CopyLists(
-            engine, self.book, mark=manager.mark, sources=self._places.sources_for
+            engine,
+            self.book,
+            mark=manager.mark,
+            had=manager.life.has,
+            sources=self._places.sources_for,
         )
         self.condition = ReplicaCondition(
             self.book,

@@ -105,6 +105,7 @@ class HeartbeatTalk:
             engine="" if seen is None else seen.engine,
             incarnation=0 if seen is None else seen.incarnation,
             commit=0 if seen is None else seen.commit,
+            life="" if seen is None else seen.life,
             registration=self._registration() if self._registers else None,
             report=None if self._registers else self._report_in_time(),
             directories=() if self._registers else tuple(self._rooms()),

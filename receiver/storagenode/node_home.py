@@ -222,11 +222,13 @@ class NodeHome(Closing):
                         "nodes confirm-master, here"
                     )
                     self._doubted = mark
-                    kept = msgspec.structs.replace(mark, commit=seen.commit)
+                    kept = msgspec.structs.replace(mark, commit=seen.commit, life=seen.life)
                     if _life(mark) != _life(seen) or lacked != self._mark.lacked:
                         self._write(msgspec.structs.replace(self._mark, seen=kept, lacked=lacked))
                     return
                 self.doubt, self._doubted = "", None
+                if seen.life and not mark.life:  # in which life that commit is nobody could say
+                    mark = msgspec.structs.replace(mark, commit=seen.commit, life=seen.life)
             self._heard(mark)
 
     def _has_passed(self, seen: MasterMark, mark: MasterMark) -> bool:
@@ -266,7 +268,8 @@ class NodeHome(Closing):
     def _heard(self, mark: MasterMark) -> None:
         noted, now = self._noted, self._monotonic()
         replaced = msgspec.structs.replace(self._mark, seen=mark)
-        is_new = noted is None or _life(noted) != _life(mark)
+        # What is pulled in a life comes behind its name: see `ReplicaStore.must_be_noted`.
+        is_new = noted is None or (_life(noted), noted.life) != (_life(mark), mark.life)
         if is_new:
             self._write(replaced)
             return

@@ -140,7 +140,8 @@ class StorageNode(Closing):
         )
         self._resources.callback(asks.close)
         seen = 0 if home.seen is None else home.seen.commit  # before a master is heard
-        self.pulls = CopyPuller(copies, asks, seen=seen, staged=uploads)
+        life = "" if home.seen is None else home.seen.life
+        self.pulls = CopyPuller(copies, asks, seen=seen, life=life, staged=uploads)
         self._resources.callback(self.pulls.close)
         self.scrub = CopyScrub(
             copies,

@@ -232,12 +232,14 @@ class GoneAsked(Struct, frozen=True, kw_only=True):
         seen: the newest commit that the node had heard of when it was last told what is new. A
             master that has it not is not the one of then.
         files: (physical name, commit that loaded it).
+        life: of the master that it was heard in; empty if that said none.
     """
 
     generation: Count
     commit: Count
     seen: Count
     files: list[tuple[str, Count]]
+    life: str = ""
 
 
 class GoneSaid(Struct, frozen=True, kw_only=True):

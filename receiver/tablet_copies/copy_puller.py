@@ -111,7 +111,7 @@ class CopyPuller(Closing):
 
     Attributes:
         behind: tablets that are not known to be complete, and the newest commit of the master that
-            had been heard of when that began.
+            had been heard of when that began, with the life that it was heard in.
     """
 
     def __init__(
@@ -120,6 +120,7 @@ class CopyPuller(Closing):
         calls: CopyCalls,
         *,
         seen: int = 0,
+        life: str = "",
         every: float = 1.0,
         parallel: int = 4,
         staged: OffersFiles | None = None,
@@ -130,6 +131,7 @@ class CopyPuller(Closing):
             store: what is here.
             calls: the master, and other nodes.
             seen: the newest commit of the master that an earlier life of the node has heard of.
+            life: of the master then.
             every: seconds between two questions.
             parallel: files on their way at once.
             staged: files that need not be pulled.
@@ -138,9 +140,9 @@ class CopyPuller(Closing):
         self._calls = calls
         self._every = every
         self._staged = staged
-        self._seen = seen
-        self._after, self._life = 0, ""
-        self.behind: dict[str, int] = {}
+        self._seen = life, seen
+        self._after, self._process = 0, ""
+        self.behind: dict[str, tuple[str, int]] = {}
         self._untold: dict[str, None] = {}
         self._orders: dict[str, TabletNews] = {}
         self._pool = ThreadPoolExecutor(parallel, thread_name_prefix="pull")
@@ -207,16 +209,18 @@ class CopyPuller(Closing):
         news = self._calls.news(0 if is_anew else self._after)
         if is_anew:
             self._anew.clear()
-        self._store.hear(news.master)
-        if news.life != self._life and self._after and not is_anew:
+        self._store.must_be_noted(news.master)
+        if news.life != self._process and self._after and not is_anew:
             news = self._calls.news(0)  # it knows nothing of what is here
-        self._life = news.life
+            self._store.must_be_noted(news.master)
+        self._process = news.life
         self._orders.update((each.tablet, each) for each in news.tablets)
         self._make(news.master)
         here = set(self._store.tablets())
         for each in news.tablets:
             self.behind.setdefault(each.tablet, self._seen)
-        self._after = self._seen = news.master.commit
+        self._after = news.master.commit
+        self._seen = news.master.life, news.master.commit
         for tablet in [*self.behind]:
             if self._stopped.is_set():
                 break
@@ -268,7 +272,7 @@ class CopyPuller(Closing):
 
     # -- a tablet ----------------------------------------------------------------------------
 
-    def _pull(self, tablet: str, seen: int) -> bool:
+    def _pull(self, tablet: str, seen: tuple[str, int]) -> bool:
         try:
             replica = self._store.replica(tablet)
         except NotFoundError:
@@ -287,12 +291,12 @@ class CopyPuller(Closing):
         self._store.tell(tablet)
         return complete
 
-    def _pull_list(self, replica: TabletReplica, seen: int) -> bool:
+    def _pull_list(self, replica: TabletReplica, seen: tuple[str, int]) -> bool:
         losses, is_damaged = replica.losses, bool(replica.missing())
         since = 0 if is_damaged or replica.is_unlisted else replica.commit  # of all that is here
         digest = "" if is_damaged else replica.digest()
         page = self._calls.page(replica.tablet, None, digest, since)
-        self._store.hear(page.master)
+        self._store.must_be_noted(page.master)
         commit, is_delta = page.commit, page.is_delta
         if not page.same:
             listed: set[str] = set()
@@ -404,18 +408,24 @@ class CopyPuller(Closing):
             yield block
             at += len(block)
 
-    def _let_go(self, replica: TabletReplica, names: Sequence[str], commit: int, seen: int) -> bool:
+    def _let_go(
+        self, replica: TabletReplica, names: Sequence[str], commit: int, seen: tuple[str, int]
+    ) -> bool:
         """Let go of what is on no list: only of what the master knows to be gone.
 
         Returns:
             whether it was asked about all of that.
         """
         here, kept = replica.rotten() | replica.files(), set(replica.kept())
+        # What is here may be of a master that an operator has given up: each file is to tell.
+        life, heard = ("", 0) if replica.is_unlisted else seen
         every = [(name, here[name].commit) for name in names if name not in kept]
         over = [each for each in every if each[1] <= commit]  # what is newer is on a newer list
         for begin in range(0, len(over), _GONE_AT_ONCE):
             some = over[begin : begin + _GONE_AT_ONCE]
-            asked = GoneAsked(generation=replica.generation, commit=commit, seen=seen, files=some)
+            asked = GoneAsked(
+                generation=replica.generation, commit=commit, seen=heard, files=some, life=life
+            )
             said = self._calls.gone(replica.tablet, asked)
             replica.keep(_among(said.unknown, {name for name, _ in some}))
             names = _among(said.files, {name for name, _ in some})

@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, Final, Protocol
 
 from common.durable import Closing, free_bytes
-from common.errors import ConflictError, NotFoundError, ProtocolError
+from common.errors import ConflictError, NotFoundError, ProtocolError, Transient
 from receiver.heartbeats.node_wire import ChangedTablets, HeldTablets
 from receiver.tablet_copies.tablet_replica import TABLETS, TabletReplica
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from receiver.heartbeats.node_wire import MasterMark
     from receiver.tablet_copies.copies_wire import CopyOrder, DropOrder
 
-__all__ = ["DoubtedMasterError", "ReplicaStore", "WeighsMaster"]
+__all__ = ["DoubtedMasterError", "ReplicaStore", "UnheardMasterError", "WeighsMaster"]
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +39,13 @@ class DoubtedMasterError(ConflictError):
     """What a master asks for would take away what it may not know of; an operator decides."""
 
     slug = "doubted-master"
+
+
+class UnheardMasterError(Transient):
+    """A master has begun a life that no heartbeat of this node has heard of: it comes at once."""
+
+    slug = "unheard-master"
+    http_status = 503
 
 
 class WeighsMaster(Protocol):
@@ -311,8 +318,25 @@ class ReplicaStore(Closing):
                 f"of {seen.engine}, incarnation {seen.incarnation}"
             )
 
-    def _must_be_trusted(self, master: MasterMark, replica: TabletReplica | None) -> None:
+    def must_be_noted(self, master: MasterMark) -> None:
+        """See that this life of the master was heard by a heartbeat, and is noted.
+
+        What a node has is then of that life, or of one that it has heard before: so no power cut
+        leaves files here of which nobody knows what they are to be held against.
+
+        Raises:
+            DoubtedMasterError: see `hear`.
+            UnheardMasterError: it was not.
+        """
         self.hear(master)
+        seen = self._home.seen
+        if seen is not None and seen.life and seen.life != master.life:
+            raise UnheardMasterError(
+                "this life of the master was not heard by a heartbeat yet", retry_after=1.0
+            )
+
+    def _must_be_trusted(self, master: MasterMark, replica: TabletReplica | None) -> None:
+        self.must_be_noted(master)
         if self._home.doubt:
             raise DoubtedMasterError(f"nothing is taken away here: {self._home.doubt}")
         if replica is not None and master.commit < replica.newest():

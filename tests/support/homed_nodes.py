@@ -115,7 +115,8 @@ class HomedNode:
             self.home, self.store, self._registration, self._rooms, newest=self.store.newest
         )
         seen = 0 if self.home.seen is None else self.home.seen.commit
-        self.puller = CopyPuller(self.store, self, seen=seen, parallel=1)
+        life = "" if self.home.seen is None else self.home.seen.life
+        self.puller = CopyPuller(self.store, self, seen=seen, life=life, parallel=1)
         self.puller._pool = OneThread()  # type: ignore[assignment]
         self.is_up = True
 

@@ -214,6 +214,14 @@ def _copy_doubted(on: RuleOverlay, op: records.CopyDoubted) -> None:
         raise refusal_of(op, f"there is no node {op.node!a}")
 
 
+def _master_life_begun(on: RuleOverlay, op: records.MasterLifeBegun) -> None:
+    if not op.life or on.get(("life", op.life), lambda: op.life in on.state.master_lives.rows):
+        raise refusal_of(op, "it has begun already")
+    if op.after > on.state.newest:
+        raise refusal_of(op, f"the newest commit is {on.state.newest}")
+    on.put(("life", op.life), True)
+
+
 def _file_moved(on: RuleOverlay, op: records.FileMoved) -> None:
     check_drained(op, _node(on, op.node))
     merged = on.state.compacted_table.of_output(op.physical)
@@ -251,5 +259,6 @@ PLACE_RULES: dict[type, Rule] = {
     records.CacheSlotsSet: _cache_slots_set,
     records.FileReleased: _file_released,
     records.CopyDoubted: _copy_doubted,
+    records.MasterLifeBegun: _master_life_begun,
     records.FileMoved: _file_moved,
 }

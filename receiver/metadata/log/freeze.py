@@ -53,6 +53,7 @@ from receiver.metadata.state.table_rows import (
 from receiver.metadata.state.tables.cache_slots import CacheSlotsRow
 from receiver.metadata.state.tables.compacted_rows import CompactedRow
 from receiver.metadata.state.tables.doubted import DoubtedCopyRow
+from receiver.metadata.state.tables.master_lives import MasterLifeRow
 from receiver.metadata.state.tables.owners import OwnerMove
 from receiver.metadata.state.tables.placements import PlacementRow
 from receiver.metadata.state.tables.released import ReleasedRow
@@ -94,6 +95,7 @@ _ROW_TABLES: tuple[tuple[str, str, type], ...] = (
     ("cache-slots", "cache_slots", CacheSlotsRow),
     ("released", "released_table", ReleasedRow),
     ("doubted", "doubted_table", DoubtedCopyRow),
+    ("master-lives", "master_lives", MasterLifeRow),
     ("adoptions", "adoption_table", AdoptionRow),
 )
 
@@ -243,6 +245,7 @@ def freeze(
         "cache-slots": list(state.cache_slots.versions()),
         "released": list(state.released_table.rows.values()),
         "doubted": list(state.doubted_table.rows.values()),
+        "master-lives": list(state.master_lives.rows.values()),
         "adoptions": list(state.adoption_table.rows.values()),
     }
     return FrozenState(

@@ -34,6 +34,7 @@ from receiver.metadata.state.tables.doubted import DoubtedTable
 from receiver.metadata.state.tables.files import FileTable
 from receiver.metadata.state.tables.held_deletes import DeleteWindows, HeldDeletes
 from receiver.metadata.state.tables.lost import LostTable
+from receiver.metadata.state.tables.master_lives import MasterLives
 from receiver.metadata.state.tables.owners import OwnerTable
 from receiver.metadata.state.tables.placements import PlacementTable
 from receiver.metadata.state.tables.released import ReleasedTable
@@ -73,8 +74,8 @@ class State:
         file_table, lost_table, deletion_table, delete_windows, held_deletes, uploaded_table,
         upload_times, owner_table, sender_table, token_table, task_table, quarantine_table,
         txn_table, work_table, compacted_table, loaded_tables, tablet_table, node_table,
-        placement_table, cache_slots, released_table, doubted_table, position_table,
-        adoption_table: the tables
+        placement_table, cache_slots, released_table, doubted_table, master_lives,
+        position_table, adoption_table: the tables
             themselves, for what else is asked of them, and for checkpoints.
     """
 
@@ -109,6 +110,7 @@ class State:
         self.cache_slots = CacheSlotsTable()
         self.released_table = ReleasedTable(self.file_table.rows)
         self.doubted_table = DoubtedTable()
+        self.master_lives = MasterLives()
         self.position_table = SchemaPositions()
         self.adoption_table = AdoptionTable()
         self.files: FileRows = self.file_table.rows
@@ -144,6 +146,7 @@ class State:
             self.compacted_table,
             self.released_table,
             self.doubted_table,
+            self.master_lives,
             self.placement_table,  # before the tablets: it is told of tables that go with them
             self.tablet_table,
             self.loaded_tables,

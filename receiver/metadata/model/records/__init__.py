@@ -65,6 +65,7 @@ from receiver.metadata.model.records.file_records import (
 )
 from receiver.metadata.model.records.node_records import (
     FileMoved,
+    MasterLifeBegun,
     NodeDraining,
     NodeForgotten,
     NodeLost,
@@ -208,6 +209,7 @@ __all__ = [
     "LoadedDevice",
     "LossAcknowledged",
     "ManifestMeta",
+    "MasterLifeBegun",
     "MergeVerifier",
     "NodeDraining",
     "NodeForgotten",

@@ -40,6 +40,7 @@ from receiver.metadata.model.records.file_records import (
 )
 from receiver.metadata.model.records.node_records import (
     FileMoved,
+    MasterLifeBegun,
     NodeDraining,
     NodeForgotten,
     NodeLost,
@@ -173,6 +174,7 @@ Op = (
     | CacheSlotsSet
     | FileReleased
     | CopyDoubted
+    | MasterLifeBegun
     | FileMoved
     | CompactionVerified
 )

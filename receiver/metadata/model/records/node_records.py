@@ -91,3 +91,19 @@ class NodeForgotten(Record, frozen=True, tag=107):
     """
 
     uuid: str
+
+
+class MasterLifeBegun(Record, frozen=True, tag=118):
+    """A process that has the engine speaks to storage nodes, the first time.
+
+    Nodes hold later masters against what they have heard in which life: a copy of the engine has
+    the lives that were before it was made, and none of those that the original has had since.
+
+    Attributes:
+        life: random id.
+        after: the newest commit when this process opened the engine: none of the life before is
+            later.
+    """
+
+    life: str
+    after: int

@@ -174,6 +174,7 @@ class NodesAndMaster(RuleBasedStateMachine):
     def _hear(self, node: Lived, said: NodeHeartbeat, *, lost: bool = False) -> float | None:
         before = self._believed(said.start.uuid)
         known = self._row(said.start.uuid)
+        self.manager.mark()
         self.own.add(self.engine.newest_commit)
         try:
             answer = self.manager.heartbeat(said)
@@ -239,6 +240,12 @@ class NodesAndMaster(RuleBasedStateMachine):
         self.engine = Engine.open(self.root / "master")
         self.manager = self._manager()
         self.instances = {}
+
+    @rule()
+    def the_history_ends(self) -> None:
+        """What was committed before cannot be looked up any more."""
+        with self.engine.reading():
+            self.engine._window.move(self.engine.newest_commit)
 
     @rule(pick=PICK)
     def an_operator_accepts_a_node(self, pick: int) -> None:

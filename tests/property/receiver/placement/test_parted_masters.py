@@ -278,11 +278,36 @@ class DisksAndOperators(MastersAndEdges):
         if not self.is_turned_back:
             self.log_kept = list(self.there.place.log)
 
-    @rule(power=st.booleans(), partition=st.integers(0, 1), group=GROUP)
-    def the_log_is_turned_back(self, power: bool, partition: int, group: str) -> None:
+    @rule(at=MASTER)
+    def the_history_of_a_master_ends(self, at: int) -> None:
+        """What was committed before cannot be looked up any more."""
+        master = self.there.masters[at]
+        if self._leads(master):
+            master.engine.commit([records.KeysWritten((), {"k": "v"})])
+            with master.engine.reading():
+                master.engine._window.move(master.engine.newest_commit)
+
+    @rule(
+        power=st.booleans(),
+        partition=st.integers(0, 1),
+        group=GROUP,
+        away=st.booleans(),
+        drops=st.booleans(),
+        trusts=st.booleans(),
+    )
+    def the_log_is_turned_back(
+        self,
+        power: bool,
+        partition: int,
+        group: str,
+        away: bool = False,
+        drops: bool = False,
+        trusts: bool = False,
+    ) -> None:
         """Whoever leads then has never heard of what edges were told since.
 
-        Edges are refused from then on: what they know is of commits that are not there.
+        Edges are refused from then on: what they know is of commits that are not there. Nodes may
+        be away for longer than the history, while a table is dropped of which they have more.
         """
         if self.is_turned_back or self.log_kept is None:
             return
@@ -291,14 +316,34 @@ class DisksAndOperators(MastersAndEdges):
         for master in self.there.masters:
             if master.is_alive:
                 master.die()
-        if power:
-            for node in self.there.nodes:
-                node.stop(power=True)
-                node.start()
+        for node in self.there.nodes if power or away else ():
+            node.stop(power=power)
         self.there.place.log[:] = self.log_kept
         self.there.place.owner = None
         self.there.masters[0].take_over()
+        if drops:
+            self.an_operator_drops_a_table(group)
+            self.what_was_deleted_is_forgotten()
+        if away:
+            self.the_history_of_a_master_ends(0)
+        for node in self.there.nodes:
+            if not node.is_up:
+                node.start()
+            if trusts:
+                self._a_human_trusts_it_at_once(node)
         self.all_go_on(3)
+
+    def _a_human_trusts_it_at_once(self, node: HomedNode) -> None:
+        """Before the node has asked for any list, and it starts anew."""
+        try:
+            node.report()
+        except TsferryError:
+            return
+        self.burnt.discard(node.host)
+        if node.home.doubt:
+            node.confirm_master()
+            node.stop()
+            node.start()
 
     def an_edge_asks(self) -> None:
         if not self.is_turned_back:
@@ -519,6 +564,24 @@ def test_a_file_that_a_turned_back_master_never_had_outlives_a_human_who_trusts_
         lambda it: it.all_goes_well_for_a_while(0, "root.wind", True),
         lambda it: it.a_node_stops_or_starts(3),
         lambda it: it.the_log_is_turned_back(False, 1, "root.wind"),
+    )
+
+
+@pytest.mark.parametrize("power", [False, True])
+@pytest.mark.parametrize(("drops", "trusts"), [(False, True), (True, False)])
+def test_what_a_turned_back_master_never_had_outlives_its_history(
+    power: bool, drops: bool, trusts: bool
+) -> None:
+    """Red where a node follows a drop, once what it had heard last cannot be looked up.
+
+    Or where what is on no list goes by the word of that master, once a human trusts it.
+    """
+    _lives(
+        DisksAndOperators.a_copy_is_made_of_the_log,
+        lambda it: it.the_log_is_turned_back(
+            power, 0, "root.wind", away=True, drops=drops, trusts=trusts
+        ),
+        lambda it: it.all_go_on(3),
     )
 
 

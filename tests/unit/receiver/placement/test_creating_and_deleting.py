@@ -387,6 +387,25 @@ def test_files_that_a_restored_master_has_never_heard_of_stay_and_are_told(
         assert any("does not know" in each for each in node.store.troubles.values())
 
 
+def test_a_file_of_a_commit_that_a_master_never_had_stays_whatever_its_node_has_heard(
+    centre: CopyCentre,
+):
+    """It may have heard of this master only since; each file tells where it comes from."""
+    node = centre.add()
+    centre.rules = centre.rules._replace(copies=1)
+    ours = centre.load()
+    centre.settle()
+    with centre.engine.reading() as state:
+        created = state.files[ours].created
+    centre.end(ours)
+    heard = centre.lists.news(node.uuid, 0).master.commit
+    files = [(ours, created), ("sequence/root.wind/0/0/9-9-0-0.tsfile", created + 1)]
+    for seen, goes in (heard, [ours]), (heard + 1, [ours]):
+        asked = GoneAsked(generation=1, commit=heard, seen=seen, files=files)
+        said = centre.lists.gone(node.uuid, centre.tablets()[0], asked)
+        assert (said.files, said.unknown) == (goes, (files[1][0],))
+
+
 def test_a_dropped_table_is_forgotten_when_no_node_has_anything_of_it(centre: CopyCentre):
     centre.add(), centre.add()
     centre.load()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from common import crash
@@ -264,3 +265,30 @@ def test_a_full_disk_keeps_no_answer_from_counting(tmp_path: Path, monkeypatch: 
         home.close()
     with opened(tmp_path) as home:
         assert home.seen == mark(commit=100)
+
+
+def test_a_master_that_cannot_name_its_life_moves_nothing_of_what_was_seen(tmp_path: Path):
+    """Nobody could say later in which life that commit was."""
+    home = opened(tmp_path)
+    home.hear(msgspec.structs.replace(mark(commit=5), life="one"))
+    home.hear(mark(commit=9))
+    assert home.doubt == ""
+    assert home.seen == msgspec.structs.replace(mark(commit=5), life="one")
+    home.hear(msgspec.structs.replace(mark(commit=9), life="two"))
+    assert home.seen == msgspec.structs.replace(mark(commit=9), life="two")
+
+
+def test_a_doubted_master_takes_the_place_of_nothing_that_was_seen(tmp_path: Path):
+    home = opened(tmp_path)
+    seen = msgspec.structs.replace(mark(commit=5), life="one")
+    home.hear(seen)
+    home.hear(msgspec.structs.replace(mark(commit=9), life="two"), lacks=5)
+    assert home.doubt
+    assert home.seen == seen
+    home.close()
+    home = opened(tmp_path)
+    assert home.seen == seen
+    home.hear(msgspec.structs.replace(mark(commit=9), life="two"))
+    assert home.doubt
+    home.confirm()
+    assert home.seen == msgspec.structs.replace(mark(commit=9), life="two")

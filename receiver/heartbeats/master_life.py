@@ -1,0 +1,79 @@
+"""Which life of the master this process is, and what a node has heard of lives before it.
+
+A commit is called by the time, so a number that is lower than the newest one says nothing of
+whether this engine ever had it: a copy that was restored goes on, and is soon past it. Within the
+history that can be looked up. Beyond, it goes by lives: each process that speaks to nodes commits
+a random id first, with the newest commit that was there when it opened the engine. A node says
+which commit it has heard last, and in which life. A copy has not the lives that came behind it,
+and of the one in which it was made nothing behind the moment at which it was opened.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from typing import TYPE_CHECKING
+
+from common.errors import TsferryError
+from receiver.metadata.model import records
+
+if TYPE_CHECKING:
+    from receiver.metadata.engine import Engine
+
+__all__ = ["MasterLife"]
+
+log = logging.getLogger(__name__)
+
+
+class MasterLife:
+    """See the module; any thread may call that does not read the state."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Begin none yet: a receiver without nodes has none."""
+        self._engine = engine
+        self._life = secrets.token_hex(16)
+        self._begun = False
+        self._lock = threading.Lock()
+
+    def ident(self) -> str:
+        """Of this life, committed before anybody hears it; empty while it cannot be committed."""
+        if not self._begun:
+            with self._lock:
+                if not self._begun:
+                    try:
+                        begun = records.MasterLifeBegun(self._life, self._engine.opened_at)
+                        self._engine.commit([begun])
+                    except TsferryError as error:
+                        told = {"error": error.message}
+                        log.warning("nodes copy nothing: this life has not begun", extra=told)
+                        return ""
+                    self._begun = True
+        return self._life
+
+    def has(self, life: str, commit: int) -> bool:
+        """Whether this engine had a commit that a node has heard in a life, for certain."""
+        end = self._end(life)
+        return end is not None and commit <= end
+
+    def lacks(self, life: str, commit: int) -> bool:
+        """Whether it never had it, for certain: it is another one's, or was restored since.
+
+        Of what is above its newest commit it says nothing: that it may have missed.
+        """
+        if commit > self._engine.newest_commit:
+            return False
+        end = self._end(life)
+        return end is None or commit > end
+
+    def _end(self, life: str) -> int | None:
+        """The newest commit of a life that this engine has; None where it knows no such life."""
+        newest = self._engine.newest_commit
+        with self._engine.reading() as state:
+            lives = state.master_lives
+            if life not in lives.rows:
+                return None
+            end = lives.end(life)
+        if end is not None:
+            return end
+        return newest if life == self._life else self._engine.opened_at
