@@ -47,6 +47,7 @@ from receiver.operator.loaded_content import LoadedContent
 from receiver.operator.log_files import log_files
 from receiver.operator.remote_nodes import node_totals, remote_node_concerns
 from receiver.operator.storage import files_out_of_reach
+from receiver.operator.untold_losses import UntoldLosses
 from receiver.placement.copy_service import CopyService
 from receiver.superseding.proof_work import PROVE
 from receiver.superseding.prover import Prover
@@ -182,6 +183,11 @@ class Node(Closing):
         self.storage = _storage(config, engine, load, self.damaged, self.copies)
         self.node_room = _node_room(config, engine, load, self.copies)
         acknowledging = self._acknowledging()
+        if config.nodes.before_ack:
+            untold = UntoldLosses(
+                engine, load.disks, self.copies.back, self.copies.nodes, acknowledging.untold
+            )
+            load.reaper.chores.append(untold.run_once)
         self.uploads = Uploads(config, engine, load, acknowledging, clock=clock)
         self.checks = Checks(
             config, engine, load, acknowledging, clock=clock, incarnation=self._incarnation

@@ -191,6 +191,37 @@ class CopiesBack:
             return rel
         return None
 
+    def has_it(self, physical: str) -> dict[str, bool | None]:
+        """What nodes that may have a file say of it, by URL; None of one that says nothing.
+
+        Raises:
+            NotFoundError: there is no such file.
+        """
+        from receiver.storage.reading.copy_reads import CONTENT_OF_NODE
+        from receiver.storage.reading.reader_calls import ReaderCalls
+
+        said: dict[str, bool | None] = {}
+        for place in self._places(physical):
+            calls = ReaderCalls(
+                place.url, token=None, ca_cert=self._ca_cert, what="the node's URL", within=WITHIN
+            )
+            query: dict[str, str | int | None] = {
+                "tablet": place.tablet,
+                "path": physical,
+                "begin": 0,
+                "length": 1,
+            }
+            try:
+                calls.get(CONTENT_OF_NODE, query, {READ_TICKET: place.ticket})
+                said[place.url] = True
+            except NotFoundError:
+                said[place.url] = False
+            except (TsferryError, OSError):
+                said[place.url] = None
+            finally:
+                calls.close()
+        return said
+
     def relay(self, physical: str, begin: int, length: int) -> bytes:
         """Bytes of a file as a node gives them, unchecked: whoever asked compares them.
 

@@ -236,7 +236,10 @@ class StagedUploads:
     # -- for the master and the replicas -----------------------------------------------------
 
     def read(self, upload: str, begin: int, length: int) -> StagedPiece:
-        """Bytes that count, from `begin` on, `length` of them at most.
+        """Bytes from `begin` on, `length` of them at most.
+
+        Of a file that comes those too that are not flushed yet: the master writes them meanwhile,
+        and judges by the whole.
 
         Raises:
             NotFoundError: it is not here.
@@ -249,7 +252,8 @@ class StagedUploads:
             with found.alone():
                 found.partial.prepare()
         there, md5 = found.offset, found.md5
-        length = max(0, min(length, there - begin))
+        written = there if md5 is not None else found.partial.written
+        length = max(0, min(length, written - begin))
         try:
             fd = self._trees[found.number].open_read(found.partial.part)
         except FileNotFoundError:

@@ -3,7 +3,7 @@
 So what comes from a node is counted, flushed, resumed after a death, verified and put in its place
 by what does so with an upload of an edge, and a load meets nothing but files that the receiver has
 verified itself. Before an edge says that a file is whole at the node, and what its MD5 is, all but
-its last bytes are read ahead.
+its last bytes are read ahead, as they come there: both disks are at work then at the same time.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from common.durable import Closing
 from common.errors import ConflictError, ProtocolError, TsferryError, UnreachableError
 from common.wire import PlanEntry, PullAnswer, PullState
+from receiver.transfer.due_later import DueLater
 from receiver.transfer.planning import same_content
 
 if TYPE_CHECKING:
@@ -38,6 +39,15 @@ _RANGE: Final = 8 << 20
 """Bytes that are read at once."""
 _LAST: Final = 1 << 16
 """Bytes at the end of a file that are not read before its MD5 is told."""
+_LEAST: Final = 1 << 19
+"""Bytes that are read ahead at once, at least, or an eighth of a file: each piece is flushed."""
+_SOON: Final = 0.1
+"""Seconds until it is looked whether more of a file has come; twice as long behind a look that
+found nothing, half as long behind one that did: about as often as there is something."""
+_LATE: Final = 10.0
+"""Seconds to the next look beyond which it is waited for the edge's next word."""
+_MOST_LATER: Final = 64
+"""Files that are looked for so at a time: of more of them the edges' words are enough."""
 _SILENT: Final = 30.0
 """Seconds for which nothing more is read from a node that did not answer: what waits for others is
 not to wait for it again and again."""
@@ -63,7 +73,7 @@ class _Source(NamedTuple):
 
 
 class _Pull:
-    """One file; `failed` says why it does not come."""
+    """One file; `failed` says why it does not come, `pause` when it is looked for more of it."""
 
     def __init__(self, source: _Source) -> None:
         self.source = source
@@ -72,6 +82,7 @@ class _Pull:
         self.failed: str | None = None
         self.stopped = False
         self.run: Future[None] | None = None
+        self.pause = _SOON
 
     def is_of(self, source: _Source) -> bool:
         """Whether it reads that."""
@@ -108,6 +119,7 @@ class NodePulls(Closing):
         self._pulls: dict[tuple[str, str], _Pull] = {}
         self._silent: dict[str, float] = {}
         self._pool = ThreadPoolExecutor(parallel, thread_name_prefix="pull-upload")
+        self._later = DueLater(self._look_again, "pull-later", monotonic=monotonic)
 
     def pull(
         self,
@@ -157,6 +169,7 @@ class NodePulls(Closing):
         with self._lock:
             for each in self._pulls.values():
                 each.stopped = True
+        self._later.close()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _begun(self, source: _Source, md5: str | None) -> _Pull:
@@ -170,9 +183,16 @@ class NodePulls(Closing):
                 pull = self._pulls[key] = _Pull(source)
             if md5 is not None and pull.md5 != md5:
                 pull.md5, pull.failed = md5, None
+            pull.pause = min(pull.pause, _LATE / 4)
             if pull.failed is None and (pull.run is None or pull.run.done()):
                 pull.run = self._pool.submit(self._run, pull)
         return pull
+
+    def _look_again(self, ended: tuple[_Pull, Future[None] | None]) -> None:
+        pull, run = ended
+        with self._lock:
+            if not pull.stopped and pull.md5 is None and pull.run is run:
+                pull.run = self._pool.submit(self._run, pull)
 
     def _forget_some(self) -> None:
         if len(self._pulls) < _REMEMBERED:
@@ -198,7 +218,9 @@ class NodePulls(Closing):
         if pull.stopped:
             return  # while it waited: an upload of its own would end the one that has begun since
         try:
-            self._read(pull)
+            at = pull.offset
+            if self._read(pull):
+                self._wait_for_more(pull, some_came=pull.offset > at)
         except (TsferryError, OSError) as error:
             pull.failed = f"{pull.source.planned.path} from node {pull.source.node}: {error}"
         except Exception as error:
@@ -208,10 +230,18 @@ class NodePulls(Closing):
             told = {"node": pull.source.node, "error": pull.failed}
             log.warning("a file does not come from a node", extra=told)
 
-    def _read(self, pull: _Pull) -> None:
+    def _wait_for_more(self, pull: _Pull, *, some_came: bool) -> None:
+        pull.pause = max(_SOON, pull.pause / 2) if some_came else pull.pause * 2
+        if pull.pause <= _LATE and self._later.waiting < _MOST_LATER:
+            with self._lock:
+                ends = pull.run
+            self._later.put(pull.pause, (pull, ends))
+
+    def _read(self, pull: _Pull) -> bool:
+        """Read what there is; whether more of it is to come before the edge says anything."""
         who, planned, node = pull.source.who, pull.source.planned, pull.source.node
         if pull.md5 is None and planned.size <= _LAST:
-            return  # nothing of it is read ahead
+            return False  # nothing of it is read ahead
         entry = PlanEntry(path=planned.path, size=planned.size, tail=planned.tail, md5=planned.md5)
         sender = pull.source.folder.uuid
         upload, pull.offset = self._own(pull.source, entry)
@@ -220,10 +250,10 @@ class NodePulls(Closing):
             md5 = pull.md5
             wanted = min(self._block, left if md5 is not None else left - _LAST)
             if wanted <= 0:
-                return
+                return False
             block = self._of_node(node, sender, entry, pull.offset, wanted)
-            if not block and md5 is None:
-                return
+            if md5 is None and len(block) < min(wanted, _LEAST, planned.size // 8):
+                return True
             # Of a file that is whole there all comes that is asked for: in crumbs it never ended.
             if not 0 < len(block) <= wanted or (md5 is not None and len(block) < wanted):
                 raise UnreachableError(
@@ -237,9 +267,8 @@ class NodePulls(Closing):
             if view.complete:
                 told = {"sender": pull.source.folder.uuid, "path": planned.path, "node": node}
                 log.info("a file came from a node", extra=told)
-                return
-            if len(block) < min(wanted, _LAST):
-                return  # no more is there yet
+                return False
+        return False
 
     def _of_node(self, node: str, sender: str, entry: PlanEntry, begin: int, length: int) -> bytes:
         with self._lock:

@@ -177,6 +177,11 @@ class PartialUpload:
         return self.offset
 
     @property
+    def written(self) -> int:
+        """Bytes that are there without a gap; those behind `offset` may go with the power."""
+        return max(self.offset, self._written)
+
+    @property
     def is_read(self) -> bool:
         """Whether `prepare` has nothing to read."""
         return self._md5 is not None

@@ -283,9 +283,11 @@ def of_nodes(node: Node, simulated: Simulated) -> list[Figure]:
     held = node.operator
     object.__setattr__(held, "nodes", master)
     now[0] = 31.0
-    begin = time.perf_counter()
+    begin, cpu = time.perf_counter(), time.process_time()
     totals = node_totals(held)
-    found.append(Figure("status of all nodes", time.perf_counter() - begin, "s", 1.0))
+    seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
+    found.append(Figure("status of all nodes", seconds, "s"))  # of a clock that others share
+    found.append(Figure("- processor time of it", cpu, "s", 1.0))
     assert (totals.down, totals.tablets) == (simulated.nodes, tablets), totals
     assert totals.unknown == 0, "each tablet that is reported has its row"
     return found

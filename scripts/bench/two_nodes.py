@@ -1,7 +1,8 @@
 """What a second storage node brings where the disks are the limit, and what the first one costs.
 
     sudo .venv/bin/python scripts/bench/two_nodes.py [--limit 8] [--edges 4] [--files 6]
-                [--repeat 5] [--ways NAME ...] [--at DIR] [--json FILE] [--write]
+                [--repeat 5] [--ways NAME ...] [--transfer LINES] [--at DIR] [--json FILE]
+                [--write]
 
 Each disk is an ext4 on a loop device, and what is written to it is limited by the kernel
 (`blkio.throttle.write_bps_device` of the first version of cgroups, at the root, which counts
@@ -127,7 +128,7 @@ def limited_disks(place: Path, size: int) -> Iterator[list[LimitedDisk]]:
 class Sending:
     """An edge whose rounds are processes."""
 
-    def __init__(self, root: Path, number: int, url: str) -> None:
+    def __init__(self, root: Path, number: int, url: str, more: str) -> None:
         self.edge = Edge(root / f"edge{number}", url)
         self.edge.sg = f"root.edge{number}"
         self.number = number
@@ -135,7 +136,7 @@ class Sending:
         self.config.write_text(
             f'schema_dir = "{self.edge.schema}"\ndata_dirs = ["{self.edge.data}"]\n'
             f'[[receiver]]\nname = "dc1"\nurl = "{url}"\nnodes = true\n'
-            f"[transfer]\nload_timeout = {_PATIENCE_S}\nread_timeout = 120\n"
+            f"[transfer]\nload_timeout = {_PATIENCE_S}\nread_timeout = 120\n{more}"
         )
         self.written = 0
 
@@ -198,7 +199,7 @@ def one_run(way: Way, disks: Sequence[LimitedDisk], root: Path, given: argparse.
                     .replace('scrub_every = "1s"', 'scrub_every = "none"')
                 )
                 node.start()
-        edges = [Sending(root, number, url) for number in range(given.edges)]
+        edges = [Sending(root, number, url, given.transfer) for number in range(given.edges)]
         for each in edges:
             each.write(1, None)
         side_by_side(edges)
@@ -255,6 +256,7 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=6, help="of each edge, 10 MiB each")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS))
+    parser.add_argument("--transfer", default="", help="lines for [transfer] of each edge")
     parser.add_argument("--at", type=Path, default=Path("/dev/shm"), help="for what is no disk")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--write", action="store_true", help="into docs/scale.md")

@@ -34,6 +34,11 @@ _log = logging.getLogger(__name__)
 _AHEAD = 4 << 20
 """Bytes that are at the node, until the receiver is told to read them ahead: what it has not read
 at the end is what a file takes longer by this way."""
+_PARTS = 8
+_LEAST_PART = 1 << 20
+"""A block is an eighth of a file, or this: several files are on their way at a time, and their
+first blocks come to an end at the same time on a busy disk. Until then the receiver has nothing to
+read, and behind the last ones the node's disk has nothing to do."""
 _AHEAD_S = 0.5
 """Seconds between two such calls, at least."""
 _NODES = 4
@@ -143,19 +148,25 @@ class NodeSending:
         try:
             tries = self.calls.tries
             tries = msgspec.structs.replace(tries, retries=min(tries.retries, _RETRIES))
+            nudging = _Nudging(self.calls, path, node.uuid, self.monotonic)
             calls = replace(
                 self.calls,
                 client=self.lines.client(node),
                 epoch=None,  # is the receiver's
                 tries=tries,
-                sent=_Nudging(self.calls, path, node.uuid, self.monotonic),
+                sent=nudging,
             )
             made = self._patiently(
                 lambda: calls.create_upload(path, prepared.entry.size), tries.retries
             )
             if begin is not None and made.offset < begin.offset:
                 return begin
-            received = upload(calls, made).run()
+            if prepared.entry.size - made.offset >= _AHEAD:
+                nudging.tell()
+            sending = upload(calls, made)
+            part = max(prepared.entry.size // _PARTS, _LEAST_PART)
+            sending.block_bytes = min(sending.block_bytes, part)
+            received = sending.run()
         except StoppedError:
             raise
         except TsferryError as error:
@@ -217,6 +228,10 @@ class _Nudging:
         if self._waiting < _AHEAD or now - self._told < _AHEAD_S:
             return
         self._waiting, self._told = 0, now
+        self.tell()
+
+    def tell(self) -> None:
+        """Have the receiver read what comes from now on, for some seconds."""
         request = wire.PullRequest(path=self.path, node=self.node)
         try:
             self.calls.client.pull(self.calls.task, self.calls.epoch, request)

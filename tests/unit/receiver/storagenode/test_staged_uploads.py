@@ -274,7 +274,7 @@ def test_the_last_block_is_flushed_before_the_whole_is_called_that(place: Place)
     assert "durable.sync_file.before" in steps[: steps.index("staged.checked")]
 
 
-def test_only_what_counts_is_given_to_the_master(place: Place):
+def test_after_a_restart_only_what_counts_is_given_to_the_master(place: Place):
     place.uploads.begin(sent())
     assert place.uploads.read(sent().upload, 0, 100) == (b"", 0, None)
     place.uploads.patch(sent(), 0, CONTENT[:2000])
@@ -284,6 +284,20 @@ def test_only_what_counts_is_given_to_the_master(place: Place):
     place.restart()
     part.write_bytes(CONTENT[:1000] + b"?" * 1000)  # the disk lies after the restart
     assert place.uploads.read(sent().upload, 0, 2000) == (b"", 0, None)
+
+
+def test_the_master_reads_what_has_come_while_it_is_being_flushed(place: Place):
+    """Its own disk takes the same bytes at the same time; what counts here is another question."""
+    place.uploads.begin(sent())
+    read = []
+
+    def flushed(point: str) -> None:
+        if point == "durable.sync_file.before" and not read:
+            read.append(place.uploads.read(sent().upload, 0, 9999))
+
+    with crash.arm(flushed):
+        place.uploads.patch(sent(), 0, CONTENT[:2000])
+    assert read == [(CONTENT[:2000], 0, None)]
 
 
 def test_a_listed_file_is_moved_into_its_replica_and_not_copied(place: Place):

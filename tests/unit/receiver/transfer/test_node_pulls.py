@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Collection, Iterator
 
@@ -15,6 +16,7 @@ from common.wire import Action, PullState
 from receiver.node import Node
 from receiver.transfer.node_pulls import NodePulls
 from tests.support.node_world import Edge, World, path_of, plan_entry
+from tests.support.procs import wait_until
 from tests.support.tsfile_bytes import build
 
 NODE = "7" * 32
@@ -117,6 +119,43 @@ def test_what_is_read_ahead_is_never_the_end_of_a_file(pulling: Pulling):
     assert min(begin for begin, _ in pulling.nodes.reads) == len(CONTENT) - (1 << 16)
 
 
+def test_what_comes_to_a_node_meanwhile_is_read_without_another_word(pulling: Pulling):
+    """Else the disk here waits for the next block that a busy disk of the node has flushed."""
+    clock = itertools.count(step=10)  # so whatever is to come later is due
+    node, nodes = pulling.node, pulling.nodes
+    pulls = NodePulls(node.uploads, nodes, block=BLOCK, monotonic=lambda: next(clock))
+    node.tasks._pulls = pulls
+    nodes.there[pulling.id] = b""
+
+    def comes(begin: int) -> None:
+        if len(nodes.reads) == 3:
+            nodes.there[pulling.id] = CONTENT[:20_000]
+        if len(nodes.reads) > 4 and begin == BLOCK:
+            nodes.there[pulling.id] = CONTENT
+
+    nodes.before = comes
+    assert pulling.pull(None).state is PullState.COMING
+    (pull,) = pulls._pulls.values()
+    wait_until(lambda: pull.offset == len(CONTENT) - (1 << 16), "all but the end")
+    assert pulling.pull().state is PullState.HERE
+    pulls.close()
+
+
+def test_a_file_that_does_not_come_is_not_looked_for_again_and_again(pulling: Pulling):
+    clock = itertools.count(step=10)
+    pulls = NodePulls(
+        pulling.node.uploads, pulling.nodes, block=BLOCK, monotonic=lambda: next(clock)
+    )
+    pulling.node.tasks._pulls = pulls
+    for looks in (7, 10):  # fewer where nothing has come for long
+        pulling.pull(None)
+        wait_until(lambda looks=looks: len(pulling.nodes.reads) >= looks, "all looks")
+        settle(pulling)
+        assert pulls._later.waiting == 0
+        assert len(pulling.nodes.reads) == looks
+    pulls.close()
+
+
 @pytest.mark.parametrize("lie", ["bytes", "short", "long", "other", "nothing"])
 def test_a_node_that_lies_costs_its_file_another_way_and_nothing_else(pulling: Pulling, lie: str):
     other = build({"root.sg.d1": {"s1": [(1, 2)]}}, pad_to=100_000)
@@ -144,7 +183,7 @@ def test_a_node_that_gives_crumbs_is_not_read_on_and_on(pulling: Pulling):
     pulling.nodes.there[pulling.id], pulling.nodes.most = CONTENT, 10
     assert pulling.pull(None).state is PullState.COMING
     settle(pulling)
-    assert pulling.plan().offset == 10
+    assert pulling.plan().offset == 0
     assert pulling.pull().state is PullState.FAILED
     assert len(pulling.nodes.reads) == 2
 
