@@ -15,10 +15,11 @@ from receiver.spark.local_catalogue import LocalCatalogue
 from receiver.spark.report.results import Finding, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from receiver.config import ReceiverConfig
     from receiver.datadirs.disks import Away
+    from receiver.metadata.query.past_rows import PastRows
     from receiver.metadata.state.table_rows import FileRow
     from receiver.spark.verify.merge_checks import CompactionAsked, MergePartResult
 
@@ -38,7 +39,7 @@ class Absences:
     def __init__(
         self,
         config: ReceiverConfig,
-        visible: Iterable[FileRow],
+        visible: PastRows,
         away: Sequence[Away],
         *,
         has_store: bool,
