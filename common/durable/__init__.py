@@ -29,12 +29,8 @@ from common.durable.flushing import failed_sync
 from common.durable.open_files import AppendFile, Closing, Lock, WriteFile, memory_file
 from common.durable.scratch import ScratchDirectory, write_scratch
 from common.durable.staying import staying
-from common.durable.tree import (
-    Tree,
-    free_bytes,
-    is_temporary,
-    temporary_name,
-)
+from common.durable.temporaries import is_temporary, temporary_name
+from common.durable.tree import Tree, free_bytes
 
 __all__ = [
     "AppendFile",

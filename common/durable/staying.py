@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from common.beneath import open_beneath, open_regular, parts
 from common.durable.flushing import may_write
 from common.durable.open_files import WriteFile
-from common.durable.tree import ParentDir, Tree, new_file
+from common.durable.reading_tree import ParentDir
+from common.durable.temporaries import new_file
+from common.durable.tree import Tree
 
 __all__ = ["staying"]
 

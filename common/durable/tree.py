@@ -1,15 +1,12 @@
-"""A directory held by descriptor, and the durable operations beneath it."""
+"""The durable operations beneath a directory: each change of names and bytes, in its order."""
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
-import re
-import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,32 +14,20 @@ from common import crash
 from common.beneath import exclusive_rename, open_beneath, open_regular, parts, require_regular
 from common.digests import read_blocks
 from common.durable.flushing import flush, flush_names, may_write, meaning
-from common.durable.open_files import AppendFile, Closing, Lock, WriteFile
+from common.durable.locking import take_lock
+from common.durable.open_files import AppendFile, Lock, WriteFile
+from common.durable.reading_tree import DIRECTORY_FLAGS, ParentDir, ReadingTree
+from common.durable.temporaries import is_temporary, new_file, temporary
 from common.errors import (
-    LockedError,
-    TooLargeError,
     UnsafePathError,
 )
-from common.system_errors import with_path
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-__all__ = ["Tree", "free_bytes", "is_temporary", "temporary_name"]
+__all__ = ["Tree", "free_bytes"]
 
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 _PIECE = 1 << 20
-_TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp\Z")
-
-
-def temporary_name() -> str:
-    """A fresh name for a file that gets its real one when it is whole."""
-    return f".{secrets.token_hex(8)}.tmp"
-
-
-def is_temporary(name: str) -> bool:
-    """Whether a file name is one of ours for a write that has not been finished."""
-    return _TEMPORARY.match(name) is not None
 
 
 def free_bytes(path: Path) -> int:
@@ -51,7 +36,7 @@ def free_bytes(path: Path) -> int:
     return at.f_bavail * at.f_frsize
 
 
-class Tree(Closing):
+class Tree(ReadingTree):
     """A directory held by descriptor, and everything durable that may be done beneath it.
 
     `rel` is always a POSIX path relative to the directory. Methods that change names sync the
@@ -62,125 +47,10 @@ class Tree(Closing):
     """
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
-        self.path = path
         if create:
             _make_root(path)
-        self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        super().__init__(path)
         self._lasting: set[str] = set()
-
-    def close(self) -> None:
-        """Close the descriptor; closing twice is harmless."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-    # -- reading ---------------------------------------------------------------------------
-
-    def open_read(self, rel: str) -> int:
-        """A descriptor of a regular file, for reading; the caller closes it."""
-        try:
-            return open_regular(self._fd, rel)
-        except OSError as error:
-            with_path(error, self._what(rel))
-            raise
-
-    def open_dir(self, rel: str = "") -> int:
-        """A descriptor of a directory, for listing what is in it; the caller closes it."""
-        try:
-            return open_beneath(self._fd, rel, _DIRECTORY)
-        except OSError as error:
-            with_path(error, self._what(rel))
-            raise
-
-    def read(self, rel: str, *, limit: int = 1 << 30) -> bytes:
-        """The whole content of a regular file of at most `limit` bytes.
-
-        Raises:
-            TooLargeError: it has more.
-        """
-        fd = self.open_read(rel)
-        try:
-            content = b"".join(read_blocks(fd, end=limit + 1))
-        finally:
-            os.close(fd)
-        if len(content) > limit:
-            raise TooLargeError(f"{self._what(rel)} is larger than {limit} bytes")
-        return content
-
-    def stat(self, rel: str) -> os.stat_result | None:
-        """What is at `rel` itself (a symlink is not followed), or None."""
-        if not parts(rel):
-            return os.fstat(self._fd)
-        try:
-            with self._reading_parent(rel) as (parent, name):
-                return os.stat(name, dir_fd=parent, follow_symlinks=False)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-
-    def exists(self, rel: str) -> bool:
-        """Whether anything is at `rel`."""
-        return self.stat(rel) is not None
-
-    def seems_there(self, rel: str) -> bool:
-        """Whether anything is at `rel`, as a checked name; by one call of the system.
-
-        A symlink on the way is followed: only who opens it by another call, which refuses that,
-        goes by this.
-        """
-        try:
-            os.stat(rel, dir_fd=self._fd, follow_symlinks=False)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        return True
-
-    def files(self, rel: str = "") -> Iterator[tuple[str, os.stat_result]]:
-        """Every regular file beneath `rel`, depth first in name order, with its lstat."""
-        pending = [rel]
-        while pending:
-            here = pending.pop()
-            below: list[str] = []
-            for name, found in self.listing(here):
-                at = f"{here}/{name}" if here else name
-                if stat.S_ISDIR(found.st_mode):
-                    below.append(at)
-                elif stat.S_ISREG(found.st_mode):
-                    yield at, found
-            pending.extend(reversed(below))
-
-    def _files_in(self, rel: str) -> Iterator[tuple[str, os.stat_result]]:
-        for name, found in self.listing(rel):
-            if stat.S_ISREG(found.st_mode):
-                yield f"{rel}/{name}" if rel else name, found
-
-    def listing(self, rel: str = "") -> list[tuple[str, os.stat_result]]:
-        """Name and lstat of each entry of a directory, in name order; what vanishes is left out."""
-        try:
-            fd = open_beneath(self._fd, rel, _DIRECTORY)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        found = []
-        try:
-            for name in sorted(os.listdir(fd)):
-                with suppress(FileNotFoundError):
-                    found.append((name, os.stat(name, dir_fd=fd, follow_symlinks=False)))
-        finally:
-            os.close(fd)
-        return found
-
-    def matching(self, pattern: re.Pattern[str]) -> list[re.Match[str]]:
-        """The names at the root that a pattern matches, in order, as two looks in a row saw them.
-
-        One look alone may miss a file that stands for another: its name is not there yet, and then
-        that of the other is not there any more.
-        """
-        fd = open_beneath(self._fd, "", _DIRECTORY)  # one that moves as it is read is not shared
-        try:
-            before = None
-            while before != (names := sorted(filter(pattern.match, os.listdir(fd)))):
-                before = names
-        finally:
-            os.close(fd)
-        return [match for match in map(pattern.match, names) if match]
 
     # -- writing ---------------------------------------------------------------------------
 
@@ -206,7 +76,7 @@ class Tree(Closing):
                 self._lasting.add(here)
         if pieces:
             with meaning(self._what(rel)):
-                os.close(open_beneath(self._fd, rel, _DIRECTORY))
+                os.close(open_beneath(self._fd, rel, DIRECTORY_FLAGS))
 
     def _is_directory(self, rel: str) -> bool:
         try:
@@ -226,13 +96,13 @@ class Tree(Closing):
         may_write()
         what = self._what(rel)
         with self._parent(rel) as (parent, name):
-            with _temporary(parent, what, mode) as (temporary, file):
+            with temporary(parent, what, mode) as (unfinished, file):
                 for each in _gathered(data) if isinstance(data, Iterator) else (data,):
                     file.write(each)
                 file.sync()
                 crash.point("durable.write_atomic.written")
                 with meaning(what):
-                    os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
+                    os.rename(unfinished, name, src_dir_fd=parent, dst_dir_fd=parent)
             crash.point("durable.write_atomic.renamed")
             flush_names(parent, what)
             crash.point("durable.write_atomic.after")
@@ -351,13 +221,13 @@ class Tree(Closing):
         fd = self.open_read(source)
         try:
             with self._parent(target) as (parent, name):
-                with _temporary(parent, what, mode) as (temporary, out):
+                with temporary(parent, what, mode) as (unfinished, out):
                     for block in read_blocks(fd):
                         out.write(block)
                     out.sync()
                     crash.point("durable.copy.written")
                     with meaning(what):
-                        exclusive_rename(parent, temporary, parent, name)
+                        exclusive_rename(parent, unfinished, parent, name)
                 crash.point("durable.copy.renamed")
                 flush_names(parent, what)
         finally:
@@ -423,7 +293,7 @@ class Tree(Closing):
     def sync_dir(self, rel: str = "") -> None:
         """Make the names in a directory last."""
         with meaning(self._what(rel)):
-            fd = open_beneath(self._fd, rel, _DIRECTORY)
+            fd = open_beneath(self._fd, rel, DIRECTORY_FLAGS)
         try:
             flush_names(fd, self._what(rel))
         finally:
@@ -445,80 +315,11 @@ class Tree(Closing):
         Raises:
             LockedError: another process holds it; `extra["pid"]` says which, where known.
         """
-        while True:
-            fd = self._flock(rel)
-            try:
-                there = self.stat(rel)
-                if there is not None and os.path.samestat(there, os.fstat(fd)):
-                    break
-            except BaseException:
-                os.close(fd)
-                raise
-            os.close(fd)  # removed between open and flock: a lock that nobody else would meet
-        with suppress(OSError):  # the pid is for people; a full disk must not keep us from starting
-            os.ftruncate(fd, 0)
-            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
-        return Lock(fd)
-
-    # -- inside ----------------------------------------------------------------------------
-
-    def _flock(self, rel: str) -> int:
-        what = self._what(rel)
-        with meaning(what):
-            fd = open_beneath(self._fd, rel, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY)
-        try:
-            require_regular(fd, what)
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            try:
-                pid = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
-            finally:
-                os.close(fd)
-            raise LockedError(
-                f"{what} is held by process {pid or 'unknown'}", extra={"pid": pid}
-            ) from error
-        except BaseException:
-            os.close(fd)
-            raise
-        return fd
-
-    def _what(self, rel: str) -> str:
-        return f"{self.path}/{rel}" if rel else str(self.path)
+        return take_lock(self, self._fd, rel, self._what(rel))
 
     def _parent(self, rel: str) -> ParentDir:
         with meaning(self._what(rel)):
             return self._reading_parent(rel)
-
-    def _reading_parent(self, rel: str) -> ParentDir:
-        if not parts(rel):
-            raise IsADirectoryError(errno.EISDIR, "the directory itself", str(self.path))
-        directory, _, name = rel.rpartition("/")
-        fd = open_beneath(self._fd, directory, _DIRECTORY) if directory else self._fd
-        return ParentDir(fd, name, ours=bool(directory))
-
-
-class ParentDir:
-    """The directory of a file, open within the block, and the file's name in it."""
-
-    __slots__ = ("_fd", "_name", "_ours")
-
-    def __init__(self, fd: int, name: str, *, ours: bool) -> None:
-        self._fd = fd
-        self._name = name
-        self._ours = ours
-
-    def __enter__(self) -> tuple[int, str]:
-        return self._fd, self._name
-
-    def __exit__(self, *raised: object) -> None:
-        if self._ours:
-            os.close(self._fd)
-
-
-def new_file(root: int, rel: str, what: str, mode: int) -> WriteFile:
-    """A new file beneath an open directory."""
-    with meaning(what):
-        return WriteFile(open_beneath(root, rel, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode), what)
 
 
 def _is_same(parent: int, name: str, identity: tuple[int, int, int]) -> bool:
@@ -536,22 +337,6 @@ def _gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:
             yield bytes(gathered)
             gathered.clear()
     yield bytes(gathered)
-
-
-@contextmanager
-def _temporary(parent: int, what: str, mode: int) -> Iterator[tuple[str, WriteFile]]:
-    """A new file to be renamed within the block; removed if the block fails."""
-    name = temporary_name()
-    made = new_file(parent, name, what, mode)
-    try:
-        with made as file:
-            yield name, file
-    except crash.SimulatedCrash:
-        raise
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(name, dir_fd=parent)
-        raise
 
 
 def _make_root(path: Path) -> None:

@@ -81,6 +81,8 @@ DOOR = frozenset(
         "common.durable.flushing",
         "common.durable.scratch",
         "common.durable.tree",
+        "common.durable.temporaries",
+        "common.durable.locking",
     }
 )
 _OS_CALLS = frozenset({
