@@ -7,42 +7,25 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from common import crash
-from common.errors import (
-    BusyError,
-    GoneError,
-    NotFoundError,
-    ProtocolError,
-    TooLargeError,
-)
-from common.names import FilePath, is_task_id
+from common.errors import ProtocolError, TooLargeError
+from common.names import FilePath
 from common.wire import (
     Action,
     BatchAnswer,
     DeletionsAnswer,
-    Outcome,
     PlanAnswer,
     PlanDecision,
-    Result,
     TaskAnswer,
     TaskState,
 )
-from receiver.datadirs.disks import whole_in
-from receiver.load.deciding.delete_guard import held_records_of
 from receiver.load.deciding.known_deletions import KnownDeletions
 from receiver.load.deciding.origins import check_origins
-from receiver.load.deciding.outlived_deletions import OutlivedDeletions
-from receiver.load.folder.current_task import Planned, TaskRecord, start_task
-from receiver.metadata.commit.guards import Guard
-from receiver.metadata.model import records
-from receiver.metadata.model.errors import GuardFailed
-from receiver.metadata.state.placed_files import parts_elsewhere
 from receiver.scope import Scope
 from receiver.transfer import epochs
 from receiver.transfer.batch import receive_batch
 from receiver.transfer.intake import Intake, check_sender
-from receiver.transfer.look_numbers import latest_look
-from receiver.transfer.planning import Room, Situation, decide
-from receiver.transfer.schema_blocks import check_end, position_of, receive_block
+from receiver.transfer.schema_blocks import check_end, receive_block
+from receiver.transfer.task_answers import TaskAnswers
 from receiver.transfer.task_checks import (
     check_floor,
     check_looks,
@@ -51,6 +34,8 @@ from receiver.transfer.task_checks import (
     is_tsfile_path,
     tsfile_path,
 )
+from receiver.transfer.task_planning import TaskPlanning, planned
+from receiver.transfer.task_starts import TaskStarts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -74,20 +59,12 @@ if TYPE_CHECKING:
     from receiver.load.folder.sender_folder import SenderFolder
     from receiver.load.service import LoadService
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.table_rows import SenderRow, TaskRow
     from receiver.principal import Principal
     from receiver.transfer.acknowledging import Acknowledging
     from receiver.transfer.node_pulls import NodePulls
     from receiver.transfer.uploads import Uploads
 
 __all__ = ["OffersNodes", "Tasks"]
-
-_REFUSED = {
-    Action.CONFLICT: Result.CONFLICT,
-    Action.REFUSED: Result.REFUSED,
-    Action.EXPIRED: Result.EXPIRED,
-}
-_LOAD_PAUSE = 2.0
 
 
 class OffersNodes(Protocol):
@@ -135,11 +112,14 @@ class Tasks:
         self._engine = engine
         self._load = load
         self._uploads = uploads
-        self._acknowledging = acknowledging
-        self._clock = clock
         self._intake = Intake(config, engine, load, clock=clock)
+        self._planning = TaskPlanning(config, engine, load, uploads)
+        self._answers = TaskAnswers(config, engine, load, acknowledging)
+        self._starts = TaskStarts(
+            engine, load, self._intake, self._answers, acknowledging, clock=clock
+        )
 
-    # -- start -----------------------------------------------------------------------------
+    # -- start and outcome -----------------------------------------------------------------
 
     def start(self, who: Principal, sender: str, task: str, request: StartRequest) -> TaskAnswer:
         """Start a task, or resume it; of one that is done, its outcome.
@@ -151,126 +131,16 @@ class Tasks:
             GoneError: the request is meant for another engine; check first.
             ProtocolError: it tells of a look that cannot have been.
         """
-        if not is_task_id(task):
-            raise ProtocolError(f"{task[:60]!a} is no task id (32 lower-case hex digits)")
-        if request.engine != self._engine.uuid:
-            raise GoneError(
-                f"this receiver is engine {self._engine.uuid}, not {request.engine[:40]!a}; "
-                "check first, and plan afresh"
-            )
-        check_sender(who, sender)
-        if request.look and request.look >= latest_look(self._engine):
-            raise ProtocolError(f"look {request.look} cannot have been: it is ahead of the time")
-        early = self._early(sender, task, request.epoch)
-        if early is not None:
-            return early
-        self._acknowledging.must_take()
-        folder = self._intake.folder(who, sender)
-        with folder.lock, self._load.noting_obstacles(folder.uuid, folder.root):
-            early = self._early(sender, task, request.epoch)
-            if early is not None:
-                return early
-            step = self._step(sender, task, request.epoch)
-            self._make_way(folder, task)
-            if folder.task is None:
-                self._begin(who, folder, task, request)
-            else:
-                folder.task.judge_by(who.scope, who.token_id, request.propagate, request.look)
-            if step.fresh:
-                self._set_epoch(sender, step, task)
-            crash.point("tasks.started")
-            staged = folder.schema.staged()
-            return TaskAnswer(
-                task=task, state=TaskState.OPEN, epoch=step.current, schema_staged=staged
-            )
+        return self._starts.start(who, sender, task, request)
 
-    def _early(self, sender: str, task: str, given: str | None) -> TaskAnswer | None:
-        """The answer for a task that is done or loading; no lock, as a load holds the folder's.
-
-        The epoch is told only to one who may have it: a copy of the machine learns nothing.
+    def answer(self, who: Principal, sender: str, task: str, wait: float = 0.0) -> TaskAnswer:
+        """Where a task is; waits for its outcome, for `wait` seconds at most.
 
         Raises:
-            BusyError: another task of this sender is being loaded.
+            NotFoundError: no such task is open, loading or committed here.
         """
-        with self._engine.reading() as state:
-            row = state.senders.get(sender)
-            done = state.task_table.get(sender, task)
-        started = row is not None and row.epoch_task == task and given in (row.epoch, row.previous)
-        epoch = row.epoch if row is not None and started else None
-        if done is not None:
-            return self._outcome(done, epoch)
-        if (untold := self._acknowledging.untold(sender)) is not None:
-            raise BusyError(
-                f"task {untold} is loaded, and not in the object store yet", retry_after=_LOAD_PAUSE
-            )
-        folder = self._load.folders.find(sender)
-        current = folder.task if folder is not None else None
-        if current is None or not current.loading or self._is_done(sender, current.id):
-            return None
-        if current.id == task:
-            return TaskAnswer(task=task, state=TaskState.LOADING, epoch=epoch)
-        why = f" ({current.trouble})" if current.trouble else ""
-        raise BusyError(f"task {current.id} is being loaded{why}", retry_after=_LOAD_PAUSE)
-
-    def _step(self, sender: str, task: str, given: str | None) -> epochs.Step:
-        with self._engine.reading() as state:
-            row = state.senders.get(sender)
-        return epochs.start(row, given, task)
-
-    def _make_way(self, folder: SenderFolder, task: str) -> None:
-        """Recovery before a task: finish what is committed, drop what has no end."""
-        current = folder.task
-        if current is None:
-            return
-        if current.loading:
-            self._load.settle(folder)
-        elif current.id != task or current.half_ended:
-            # Of one whose end found no space, the sender may bring other files by now.
-            folder.forget_task()
-            crash.point("tasks.dropped")
-
-    def _begin(
-        self, who: Principal, folder: SenderFolder, task: str, request: StartRequest
-    ) -> None:
-        record = TaskRecord(
-            task=task,
-            sender=folder.uuid,
-            propagate=request.propagate,
-            scope=list(who.scope),
-            token=who.token_id,
-            look=request.look,
-            anew=request.anew and request.look > 0 and self._is_restored(folder.uuid),
-            started=self._clock(),
-        )
-        start_task(folder, record)
-        self._load.forget_shortage(folder.uuid)  # its plan will tell
-
-    def _is_restored(self, sender: str) -> bool:
-        """Whether an operator said so, and its list has not begun anew since."""
-        with self._engine.reading() as state:
-            row = state.senders.get(sender)
-        return row is not None and row.restored > 0
-
-    def _set_epoch(self, sender: str, step: epochs.Step, task: str) -> None:
-        """Commit the epochs; the folder's lock keeps other starts away."""
-        made = records.EpochSet(sender, step.current, step.previous, task, confirmed=False)
-        self._engine.commit([made])
-
-    def _confirm(self, row: SenderRow) -> None:
-        """The new epoch has arrived: the one before is good for nothing any more."""
-        while not row.confirmed:
-            used = records.EpochSet(
-                row.uuid, row.epoch, row.previous, row.epoch_task, confirmed=True
-            )
-            try:
-                self._engine.commit([used], [Guard("sender", row.uuid, row.changed)])
-            except GuardFailed:
-                epoch = row.epoch
-                with self._engine.reading() as state:
-                    row = state.senders[row.uuid]
-                epochs.must_be_current(row, epoch)
-            else:
-                return
+        check_sender(who, sender)
+        return self._answers.waited_for(sender, task, wait)
 
     # -- in the task -----------------------------------------------------------------------
 
@@ -281,7 +151,7 @@ class Tasks:
             row = state.senders.get(sender)
         epochs.must_be_current(row, epoch)
         assert row is not None
-        self._confirm(row)
+        self._starts.confirm(row)
         return self._intake.folder(who, sender)
 
     def _enter_open(
@@ -316,9 +186,9 @@ class Tasks:
             fresh = {each.path for each in page.entries} - current.planned.keys()
             self._check_length(len(current.planned) + len(fresh))
             newest = self._engine.newest_commit
-            decisions = self._decide(who, folder, current, page.entries)
+            decisions = self._planning.decisions(who, folder, page.entries)
             began = [
-                self._began(who, folder, entry, decision) or newest
+                self._planning.began(who, folder, entry, decision) or newest
                 for entry, decision in zip(page.entries, decisions, strict=True)
             ]
             if page.nodes and self._nodes is not None:
@@ -327,23 +197,11 @@ class Tasks:
                     for entry, decision in zip(page.entries, decisions, strict=True)
                 ]
             current.add_plan(
-                _planned(entry, decision, commit)
+                planned(entry, decision, commit)
                 for entry, decision, commit in zip(page.entries, decisions, began, strict=True)
                 if is_tsfile_path(entry.path)
             )
         return PlanAnswer(decisions=decisions)
-
-    def _began(
-        self, who: Principal, folder: SenderFolder, entry: PlanEntry, decision: PlanDecision
-    ) -> int:
-        """The newest commit when an earlier task began to bring this content; 0 where none did."""
-        if entry.retry:  # it is said anew that it is to come
-            return 0
-        if decision.action is Action.HAVE:
-            staged = folder.staged.get(entry.path)
-            return 0 if staged is None else staged.commit
-        found = self._uploads.resumable(who, folder, entry)
-        return 0 if found is None else found.commit
 
     def _with_node(
         self,
@@ -380,42 +238,6 @@ class Tasks:
         folder = self._enter_open(who, sender, task, epoch)
         current = self._intake.open_task(folder, task)
         return self._pulls.pull(who, folder, current, request, seconds)
-
-    def _decide(
-        self,
-        who: Principal,
-        folder: SenderFolder,
-        current: CurrentTask,
-        entries: Iterable[PlanEntry],
-    ) -> list[PlanDecision]:
-        limits = self._config.limits
-        _, partial_bytes = self._uploads.numbers(folder.uuid)
-        room = Room(
-            quota=limits.max_unloaded_bytes - folder.staged.bytes - partial_bytes,
-            free=self._load.room(folder),
-            max_file=limits.max_file_bytes,
-        )
-        moment = self._load.ttl.moment()
-        standing = self._load.disks.standing()
-        with self._engine.reading() as state:
-            here = Situation(
-                state=state,
-                sender=folder.uuid,
-                scope=Scope(who.scope),
-                staged=folder.staged,
-                is_there=lambda each: each.is_still(folder.tree.stat(folder.staged.at(each.path))),
-                resumable=lambda entry: self._uploads.resumable(who, folder, entry),
-                room=room,
-                reveal_owner=self._config.auth.reveal_owner,
-                stands=lambda row: whole_in(standing, row, parts_elsewhere(state, row)),
-                outlived=OutlivedDeletions(state, folder.uuid),
-                expiry=self._load.ttl.expiry(state, moment),
-            )
-            decisions = [decide(entry, here) for entry in entries]
-        self._load.note_shortage(
-            folder.uuid, free=room.over_free, room=room.over_room, quota=room.over_quota
-        )
-        return decisions
 
     def deleted(
         self, who: Principal, sender: str, task: str, epoch: str | None, page: DeletedPage
@@ -539,12 +361,12 @@ class Tasks:
         check_origins(request)
         check_end(request.schema)
         check_sender(who, sender)
-        known = self._known(sender, task)
+        known = self._answers.known(sender, task)
         if known is not None:
             return known
         folder = self._enter(who, sender, task, epoch)
         with folder.lock:
-            if (known := self._known(sender, task)) is not None:
+            if (known := self._answers.known(sender, task)) is not None:
                 return known
             current = self._open_task(who, folder, task)
             check_looks(request.manifest, request.last_looks, current.record.look)
@@ -563,95 +385,3 @@ class Tasks:
     def _received(self, folder: SenderFolder, paths: Iterable[str]) -> list[FilePath]:
         """The files of a manifest that were verified in an earlier task: sync.log lacks them."""
         return [FilePath.parse(each) for each in sorted(paths) if folder.staged.get(each)]
-
-    def _known(self, sender: str, task: str) -> TaskAnswer | None:
-        """The answer for a task that is loading or done."""
-        here = self._here(sender, task)
-        return here if here is None or here.state is not TaskState.OPEN else None
-
-    def _here(self, sender: str, task: str) -> TaskAnswer | None:
-        """The answer for a task that is open, loading or done; without a lock.
-
-        A load commits first, then lets go of its folder's task. Who looks at the table first may
-        find the task at neither place, so the folder comes first.
-        """
-        folder = self._load.folders.find(sender)
-        current = folder.task if folder is not None else None
-        with self._engine.reading() as state:
-            done = state.task_table.get(sender, task)
-        if done is not None:
-            return self._outcome(done, None)
-        if current is None or current.id != task:
-            return None
-        state_now = TaskState.LOADING if current.loading else TaskState.OPEN
-        return TaskAnswer(task=task, state=state_now)
-
-    # -- answers -----------------------------------------------------------------------------
-
-    def answer(self, who: Principal, sender: str, task: str, wait: float = 0.0) -> TaskAnswer:
-        """Where a task is; waits for its outcome, for `wait` seconds at most.
-
-        Raises:
-            NotFoundError: no such task is open, loading or committed here.
-        """
-        check_sender(who, sender)
-        here = self._here(sender, task)
-        if here is not None and here.state is TaskState.LOADING and wait > 0:
-            self._load.loader.wait(lambda: self._is_told(sender, task), wait)
-            here = self._here(sender, task)
-        if here is None:
-            raise NotFoundError(f"task {task[:40]!a} is not known here")
-        return here
-
-    def _is_done(self, sender: str, task: str) -> bool:
-        with self._engine.reading() as state:
-            return state.task_table.has(sender, task)
-
-    def _is_told(self, sender: str, task: str) -> bool:
-        with self._engine.reading() as state:
-            row = state.task_table.get(sender, task)
-        return row is not None and self._acknowledging.may_tell(row)
-
-    def _outcome(self, row: TaskRow, epoch: str | None) -> TaskAnswer:
-        if not self._acknowledging.may_tell(row):
-            return TaskAnswer(task=row.task, state=TaskState.LOADING, epoch=epoch)
-        reveal = self._config.auth.reveal_owner
-        with self._engine.reading() as state:
-            position = position_of(state.schema_positions.get(row.sender))
-            held = held_records_of(state, row.sender)
-        return TaskAnswer(
-            task=row.task,
-            state=TaskState.DONE,
-            epoch=epoch,
-            commit=row.commit,
-            outcomes=[
-                Outcome(
-                    path=each.path,
-                    result=each.result,
-                    device=each.device,
-                    reason=each.reason,
-                    owner=each.owner if reveal else None,
-                    hold=each.hold,
-                )
-                for each in self._acknowledging.outcomes(row)
-            ],
-            schema_position=position,
-            untold=list(row.untold),
-            held_records=held,
-        )
-
-
-def _planned(entry: PlanEntry, decision: PlanDecision, commit: int) -> Planned:
-    return Planned(
-        path=entry.path,
-        size=entry.size,
-        tail=entry.tail,
-        md5=entry.md5,
-        replaces=entry.replaces,
-        resource=entry.resource,
-        refused=_REFUSED.get(decision.action),
-        device=decision.device,
-        reason=decision.reason,
-        origin=entry.origin,
-        commit=commit,
-    )

@@ -18,11 +18,7 @@ from common.errors import GoneError, NotFoundError, ProtocolError
 from sender.send.body_compression import BodyCompression
 from sender.send.json_calls import JsonCalls
 from sender.send.paced_body import Departure
-from sender.send.transport import (
-    Endpoint,
-    HttpReply,
-    short,
-)
+from sender.send.transport import Endpoint, HttpReply, short
 
 __all__ = ["Client", "UploadState", "base64_md5"]
 
