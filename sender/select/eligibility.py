@@ -1,6 +1,6 @@
 """What lies beside a TsFile and says that it is being changed.
 
-Whether it is closed is decided by `select.walk`: by this, and by its resource or its tail.
+Whether it is closed is decided by `select.file_verdicts`: by this, and by its resource or its tail.
 
 What was deleted in a closed file travels with it, unless the configuration says that such a file
 waits (`deletion_files = "wait"`).

@@ -11,12 +11,13 @@ from common.errors import UnsafePathError
 from common.names import Kind
 from sender.select.entry import Entry, EntryState
 from sender.select.facts import FileFacts
+from sender.select.file_verdicts import WalkRules
 from sender.select.filters import group_filter
 from sender.select.found import LOCAL_FILES, Clash, LocalFile, Mounts, Scan, Unreadable
 from sender.select.listed_table import rows_of_kind
 from sender.select.path_table import PathTable, having, joined
 from sender.select.stat_cache import StatCache
-from sender.select.walk import ListedDirectory, Walk, WalkResult, WalkRules
+from sender.select.walk import ListedDirectory, Walk, WalkResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

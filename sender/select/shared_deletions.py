@@ -1,4 +1,4 @@
-"""Deletion files that several TsFiles share: which part of one concerns a TsFile.
+"""The deletion files of a TsFile: its own, and which part concerns it of one that several share.
 
 A 2.x database can let files of a partition share a `<level>-<n>.mods2` beside them (apache/iotdb,
 ``PartitionLevelModFileManager``, ``TsFileResource``; a constant of the source, off in all that was
@@ -9,19 +9,26 @@ share it. What a TsFile had in a `.mods2` of its own by then stays there and cou
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
 
 from common.errors import TsferryError
 from common.names import RESOURCE
-from sender.select.found import SharedDeletions, stat_identity
+from sender.select.found import LocalDeletions, SharedDeletions, stat_identity
 
 if TYPE_CHECKING:
-    from collections.abc import Set
+    from collections.abc import Collection, Set
+    from pathlib import Path
 
     from common.durable import Tree
+    from common.names import FilePath
+    from sender.select.eligibility import Beside
+    from sender.select.file_verdicts import WalkedDirectory
     from sender.select.stat_cache import StatCache
 
-__all__ = ["Shared", "shared_deletions"]
+__all__ = ["Shared", "deletions_beside", "shared_deletions"]
 
 _MOST_RESOURCE = 256 << 20
 
@@ -72,3 +79,38 @@ def shared_deletions(
     if not 0 <= begin <= found.st_size:
         return f"{name}{RESOURCE} names {shared} from byte {begin} on; it has {found.st_size}"
     return Shared(SharedDeletions(f"{directory}/{shared}", begin), stat_identity(found))
+
+
+def deletions_beside(
+    data_dir: Path,
+    place: WalkedDirectory,
+    beside: Beside,
+    path: FilePath,
+    inode: int,
+    shared: Shared | str | None,
+) -> Collection[LocalDeletions]:
+    """The deletion files of a TsFile; a shared one has the form of `.mods2`.
+
+    Args:
+        data_dir: that all of this is in.
+        place: the directory of the TsFile.
+        beside: what is in it.
+        path: of the TsFile.
+        inode: of it.
+        shared: what `shared_deletions` says of it.
+    """
+    found: dict[str, LocalDeletions] = {}
+    for form in beside.deletion_files(path.name):
+        rel = place.at(f"{path.name}.{form}")
+        try:
+            stat = os.stat(f"{path.name}.{form}", dir_fd=place.fd, follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        # What is no regular file is not read, so that its TsFile waits.
+        identity = stat_identity(stat)
+        found[form] = LocalDeletions(path, data_dir, rel, form, identity, inode)
+    if isinstance(shared, Shared):
+        own = found.get("mods2") or LocalDeletions(path, data_dir, "", "mods2", (0, 0, 0), inode)
+        size, mtime, number = map(sum, zip(own.identity, shared.identity, strict=True))
+        found["mods2"] = replace(own, identity=(size, mtime, number), shared=shared.part)
+    return found.values()

@@ -18,67 +18,38 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-from msgspec.structs import replace
-
-from common.beneath import open_regular
 from common.errors import NameRefusedError, UnsafePathError
 from common.names import RESOURCE, SUFFIX, FilePath, Kind, check_component, check_file_name
-from common.tsfile import Status, read_status
 from sender.select.eligibility import Beside
-from sender.select.facts import read_span
+from sender.select.file_verdicts import FileVerdicts, WalkedDirectory
 from sender.select.found import (
     LOCAL_FILES,
     LocalDeletions,
     ResourceStat,
-    Span,
     Unreadable,
     Waiting,
     Why,
     stat_identity,
 )
 from sender.select.path_table import PathBlockBuilder, directory_of, pack_numbers
-from sender.select.shared_deletions import Shared, shared_deletions
+from sender.select.shared_deletions import Shared, deletions_beside, shared_deletions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from common.durable import Tree
     from sender.select.entry import Entry
+    from sender.select.file_verdicts import WalkRules
     from sender.select.found import TimePartition
     from sender.select.path_table import Directory, PathBlock
-    from sender.select.stat_cache import KnownFile, StatCache
+    from sender.select.stat_cache import StatCache
 
-__all__ = ["ListedDirectory", "Walk", "WalkResult", "WalkRules"]
+__all__ = ["ListedDirectory", "Walk", "WalkResult"]
 
 _LINK = "a symlink, which is not followed"
 _RACY_LISTING_NS = 2_000_000_000
 """A directory that changed less than this before it was listed may change again in the same tick of
 the file system's clock: then its names are compared too."""
-_RACY_SECONDS = 2.0
-"""A verdict on a file that changed less than this ago is not kept: clocks of files are coarse."""
-
-
-class WalkRules(msgspec.Struct, frozen=True):
-    """What the configuration says of files.
-
-    Attributes:
-        flat_group: storage group of a flat layout, None for the layout of a database.
-        by_tail: whether a complete tail and rest count as closed, without a resource.
-        quiet_seconds: that rest.
-        interval: width of a time partition, in the unit of the data's timestamps.
-        includes: whether a storage group is sent.
-        clock: seconds since the epoch.
-        deletions_travel: whether a file with a deletion file is sent, and that with it.
-    """
-
-    flat_group: str | None
-    by_tail: bool
-    quiet_seconds: float
-    interval: int
-    includes: Callable[[str], bool]
-    clock: Callable[[], float]
-    deletions_travel: bool = False
 
 
 class ListedDirectory(NamedTuple):
@@ -114,24 +85,6 @@ class WalkResult:
     rests_in: float | None = None
 
 
-class _Place(msgspec.Struct, frozen=True):
-    """A directory that holds TsFiles; `group` is None in a flat layout."""
-
-    rel: str
-    fd: int
-    kind: Kind
-    sg: str
-    vsg: str
-    partition: int | None
-
-    @property
-    def group(self) -> TimePartition | None:
-        return None if self.partition is None else (self.sg, self.vsg, self.partition)
-
-    def at(self, name: str) -> str:
-        return f"{self.rel}/{name}" if self.rel else name
-
-
 class Walk:
     """One pass over one data directory."""
 
@@ -152,6 +105,7 @@ class Walk:
         self._listed_blocks = listed
         self._builders: dict[Directory, PathBlockBuilder] = {}
         self._now = rules.clock()
+        self._verdicts = FileVerdicts(tree.path, rules, cache, self._now)
         self._mount = ""
         self.found = WalkResult()
 
@@ -169,6 +123,7 @@ class Walk:
                 for sg in self._subdirectories(kind, "storage group"):
                     if only is None or any(each[0] == sg for each in only):
                         self._storage_group(kind, sg, only)
+        self.found.rests_in = self._verdicts.rests_in
         return self.found
 
     # -- directories -----------------------------------------------------------------------
@@ -194,7 +149,7 @@ class Walk:
         if fd is None:
             return
         try:
-            self._files(_Place(rel, fd, kind, sg, vsg, checked.partition))
+            self._files(WalkedDirectory(rel, fd, kind, sg, vsg, checked.partition))
         except OSError as error:
             self._unreadable(rel, error)
         finally:
@@ -208,7 +163,7 @@ class Walk:
         if fd is None:
             return
         try:
-            self._files(_Place("", fd, Kind.SEQUENCE, sg, "0", None))
+            self._files(WalkedDirectory("", fd, Kind.SEQUENCE, sg, "0", None))
         except OSError as error:
             self._unreadable("", error)
         finally:
@@ -275,7 +230,7 @@ class Walk:
 
     # -- files -----------------------------------------------------------------------------
 
-    def _files(self, place: _Place) -> None:
+    def _files(self, place: WalkedDirectory) -> None:
         travel = self._rules.deletions_travel and place.group is not None
         beside = Beside(self._listed(place.rel, place.fd, place.group), deletions_travel=travel)
         if place.group is not None and (name := beside.unfinished):
@@ -308,7 +263,7 @@ class Walk:
         same = numbers == pack_numbers(stat.st_size, stat.st_mtime_ns, stat.st_ino)
         return closed and same and modes.S_ISREG(stat.st_mode)
 
-    def _listed_block(self, place: _Place) -> PathBlock | None:
+    def _listed_block(self, place: WalkedDirectory) -> PathBlock | None:
         """What is listed in a directory, and of this data directory."""
         if place.partition is None:
             return None
@@ -325,7 +280,9 @@ class Walk:
                 self.found.blocks.append(made)
         self._builders.clear()
 
-    def _file(self, place: _Place, beside: Beside, name: str, stat: os.stat_result) -> None:
+    def _file(
+        self, place: WalkedDirectory, beside: Beside, name: str, stat: os.stat_result
+    ) -> None:
         path = None
         if place.partition is not None:
             path = FilePath(place.kind, place.sg, place.vsg, place.partition, name)
@@ -338,10 +295,12 @@ class Walk:
                 return
         shared = self._shared_deletions(place, beside, name)
         if path is not None and beside.any_deletions:
-            self._deletions(place, beside, path, stat.st_ino, shared)
+            self.found.deletions += deletions_beside(
+                self._tree.path, place, beside, path, stat.st_ino, shared
+            )
         loaded = _as_listed(stat, entries)
         identity = stat_identity(stat)
-        verdict = self._verdict(place, beside, name, stat, identity, path, loaded)
+        verdict = self._verdicts.verdict(place, beside, name, stat, identity, path, loaded)
         if isinstance(shared, str) and isinstance(verdict, FilePath):
             verdict = Why.CHANGING, shared
         if isinstance(verdict, FilePath):
@@ -354,7 +313,9 @@ class Walk:
         else:
             self.found.others.add(path)
 
-    def _shared_deletions(self, place: _Place, beside: Beside, name: str) -> Shared | str | None:
+    def _shared_deletions(
+        self, place: WalkedDirectory, beside: Beside, name: str
+    ) -> Shared | str | None:
         """What deletions it shares with others; a text is why it must wait."""
         present = beside.shared_deletions
         if not (present and beside.has_resource(name)):
@@ -364,100 +325,9 @@ class Walk:
             return f"{found.part.rel.rpartition('/')[2]} has deletions of it"
         return found
 
-    def _deletions(
-        self,
-        place: _Place,
-        beside: Beside,
-        path: FilePath,
-        inode: int,
-        shared: Shared | str | None,
+    def _take(
+        self, place: WalkedDirectory, name: str, directory: Directory, numbers: bytes
     ) -> None:
-        """Note the deletion files of a TsFile; shared ones have the form of `.mods2`."""
-        found: dict[str, LocalDeletions] = {}
-        for form in beside.deletion_files(path.name):
-            rel = place.at(f"{path.name}.{form}")
-            try:
-                stat = os.stat(f"{path.name}.{form}", dir_fd=place.fd, follow_symlinks=False)
-            except FileNotFoundError:
-                continue
-            # What is no regular file is not read, so that its TsFile waits.
-            identity = stat_identity(stat)
-            found[form] = LocalDeletions(path, self._tree.path, rel, form, identity, inode)
-        if isinstance(shared, Shared):
-            own = found.get("mods2") or LocalDeletions(
-                path, self._tree.path, "", "mods2", (0, 0, 0), inode
-            )
-            size, mtime, number = map(sum, zip(own.identity, shared.identity, strict=True))
-            found["mods2"] = replace(own, identity=(size, mtime, number), shared=shared.part)
-        self.found.deletions.extend(found.values())
-
-    def _verdict(
-        self,
-        place: _Place,
-        beside: Beside,
-        name: str,
-        stat: os.stat_result,
-        identity: tuple[int, int, int],
-        path: FilePath | None,
-        loaded: Entry | None,
-    ) -> FilePath | tuple[Why, str]:
-        """The path under which the file may be sent, or why it may not."""
-        if not modes.S_ISREG(stat.st_mode):
-            kind = "a symlink" if modes.S_ISLNK(stat.st_mode) else "no regular file"
-            return Why.UNREADABLE, f"{kind}: not followed"
-        if change := beside.change(name):
-            return Why.CHANGING, f"{change} says that it is being changed"
-        if not self._rules.by_tail and not beside.has_resource(name):
-            return Why.OPEN, "has no .resource: its writer has not closed it"
-        if loaded is not None and (path is not None or loaded.span is not None):
-            return path if path is not None else self._flat_path(place, name, loaded.span)
-        known_file = self._cache.at(self._tree.path, place.rel, name, identity, self._now)
-        self._judge(place, name, known_file)
-        if known_file.problem is not None:
-            return (Why.OPEN if known_file.open else Why.UNREADABLE), known_file.problem
-        if self._rules.by_tail and not self._rested(stat, known_file):
-            return Why.OPEN, f"changed less than {self._rules.quiet_seconds:g} s ago"
-        return path if path is not None else self._flat_path(place, name, known_file.span)
-
-    def _judge(self, place: _Place, name: str, known_file: KnownFile) -> None:
-        """Read the tail, if that was not done for this content already."""
-        flat = place.partition is None
-        if known_file.judged and (known_file.timed or not flat or known_file.problem is not None):
-            return
-        try:
-            fd = open_regular(place.fd, name)
-        except (OSError, UnsafePathError) as error:
-            known_file.problem, known_file.open = f"cannot be read: {error}", True
-            return
-        try:
-            status = read_status(fd)
-            known_file.problem = None if status.complete else f"{status.status}: {status.reason}"
-            known_file.open = status.status in (Status.UNSEALED, Status.EMPTY)
-            if status.complete and flat:
-                known_file.span, known_file.problem = read_span(fd)
-                known_file.timed = True
-        except OSError as error:
-            known_file.problem, known_file.open = f"cannot be read: {error.strerror}", True
-            return
-        finally:
-            os.close(fd)
-        known_file.judged = self._now - known_file.identity[1] / 1e9 > _RACY_SECONDS
-
-    def _rested(self, stat: os.stat_result, known_file: KnownFile) -> bool:
-        """By the file's own clock, or, where that is ahead of ours, by how long we have seen it."""
-        rest = self._now - min(stat.st_mtime, known_file.since)
-        missing = self._rules.quiet_seconds - rest
-        if missing <= 0:
-            return True
-        earliest = self.found.rests_in
-        self.found.rests_in = missing if earliest is None else min(earliest, missing)
-        return False
-
-    def _flat_path(self, place: _Place, name: str, span: Span | None) -> FilePath:
-        partition = 0 if span is None else span.first // self._rules.interval
-        return FilePath(place.kind, place.sg, place.vsg, partition, name)
-
-    def _take(self, place: _Place, name: str, directory: Directory, numbers: bytes) -> None:
         builder = self._builders.get(directory)
         if builder is None:
             where = "" if place.partition is None else None
@@ -472,7 +342,7 @@ class Walk:
         rel: str,
         why: Why,
         reason: str,
-        place: _Place | None = None,
+        place: WalkedDirectory | None = None,
         size: int = 0,
         inode: int = 0,
     ) -> None:

@@ -134,7 +134,7 @@ def test_what_could_not_be_read_is_looked_at_again(edge, monkeypatch):
         raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as broken:
-        broken.setattr("sender.select.walk.read_status", fails)
+        broken.setattr("sender.select.file_verdicts.read_status", fails)
         a_round(edge)  # in which the receiver was not known before
         report, rested = a_round(edge)
     assert report.waiting == 1

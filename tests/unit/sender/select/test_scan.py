@@ -541,16 +541,16 @@ def test_a_flat_file_with_a_broken_index_waits(flat):
 
 @pytest.fixture
 def reads(monkeypatch):
-    import sender.select.walk
+    import sender.select.file_verdicts
 
     seen = []
-    real = sender.select.walk.open_regular
+    real = sender.select.file_verdicts.open_regular
 
     def counted(fd, name):
         seen.append(name)
         return real(fd, name)
 
-    monkeypatch.setattr(sender.select.walk, "open_regular", counted)
+    monkeypatch.setattr(sender.select.file_verdicts, "open_regular", counted)
     return seen
 
 
