@@ -2,15 +2,14 @@
 
 rows = job.run(...)            one row a part, cached in Spark
 results                        what the rows say, put together file by file
-overlaps, duplicates           files against each other, by the spans in the rows
+overlaps, duplicates           files against each other by the spans in the rows (`FileComparison`)
 """
 
 from __future__ import annotations
 
 import datetime
-import pickle
 from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,8 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from common.durable import Closing
-from receiver.metadata.model.centre_source import is_centre
-from receiver.metadata.model.ranks import cut_in, rank_in
 from receiver.spark.finder import shown
 from receiver.spark.report.results import (
     CodecTotal,
@@ -28,25 +25,15 @@ from receiver.spark.report.results import (
     DeviceSpan,
     Duplicates,
     Finding,
-    Severity,
     arrow_schema,
 )
-from receiver.spark.verify.duplicates import Pair, common_times
+from receiver.spark.verify.file_comparison import FileComparison
 from receiver.spark.verify.isolation import Worker
 from receiver.spark.verify.job_progress import JobProgress
 from receiver.spark.verify.part_rows import ROW, Settings, span_schema
-from receiver.spark.verify.parts import Expected, PartResult, group_parts, pack, split
-from receiver.spark.verify.relations import (
-    Meeting,
-    Overlap,
-    large_meetings,
-    large_overlaps,
-    meetings,
-    overlaps,
-    unsettled,
-    unsettled_at_the_centre,
-)
+from receiver.spark.verify.parts import PartResult, group_parts, pack, split
 from receiver.spark.verify.session import SparkFailedError, was_interrupted
+from receiver.spark.verify.subjects import Neighbours, Subject
 from receiver.spark.verify.worker_code import shipped, unfit
 
 if TYPE_CHECKING:
@@ -56,63 +43,15 @@ if TYPE_CHECKING:
     from pyspark import Broadcast
     from pyspark.sql import DataFrame, SparkSession
 
-    from receiver.metadata.model.ranks import Rank, TransferCut
     from receiver.spark.verify.parts import FilePart
 
-    _Flags = npt.NDArray[np.bool_]
-
-__all__ = ["Neighbours", "Subject", "VerifyJob"]
+__all__ = ["VerifyJob"]
 
 LOCAL_SPANS = 5_000_000
 """Spans that the driver compares itself: some hundred megabytes."""
 AT_ONCE_BYTES = 1 << 30
 """Files of so many bytes have few rows in any case: all of them are fetched in one job."""
-MOST_MEETINGS = 2_000
-"""Pairs of files with a common device that are looked at for duplicates; then no more are."""
 MOST_GAPS = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """A file of the run.
-
-    Attributes:
-        expected: what is known of it.
-        size: its bytes, as far as they are known.
-        current: whether it is compared with other files.
-        rank: where it stands among files that overlap it.
-        sender: whose it is; "" for a file of no receiver.
-        cuts: where it stands otherwise, in devices that were transferred.
-    """
-
-    expected: Expected
-    size: int
-    current: bool = True
-    rank: Rank | None = None
-    sender: str = ""
-    cuts: tuple[TransferCut, ...] = ()
-
-    def rank_in(self, device: str) -> Rank | None:
-        """Where it stands in a device."""
-        return None if self.rank is None else rank_in(self.rank, cut_in(self.cuts, device))
-
-
-@dataclass(frozen=True, slots=True)
-class Neighbours:
-    """Files that are not read, and what the catalogue has of their devices.
-
-    Attributes:
-        files: numbered on from the files of the run.
-        spans: of them, with numbers of their own from 0 on (`part_rows.span_schema`).
-    """
-
-    files: Sequence[Subject]
-    spans: pa.Table
-
-    def spans_from(self, number: int) -> pa.Table:
-        """The spans, numbered on from a number."""
-        shifted = pc.add(self.spans["file"], pa.scalar(number, pa.int32()))
-        return self.spans.set_column(0, "file", shifted)
 
 
 class VerifyJob(Closing):
@@ -149,7 +88,6 @@ class VerifyJob(Closing):
         self._session = spark
         self._files = files
         self._neighbours = neighbours or Neighbours((), span_schema().empty_table())
-        self._all = (*files, *self._neighbours.files)
         self._settings = settings
         self.results: dict[int, PartResult] = {}
         self.days: tuple[DayCount, ...] = ()
@@ -246,132 +184,18 @@ class VerifyJob(Closing):
             )
         )
 
-    # -- files against each other --------------------------------------------------------------
-
     def _compare(self, progress: JobProgress) -> None:
-        sequence = self._counting("sequence")
-        unsequence = self._counting("unsequence")
-        others = self._neighbours.spans_from(len(self._files))
-        count = sum(each.devices for each in self.results.values()) + others.num_rows
-        if count <= LOCAL_SPANS:
-            self._near = self._span_table()
-            spans = pa.concat_tables([self._near, others])
-            crossing = [*overlaps(spans, sequence), *overlaps(spans, unsequence)]
-            met = list(meetings(spans, sequence, unsequence))
-        else:
-            crossing, met = self._compare_far(sequence, unsequence, others)
-        self.overlapping = bool(crossing)
-        numbers = {at for each in crossing for at in (each.file, each.other)}
-        numbers |= {at for each in met for at in (each.sequence, each.unsequence)}
-        own = len(self._files)
-        self.overlapping_files = frozenset(
-            self._files[at].expected.physical for at in numbers if at < own
-        )
-        for each in crossing:
-            self._overlap(each)
-        met = [each for each in met if min(each.sequence, each.unsequence) < own]
-        for meeting in met:
-            if self._all[meeting.sequence].rank is not None:
-                self._meeting(meeting)
-        self.unlooked = max(0, len(met) - MOST_MEETINGS)
-        if met:
-            progress.say("counting duplicates across sequence and unsequence")
-            self._count_duplicates(met[:MOST_MEETINGS])
-
-    def _compare_far(
-        self, sequence: _Flags, unsequence: _Flags, others: pa.Table
-    ) -> tuple[list[Overlap], list[Meeting]]:
         assert self._rows is not None
-        far = self._rows.select("spans").mapInArrow(_unfolded, _SPANS)
-        if others.num_rows:
-            far = far.unionByName(self._spark.createDataFrame(others))
-        far = far.cache()
-        early = dict.fromkeys(np.flatnonzero(sequence).tolist(), True)
-        late = dict.fromkeys(np.flatnonzero(unsequence).tolist(), True)
-        try:
-            crossing = [
-                each for kind in (early, late) if kind for each in large_overlaps(far, kind)
-            ]
-            met = (
-                list(large_meetings(far, early, late, MOST_MEETINGS + 1)) if early and late else []
-            )
-        finally:
-            far.unpersist()
-        return crossing, met
-
-    def _counting(self, kind: str) -> _Flags:
-        return np.array(
-            [each.current and each.expected.kind == kind for each in self._all], np.bool_
+        comparison = FileComparison(
+            self._spark, self._files, self._neighbours, self._settings.limit
         )
-
-    def _overlap(self, found: Overlap) -> None:
-        file, other = self._all[found.file], self._all[found.other]
-        why = self._unsettled(file, other, found.device)
-        if why is None:
-            return
-        own = len(self._files)
-        if found.file < own:
-            name = shown(other.expected.physical)
-            number, detail = (
-                found.file,
-                f"begins at {found.first}, but {name} reaches {found.reach}",
-            )
-        elif found.other < own:
-            name = shown(file.expected.physical)
-            number, detail = (
-                found.other,
-                f"reaches {found.reach}, but {name} begins at {found.first}",
-            )
-        else:
-            return
-        self._tell_overlap(number, found.device, f"{detail}; {why}")
-
-    def _meeting(self, found: Meeting) -> None:
-        early, late = self._all[found.sequence], self._all[found.unsequence]
-        why = self._unsettled(early, late, found.device)
-        if why is not None:
-            is_own = found.unsequence < len(self._files)
-            number, other = (found.unsequence, early) if is_own else (found.sequence, late)
-            name = shown(other.expected.physical)
-            self._tell_overlap(number, found.device, f"has times between those of {name}; {why}")
-
-    @staticmethod
-    def _unsettled(one: Subject, other: Subject, device: str) -> str | None:
-        ranks = one.rank_in(device), other.rank_in(device)
-        if is_centre(one.sender) or is_centre(other.sender):
-            return unsettled_at_the_centre(*ranks)
-        return unsettled(*ranks, is_one_sender=one.sender == other.sender)
-
-    def _tell_overlap(self, number: int, device: str, detail: str) -> None:
-        if any(each.check == "overlap" and each.device == device for each in self.findings[number]):
-            return
-        finding = Finding(Severity.PROBLEM, "overlap", device, None, None, detail)
-        self.findings[number].append(finding)
-
-    def _count_duplicates(self, met: Sequence[Meeting]) -> None:
-        devices: dict[tuple[int, int], list[str]] = defaultdict(list)
-        for each in met:
-            devices[each.sequence, each.unsequence].append(each.device)
-        pairs = [
-            (
-                late if late < len(self._files) else early,
-                Pair(self._all[early].expected, self._all[late].expected, tuple(names)),
-            )
-            for (early, late), names in devices.items()
-        ]
-        limit = self._settings.limit
-        tasks = self._spark.sparkContext.parallelize(
-            [pickle.dumps(pair) for _, pair in pairs], min(len(pairs), 64)
-        )
-        found = tasks.map(lambda packed: common_times(pickle.loads(packed), limit)).collect()  # noqa: S301
-        rows: list[Duplicates] = []
-        for (number, pair), some in zip(pairs, found, strict=True):
-            rows += some
-            if some:
-                self.findings[number].append(_duplicate_note(pair, some))
-        self.duplicates = tuple(
-            sorted(rows, key=lambda each: (each.device, each.measurement, each.unsequence))
-        )
+        known = self._neighbours.spans.num_rows
+        if sum(each.devices for each in self.results.values()) + known <= LOCAL_SPANS:
+            self._near = self._span_table()
+        comparison.run(self._near, self._rows, progress)
+        self.findings, self.duplicates = comparison.findings, comparison.duplicates
+        self.unlooked, self.overlapping = comparison.unlooked, comparison.overlapping
+        self.overlapping_files = comparison.overlapping_files
 
     # -- tables --------------------------------------------------------------------------------
 
@@ -449,20 +273,6 @@ class VerifyJob(Closing):
         return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
-_SPANS = (
-    "file int, device string, first long, last long, rows long, interval long, gap long, "
-    "gap_begins long"
-)
-
-
-def _unfolded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Runs in the workers: streams of spans in, spans out."""
-    for batch in batches:
-        for each in batch.column(0):
-            if each.is_valid:
-                yield from pa.ipc.open_stream(each.as_buffer()).read_all().to_batches()
-
-
 def _together(one: PartResult, other: PartResult) -> PartResult:
     """A file's result with that of one more part of it."""
     return replace(
@@ -491,19 +301,6 @@ def _date(day: int) -> datetime.date | None:
     if 1 <= ordinal <= datetime.date.max.toordinal():
         return datetime.date.fromordinal(ordinal)
     return None
-
-
-def _duplicate_note(pair: Pair, found: Sequence[Duplicates]) -> Finding:
-    known = [each.points for each in found if each.points is not None]
-    unknown = len(found) - len(known)
-    early, late = shown(pair.sequence.physical), shown(pair.unsequence.physical)
-    said = []
-    if known:
-        said.append(f"{sum(known)} points of {len(known)} series have the same time")
-    if unknown:
-        said.append(f"of {unknown} series or devices it could not be counted how many do")
-    detail = f"in {early} and {late}: {'; '.join(said)}"
-    return Finding(Severity.NOTE, "duplicates", None, None, None, detail)
 
 
 def _floats(column: pa.Array) -> npt.NDArray[np.float64]:

@@ -24,10 +24,11 @@ from receiver.spark.report.results import (
     Verification,
 )
 from receiver.spark.source.crowding import crowded_among
-from receiver.spark.verify.job import Neighbours, Subject, VerifyJob
+from receiver.spark.verify.job import VerifyJob
 from receiver.spark.verify.merge_proofs import prove_merges
 from receiver.spark.verify.part_rows import span_table
 from receiver.spark.verify.parts import Expected, PartResult, PartSpan
+from receiver.spark.verify.subjects import Neighbours, Subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from receiver.metadata.model.ranks import NOW, Rank, TransferCut
-from receiver.spark.verify.job import Subject
 from receiver.spark.verify.part_rows import span_table
 from receiver.spark.verify.parts import Expected, PartSpan
 from receiver.spark.verify.relations import overlaps, unsettled, unsettled_at_the_centre
+from receiver.spark.verify.subjects import Subject
 
 NAME = (0, 1, 1, 0, 0)
 LATER = (0, 2, 2, 0, 0)
