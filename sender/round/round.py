@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain
 
 import msgspec
 
@@ -16,36 +15,30 @@ from common import crash, wire
 from common.certificates import CertificateFile
 from common.durable import Tree
 from common.errors import NameRefusedError, NotFoundError, TooLargeError, TsferryError
-from common.linelog import Phase
 from common.names import FilePath
 from common.system_errors import system_error
-from common.wire import History, Propagate, TaskState
+from common.wire import History, Propagate
 from sender.kept.looks import EdgeLook, Looks
 from sender.kept.receiver_file import ReceiverFile
 from sender.kept.receiver_state import ReceiverState
 from sender.kept.seen_incarnations import remember_incarnation
 from sender.kept.takeover import under_way
-from sender.kept.troubles import Trouble, expired_paths
+from sender.kept.troubles import expired_paths
 from sender.plan.assurance import remaining
 from sender.plan.begun_anew import in_turn
 from sender.plan.next_round import Known, NextRound, next_round
 from sender.plan.plan import RoundPlan
 from sender.plan.plan_options import PlanOptions
 from sender.plan.task_plan import TaskPlan
-from sender.round.comparing import Compared, compare, lost_pages
+from sender.round.comparing import Compared, compare
 from sender.round.file_source import Source, open_source
-from sender.round.freed_news import forget_settled, freed_pages, renew_freed
-from sender.round.recovery import RecoveryReport, recover
-from sender.round.refusals import report_trouble
+from sender.round.freed_news import forget_settled
+from sender.round.list_remaking import ListRemaking, note_held, note_lost
+from sender.round.recovery import RecoveryReport
+from sender.round.report_filling import fill_report, short_summary
 from sender.round.rested import Rested, left_at_rest
-from sender.round.round_report import (
-    FileDevice,
-    FileReason,
-    RoundReport,
-    kept_deletions,
-    of_held_records,
-    overdue,
-)
+from sender.round.resuming import LeftOpenTask, Resuming
+from sender.round.round_report import FileReason, RoundReport, kept_deletions, overdue
 from sender.round.same_centre import claim, take_over
 from sender.round.waiting import wait_until_loaded
 from sender.schema.shipping import SchemaShip, open_schema
@@ -56,12 +49,9 @@ from sender.send.addresses import is_elsewhere
 from sender.send.progress import Meter
 from sender.send.remote import Remote
 
-__all__ = ["Round", "RoundOptions", "fill_report"]
+__all__ = ["Round", "RoundOptions"]
 
 _log = logging.getLogger(__name__)
-
-_LOST_BYTES = 2000
-"""Of one file in a page of lost ones, at most."""
 
 
 class RoundOptions(msgspec.Struct, frozen=True):
@@ -152,14 +142,11 @@ class Round:
         if self._report.error is not None:
             before = memory.now.failing_since
             self._report.failing_since = ended if before is None else before
-        summary = self._report.as_json() | {
-            "ended": ended,
-            "held_ends": _reasons_of(self._report.held),
-            "held_count": len(self._report.held),
-        }
         try:
             memory.update(
-                last_round=_short(summary), failing_since=self._report.failing_since, **done
+                last_round=short_summary(self._report, ended),
+                failing_since=self._report.failing_since,
+                **done,
             )
         except (TsferryError, OSError) as error:
             _log.error("%s: the round cannot be noted for status: %s", self.remote.name, error)
@@ -196,27 +183,14 @@ class Round:
     def _with_kept(self, kept: ReceiverState, source: Source, check: wire.CheckAnswer) -> None:
         if self.options.forget:
             kept.ledger.forget()
-        resumable, recovered = self._recover(kept, check)
+        resumable, recovered = Resuming(
+            self.remote, kept, check, self._report, self._meter, clock=self.clock
+        ).run()
         if self.options.only_recover:
             return
         if check.anew:
             kept.looks.begin_anew()
-        self._meter.step("scan")
-        anew = source.lost and source.accepted
-        if check.history is not History.CONTINUES or self.options.forget or anew:
-            kept.handed.clear()
-        scan = source.scan(kept.ledger.entries, kept.handed_to(check))
-        # From the end of the scan: a look that comes too late finds it, one too early does not.
-        self.rests_at = None if scan.rests_in is None else self.clock() + scan.rests_in
-        look = kept.looks.take(
-            check.look,
-            scan,
-            kept.ledger.entries,
-            recovered.last_copies,
-            source.deletion_file,
-            kept.facts.md5,
-            restored=check.anew,
-        )
+        look = self._look(kept, source, check, recovered)
         known = Known.of(
             kept,
             look,
@@ -226,35 +200,16 @@ class Round:
             source_doubt=source.doubt,
         )
         compared = self._compared(kept, known)
-        self._meter.step("plan")
-        ahead = next_round(compared.known, self._plan_options(kept), kept.facts, compared.inventory)
-        self._meter.happened(
-            "planned",
-            tasks=len(ahead.work.tasks),
-            files=sum(len(task.additions) for task in ahead.work.tasks),
-            bytes=sum(task.bytes for task in ahead.work.tasks),
-            gone=sum(len(task.deletions) for task in ahead.work.tasks),
-        )
-        if compared.changed or ahead.ending:
-            kept.ledger.refresh((*compared.changed, *ahead.ending))
-        look = ahead.look
-        if ahead.rebuilt is not None:
-            look = look.knowing(ahead.rebuilt.entries)
-        kept.looks.record(look)  # first: once a history is begun, nobody compares again
-        self._take_back(kept, ahead)
-        self._compare(kept, ahead, check)
+        ahead = self._ahead(kept, compared)
+        look = self._note_look(kept, compared, ahead)
+        remaking = ListRemaking(self.remote, kept, check, self._report)
+        remaking.take_back(ahead)
+        remaking.become(ahead)
         if compared.agreed is not None:  # it costs no write of its own
             kept.memory.suppose(compared=check.newest_commit)
         if check.history is History.CONTINUES and check.compares:
             forget_settled(self.remote, kept)
-        with kept.changing_troubles() as troubles:
-            troubles.prune(ahead.scan)
-        if ahead.postponed is not None:
-            _log.warning("%s: %s", self.remote.name, ahead.postponed)
-            self._report.held.append(FileReason("all that is listed", ahead.postponed))
-        fill_report(self._report, ahead.scan, ahead.work, kept.troubles.by_path.get)
-        self._report.kept_deletions = kept_deletions(look, self.remote)
-        self._report.overdue += overdue(look, self.remote.config.wait_alarm, time.time())
+        self._report_plan(kept, look, ahead)
         if not check.resources:
             self._tell_of_resources(ahead)
         kept.ledger.refresh(ahead.work.refreshed)
@@ -266,6 +221,65 @@ class Round:
             self._stand(kept, source.left(ahead.scan, kept.handed))
         source.settle(kept.handed)
         self.rested = left_at_rest(self.remote, kept.sync, compared, ahead, self._report)
+
+    def _look(
+        self,
+        kept: ReceiverState,
+        source: Source,
+        check: wire.CheckAnswer,
+        recovered: RecoveryReport,
+    ) -> EdgeLook:
+        """What is here now, with the number of this look."""
+        self._meter.step("scan")
+        anew = source.lost and source.accepted
+        if check.history is not History.CONTINUES or self.options.forget or anew:
+            kept.handed.clear()
+        scan = source.scan(kept.ledger.entries, kept.handed_to(check))
+        # From the end of the scan: a look that comes too late finds it, one too early does not.
+        self.rests_at = None if scan.rests_in is None else self.clock() + scan.rests_in
+        return kept.looks.take(
+            check.look,
+            scan,
+            kept.ledger.entries,
+            recovered.last_copies,
+            source.deletion_file,
+            kept.facts.md5,
+            restored=check.anew,
+        )
+
+    def _ahead(self, kept: ReceiverState, compared: Compared) -> NextRound:
+        """What is to be done."""
+        self._meter.step("plan")
+        ahead = next_round(compared.known, self._plan_options(kept), kept.facts, compared.inventory)
+        self._meter.happened(
+            "planned",
+            tasks=len(ahead.work.tasks),
+            files=sum(len(task.additions) for task in ahead.work.tasks),
+            bytes=sum(task.bytes for task in ahead.work.tasks),
+            gone=sum(len(task.deletions) for task in ahead.work.tasks),
+        )
+        return ahead
+
+    def _note_look(self, kept: ReceiverState, compared: Compared, ahead: NextRound) -> EdgeLook:
+        """Record what the look has seen; returns it with what the comparison tells of it."""
+        if compared.changed or ahead.ending:
+            kept.ledger.refresh((*compared.changed, *ahead.ending))
+        look = ahead.look
+        if ahead.rebuilt is not None:
+            look = look.knowing(ahead.rebuilt.entries)
+        kept.looks.record(look)  # first: once a history is begun, nobody compares again
+        return look
+
+    def _report_plan(self, kept: ReceiverState, look: EdgeLook, ahead: NextRound) -> None:
+        """Enter what the scan and the plan say; troubles of what is gone are forgotten."""
+        with kept.changing_troubles() as troubles:
+            troubles.prune(ahead.scan)
+        if ahead.postponed is not None:
+            _log.warning("%s: %s", self.remote.name, ahead.postponed)
+            self._report.held.append(FileReason("all that is listed", ahead.postponed))
+        fill_report(self._report, ahead.scan, ahead.work, kept.troubles.by_path.get)
+        self._report.kept_deletions = kept_deletions(look, self.remote)
+        self._report.overdue += overdue(look, self.remote.config.wait_alarm, time.time())
 
     def _tell_of_resources(self, ahead: NextRound) -> None:
         """A receiver of an earlier version takes a resource only with its file."""
@@ -285,7 +299,7 @@ class Round:
         check: wire.CheckAnswer,
         look: EdgeLook,
         work: RoundPlan,
-        resumable: _Resumable,
+        resumable: LeftOpenTask,
         schema: SchemaShip | None,
     ) -> None:
         if schema is not None:
@@ -409,59 +423,9 @@ class Round:
         shown = CertificateFile(self.remote.entry.client_cert).until()
         self._report.client_certificate_until = shown
         self._report.verified = check.verified
-        self._hold(check.held_records, memory)
-        self._lost(memory, check.lost)
+        note_held(self._report, memory, check.held_records)
+        note_lost(self._report, memory, check.lost)
         return check
-
-    def _recover(
-        self, kept: ReceiverState, check: wire.CheckAnswer
-    ) -> tuple[_Resumable, RecoveryReport]:
-        left = kept.logs.left_over()
-        states: dict[str, TaskState] = {}
-
-        def outcome_of(task: str) -> wire.TaskAnswer | None:
-            answer = self._outcome(task)
-            if answer is not None:
-                states[task] = answer.state
-                if answer.state is TaskState.DONE:
-                    self._hold(answer.held_records, kept.memory)
-                if check.history is History.CONTINUES:
-                    kept.note(answer)
-            return answer
-
-        recovered = recover(kept.ledger, kept.logs, kept.snapshot, kept.dirs, outcome_of)
-        crash.point("round.recovered")
-        for task, committed in recovered.tasks.items():
-            if committed:
-                self._report.tasks.append(task)
-        self._report.sent += len(recovered.added)
-        for each in recovered.added:
-            self._meter.happened("loaded", file=each.text, already=False)
-        self._report.deleted += len(recovered.removed)
-        with kept.changing_troubles() as troubles:
-            troubles.clear(recovered.added)
-        if recovered.tasks:
-            _log.info("%s: recovered", self.remote.name, extra={"tasks": dict(recovered.tasks)})
-        resumable = _Resumable()
-        for task in {state.task for state in left.values() if state.task is not None}:
-            logs = [state for state in left.values() if state.task == task]
-            if states.get(task) is TaskState.OPEN and any(
-                state.phase.value >= Phase.SENDING.value for state in logs
-            ):
-                resumable = _Resumable(
-                    task, frozenset(path for state in logs for path in state.deleted)
-                )
-        return resumable, recovered
-
-    def _outcome(self, task: str) -> wire.TaskAnswer | None:
-        try:
-            answer = self.remote.patiently(lambda: self.remote.client.task(task))
-            if answer.state is TaskState.LOADING:
-                self._meter.step("load")
-                answer = wait_until_loaded(self.remote, task, clock=self.clock)
-        except NotFoundError:
-            return None
-        return answer
 
     def _compared(self, kept: ReceiverState, known: Known) -> Compared:
         """Both sides' lists, compared: by their sums, or in full where that is to be."""
@@ -480,83 +444,6 @@ class Round:
             )
         return found
 
-    def _take_back(self, kept: ReceiverState, ahead: NextRound) -> None:
-        """Files that were loaded and are not any more leave the list."""
-        for each in ahead.taken_back:
-            what = "is wanted again" if each.wanted else "is in quarantine"
-            _log.warning("%s: %s %s: %s", self.remote.name, each.path.text, what, each.reason)
-            if each.wanted:
-                reason = f"{each.reason}; it is here no more" if each.gone else each.reason
-                self._report.wanted.append(FileReason(each.path.text, reason))
-        if ahead.leaving:
-            kept.ledger.fold(removed=ahead.leaving)
-            crash.point("round.taken_back")
-
-    def _compare(self, kept: ReceiverState, ahead: NextRound, check: wire.CheckAnswer) -> None:
-        """Make the list what it was found to be against the inventory, if it was compared."""
-        new = ahead.rebuilt
-        if new is None:
-            return
-        self._tell_lost(kept, ahead, check)  # first: what is off the list nobody knows any more
-        kept.ledger.become(new)
-        crash.point("round.rebuilt")
-        self._report.already += sum(1 for path in new.taken if path in ahead.known.scan.files)
-        with kept.changing_troubles() as troubles:
-            troubles.clear(new.taken)  # what was in the way of these is over
-            if check.history is not History.CONTINUES:
-                # First: once the history is begun, nobody would know that they are another's.
-                troubles.forget_expired()
-        crash.point("round.troubles_forgotten")
-        self._begin_history(kept.memory, check)
-        if not ahead.known.scan.unmounted:  # the lists of those that are away were not
-            kept.memory.update(compared=check.newest_commit)
-        _log.info(
-            "%s: compared",
-            self.remote.name,
-            extra={"kept": new.kept, "taken": len(new.taken), "dropped": len(new.dropped)},
-        )
-
-    def _tell_lost(self, kept: ReceiverState, ahead: NextRound, check: wire.CheckAnswer) -> None:
-        """Tell what was listed here and is at neither side."""
-        limit = min(check.limits.max_page_items, check.limits.max_page_bytes // _LOST_BYTES)
-        pages = [lost_pages(ahead.lost, max(1, limit))]
-        if check.history is not History.CONTINUES and check.compares:
-            pages.append(freed_pages(kept, ahead.known.scan, max(1, limit)))
-        for page in chain.from_iterable(pages):
-            answer = self.remote.patiently(lambda page=page: self.remote.client.lost(page))  # type: ignore[misc]
-            self._lost(kept.memory, answer.all)
-            if answer.lost:
-                _log.error("%s: %d files are lost", self.remote.name, len(answer.lost))
-        crash.point("round.lost_told")
-        if check.history is not History.CONTINUES:
-            renew_freed(kept, check.newest_commit)
-
-    def _hold(self, held: Sequence[wire.HeldRecords], memory: ReceiverFile) -> None:
-        """Records that wait for the receiver's operator are named in each round, until they go."""
-        memory.update(held_records=tuple(held))
-        self._report.held_records = of_held_records(held)
-
-    def _lost(self, memory: ReceiverFile, lost: wire.LostFiles | None) -> None:
-        """What neither side has any more is named in each round, until it is acknowledged."""
-        memory.update(lost=lost)
-        named = lost.named if lost is not None else []
-        self._report.lost = [FileReason(each.path, each.reason or "lost") for each in named]
-
-    @staticmethod
-    def _begin_history(memory: ReceiverFile, check: wire.CheckAnswer) -> None:
-        """From now on this is the receiver's past, as the list has just been made to fit it."""
-        if check.history is History.CONTINUES:
-            return
-        memory.update(
-            engine=check.engine,
-            newest_commit=check.newest_commit,
-            last_task=None,
-            propagate=None,
-            verified=check.verified,
-        )
-        if check.history is History.NEW:
-            memory.update(epoch=None)  # another engine's; a rewound one goes on from ours
-
     # -- plan ------------------------------------------------------------------------------
 
     def _plan_options(self, kept: ReceiverState) -> PlanOptions:
@@ -569,60 +456,3 @@ def _is_listed(rel: str, entries: Mapping[FilePath, Entry]) -> bool:
         return FilePath.parse(rel) in entries
     except NameRefusedError:
         return False  # of a flat layout: its name does not tell its path
-
-
-@dataclass
-class _Resumable:
-    """A task that the receiver has open; it goes on under its id if its deletions are the same.
-
-    The receiver has these recorded and does not take them back. If the plan has others by now, a
-    new id takes the place of the task; what was verified there stays usable.
-    """
-
-    task: str | None = None
-    deleted: frozenset[FilePath] = frozenset()
-
-    def take(self, plan: TaskPlan) -> str | None:
-        """The id, once, if it fits."""
-        if self.task is None or frozenset(plan.deleted_paths) != self.deleted:
-            return None
-        task, self.task = self.task, None
-        return task
-
-
-def fill_report(
-    report: RoundReport,
-    scan: Scan,
-    work: RoundPlan,
-    trouble_of: Callable[[FilePath], Trouble | None],
-) -> None:
-    """Enter what a scan and a plan say into a report."""
-    report.waiting = sum(1 for each in scan.waiting if each.why != "filtered")
-    report.up_to_date = work.unchanged + len(work.refreshed)
-    report.held += [FileReason(each.path.text, each.reason) for each in work.held]
-    report.unmounted += [FileReason(str(each.data_dir), each.reason) for each in scan.unmounted]
-    report.unmounted += [
-        FileReason(f"{each.data_dir}/{each.rel}", each.reason) for each in scan.not_looked_at
-    ]
-    report.conflicts += [FileDevice(each.path.text, None, each.reason) for each in scan.clashes]
-    for skipped in work.skipped:
-        trouble = trouble_of(skipped.file.path)
-        if trouble is None or skipped.held:
-            where = report.held if skipped.held else report.changed
-            where.append(FileReason(skipped.file.path.text, skipped.reason))
-        elif not trouble.dropped:
-            report_trouble(report, trouble)
-
-
-_LISTED = 100
-
-
-def _reasons_of(found: list[FileReason]) -> list[dict[str, str]]:
-    return [{"file": each.file, "reason": each.reason} for each in found]
-
-
-def _short(summary: dict[str, object]) -> dict[str, object]:
-    """A summary whose lists are cut, so that it stays small on disk."""
-    return {
-        key: value[:_LISTED] if isinstance(value, list) else value for key, value in summary.items()
-    }
