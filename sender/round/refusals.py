@@ -9,6 +9,7 @@ from common.errors import ConflictError, ForbiddenError, NotATsFileError, Tsferr
 from common.names import FilePath
 from common.wire import Action, Result
 from sender.kept.troubles import Trouble, TroubleKind
+from sender.plan.additions import Addition
 from sender.round.round_report import FileDevice, FileReason, RoundReport
 from sender.select.found import LocalFile
 
@@ -85,6 +86,30 @@ class Verdicts:
         if outcome.result is Result.MISSING:
             reason = f"not loaded: {outcome.reason or 'it was not received whole'}"
         self._note(file, _RESULTS[outcome.result], reason, device=outcome.device, hold=outcome.hold)
+
+    def committed(self, outcome: wire.Outcome, addition: Addition | None) -> None:
+        """What a commit says of a path of the task; `addition` is what was to be loaded there."""
+        report = self._report
+        match outcome.result:
+            case Result.LOADED:
+                report.sent += 1
+                self._tell("loaded", file=outcome.path, already=False)
+            case Result.ALREADY:
+                self._tell("loaded", file=outcome.path, already=True)
+                if addition is not None and addition.resource_only:
+                    report.resources += 1
+                else:
+                    report.already += 1
+            case Result.DELETED:
+                report.deleted += addition is None
+            case Result.RETIRED:
+                report.retired += 1
+            case Result.HELD:
+                reason = outcome.reason or "its partition is not whole yet"
+                report.held.append(FileReason(outcome.path, reason))
+                report.guarded |= outcome.hold
+            case _ if addition is not None and addition.path not in self.lost:
+                self.outcome(addition.file, outcome)
 
     def _note(
         self,

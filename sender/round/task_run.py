@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from common import crash, wire
-from common.errors import DigestError, StoppedError, Transient, TsferryError
+from common.errors import DigestError, Transient, TsferryError
 from common.names import FilePath
-from common.wire import Action, Propagate, Result, TaskState
+from common.wire import Propagate, Result, TaskState
 from sender.kept.looks import EdgeLook
 from sender.kept.receiver_state import ReceiverState
 from sender.kept.snapshot import SnapshotFile
-from sender.plan.additions import Addition
 from sender.plan.task_plan import TaskPlan
+from sender.round.deletion_telling import DeletionTelling
 from sender.round.file_source import Source
+from sender.round.offering import Offering
 from sender.round.recovery import recover
 from sender.round.refusals import Verdicts
 from sender.round.round_report import FileOffset, FileReason, RoundReport, of_held_records
@@ -30,12 +31,9 @@ from sender.round.second_look import SecondLook
 from sender.round.waiting import wait_until_loaded
 from sender.schema.shipping import SchemaShip
 from sender.select.entry import Entry
-from sender.select.found import LocalDeletions, LocalFile
-from sender.send.calls import UploadState
-from sender.send.content import Prepared, pages, prepare, without_devices
-from sender.send.deletion_parts import deletion_pages, deletion_parts
+from sender.send.content import Prepared
 from sender.send.manifest_pages import end_in_pages
-from sender.send.node_sending import NodeOffer, NodeSending
+from sender.send.node_sending import NodeSending
 from sender.send.progress import Meter
 from sender.send.proofs import Proofs
 from sender.send.remote import Remote
@@ -87,14 +85,7 @@ class TaskRun:
         self._clock = clock
         self._epoch: str | None = None
         self._additions = {each.path: each for each in self._plan.additions}
-        self._whole: dict[str, tuple[Prepared, str]] = {}
-        """Files that the receiver has whole, with the MD5 of what is here."""
-        self._unmarked: set[str] = set()
-        """Those of which an older receiver does not tell whether it has their resources."""
-        self._passed_over: list[LocalFile] = []
-        """Files whose resource it does not take."""
         self._left_out: set[str] = set()
-        self._told: dict[tuple[str, str], tuple[int, int]] = {}
         self._tells_mode = False
         self._proofs = Proofs(kept.snapshot, check.limits)
         self._verdicts = Verdicts(report, meter.happened)
@@ -113,7 +104,7 @@ class TaskRun:
                 self._ship_schema(answer)
                 jobs = self._offer(self._take_snapshot())
                 self._delete()
-                self._tell_deletions()
+                self._telling.tell(self._plan, self._additions)
                 self._send([each for each in jobs if each.path not in self._left_out])
                 answer = self._end()
             if answer.state is not TaskState.DONE:
@@ -144,13 +135,29 @@ class TaskRun:
             self._kept.note(answer)
             crash.point("task.epoch")
         self._epoch = answer.epoch
+        self._offering = Offering(
+            self._remote,
+            self._kept,
+            self._check,
+            self._source,
+            self._plan,
+            self._additions,
+            task=self._task,
+            epoch=answer.epoch,
+            proofs=self._proofs,
+            verdicts=self._verdicts,
+            clock=self._clock,
+        )
+        self._telling = DeletionTelling(
+            self._remote, self._look, self._source, self._check.limits, self._task, answer.epoch
+        )
         self._tells_mode = answer.state is TaskState.OPEN
         return answer
 
     def _ship_schema(self, answer: wire.TaskAnswer) -> None:
         """Before the files that need it; what goes wrong with it keeps none of them back."""
         if self._schema is not None and self._schema.due:
-            self._go_on()
+            self._remote.go_on()
             self._meter.step("schema")
             self._schema_end = self._schema.ship(self._task, self._epoch, answer.schema_staged)
 
@@ -162,122 +169,17 @@ class TaskRun:
             self._verdicts.changed(dropped.path, dropped.reason)
         return taken.files
 
-    def _go_on(self) -> None:
-        if self._remote.stop.is_set():
-            raise StoppedError("told to stop")
-
     # -- plan ------------------------------------------------------------------------------
 
     def _offer(self, taken: Sequence[SnapshotFile]) -> list[SendJob]:
         """Ask what to do with each file; returns what is to be sent."""
-        jobs: list[SendJob] = []
-        for page in pages(self._prepared(taken), self._check.limits):
-            self._go_on()
-            decisions = self._ask(page)
-            for prepared, decision in zip(page, decisions, strict=True):
-                jobs += self._decided(without_devices(prepared), decision)
-            crash.point("task.planned")
+        jobs = self._offering.jobs(taken)
         self._hold_deletions()
         if self._plan.bytes_later:
             sent = (job.prepared.addition for job in jobs if job.file)
             later = {each.path for each in sent if not each.replaces}
             self._leave_out(self._plan.without(later))
         return jobs
-
-    def _prepared(self, taken: Sequence[SnapshotFile]) -> Iterator[Prepared]:
-        """The files that can be offered, one by one as they are read."""
-        deleted_from = {file.path for file in self._plan.deletion_files}
-        with self._kept.snapshot.staying() as snapshot:
-            for snap in taken:
-                self._go_on()
-                addition = self._additions[snap.path]
-                known = self._listed_md5(addition) or self._kept.md5_known(addition.file)
-                origin = self._source.origin(snap.path)
-                edge = "" if origin is None else origin.sender
-                found = prepare(snapshot, snap, addition, known, edge, proofs=self._proofs)
-                if isinstance(found, Prepared) and snap.path in deleted_from:
-                    entry = msgspec.structs.replace(found.entry, deletes=True)
-                    yield msgspec.structs.replace(found, entry=entry)
-                elif isinstance(found, Prepared):
-                    yield found
-                elif found.changed:
-                    self._verdicts.changed(addition.path, found.reason)
-                else:
-                    self._verdicts.unfit(addition.file, found.reason)
-
-    def _ask(self, offered: Sequence[Prepared]) -> list[wire.PlanDecision]:
-        nodes = self._remote.nodes
-        page = wire.PlanPage(
-            entries=[each.entry for each in offered],
-            nodes=nodes is not None,
-            avoid=[] if nodes is None else nodes.avoided(),
-        )
-        answer = self._remote.patiently(
-            lambda: self._remote.client.plan(self._task, self._epoch, page)
-        )
-        return answer.decisions
-
-    def _plan_anew(self, prepared: Prepared) -> tuple[wire.PlanDecision, NodeOffer | None]:
-        """What to do with a file now."""
-        decision = self._ask([prepared])[0]
-        return decision, self._offer_of(decision)
-
-    def _offer_of(self, decision: wire.PlanDecision) -> NodeOffer | None:
-        node = decision.node
-        return None if node is None else NodeOffer(node, self._clock() + node.lasts)
-
-    def _decided(self, prepared: Prepared, decision: wire.PlanDecision) -> Iterator[SendJob]:
-        file = prepared.addition.file
-        match decision.action:
-            case action if prepared.addition.resource_only and action is not Action.ALREADY:
-                # What became of the file itself, the comparison of both lists tells.
-                self._proofs.drop(prepared.entry.path)
-                if action in (Action.EXPIRED, Action.CONFLICT, Action.REFUSED):
-                    self._passed_over.append(file)
-            case Action.SEND:
-                offer = self._offer_of(decision)
-                yield SendJob(prepared, resource=decision.resource, offer=offer)
-            case Action.RESUME:
-                begin = None
-                if decision.upload is not None and 0 <= decision.offset <= file.size:
-                    begin = UploadState(decision.upload, decision.offset)
-                offer = self._offer_of(decision)
-                yield SendJob(prepared, resource=decision.resource, begin=begin, offer=offer)
-            case Action.HAVE | Action.ALREADY:
-                yield from self._compare(prepared, decision)
-            case _:
-                self._proofs.drop(prepared.entry.path)
-                self._verdicts.decided(file, decision)
-
-    def _compare(self, prepared: Prepared, decision: wire.PlanDecision) -> Iterator[SendJob]:
-        """The receiver says that it has the file: it counts only if the content is the same."""
-        file = prepared.addition.file
-        ours = self._listed_md5(prepared.addition) or self._kept.facts.md5(file)
-        if ours is None:
-            self._verdicts.changed(file.path, "changed while it was compared")
-        elif decision.md5 == ours:
-            if decision.resource and prepared.entry.resource is not None:
-                yield SendJob(prepared, file=False, resource=True)
-            self._whole[prepared.entry.path] = (prepared, ours)
-            if decision.action is Action.ALREADY and not self._check.resources:
-                self._unmarked.add(prepared.entry.path)
-            if decision.action is Action.HAVE:
-                self._proofs.add(prepared.entry.path, prepared.snap)
-            else:
-                self._proofs.drop(prepared.entry.path)
-        elif decision.action is Action.HAVE:
-            yield SendJob(prepared, resource=decision.resource)
-        elif prepared.entry.md5 is None:
-            entry = msgspec.structs.replace(prepared.entry, md5=ours)
-            again = msgspec.structs.replace(prepared, entry=entry)
-            yield from self._decided(again, self._ask([again])[0])
-        else:
-            self._verdicts.clash(file, decision.md5)
-
-    def _listed_md5(self, addition: Addition) -> str | None:
-        """Of a file that is listed as it is: only its resource is read, which may be small."""
-        entry = self._kept.ledger.entries.get(addition.path) if addition.resource_only else None
-        return entry.md5 if entry is not None and entry.is_of(addition.file) else None
 
     def _hold_deletions(self) -> None:
         """What was to take the place of old files is not in the task: these must stay."""
@@ -300,7 +202,7 @@ class TaskRun:
         for each in self._plan.additions:
             if each.path not in staying:
                 self._left_out.add(each.path.text)
-                self._whole.pop(each.path.text, None)
+                self._offering.whole.pop(each.path.text, None)
         self._plan = reduced
 
     # -- deletions and files ---------------------------------------------------------------
@@ -319,77 +221,18 @@ class TaskRun:
         limits = self._check.limits
         size = max(1, min(limits.max_page_items, limits.max_page_bytes // _PATH_BYTES))
         for at in range(0, len(paths), size):
-            self._go_on()
+            self._remote.go_on()
             page = paths[at : at + size]
             body = wire.DeletedPage(paths=[path.text for path in page])
             self._remote.patiently(lambda body=body: self._deleted(body))  # type: ignore[misc]
             crash.point("task.deleted.sent")
             self._kept.logs.deleted(page)
         self._kept.logs.sending()
-        self._kept.logs.files(FilePath.parse(text) for text in self._whole)
+        self._kept.logs.files(FilePath.parse(text) for text in self._offering.whole)
 
     def _deleted(self, body: wire.DeletedPage) -> wire.DeletedPage:
         self._remote.client.deleted(self._task, self._epoch, body)
         return body
-
-    def _tell_deletions(self) -> None:
-        """Tell what is new in deletion files; what the receiver has lost comes again from 0."""
-        applied = self._remote.config.deletion_files == "apply"
-        limits = self._check.limits
-        files = {
-            (file.path.text, file.form): file
-            for file in self._plan.deletion_files
-            if self._look.sight(file) is not None
-        }
-        sent = {path for path, each in self._additions.items() if not each.resource_only}
-        begins = {  # of a file that is sent: it is another one than they were told of
-            key: 0 if file.path in sent else self._look.begin(file, applies=applied)
-            for key, file in files.items()
-        }
-        again = {file.path.text for file in self._plan.deletion_files}
-        for _ in range(2):
-            parts = [
-                part
-                for file in self._plan.deletion_files
-                if file.path.text in again
-                for part in self._parts(file, begins.get((file.path.text, file.form), 0), applied)
-            ]
-            again = set()
-            for page in deletion_pages(parts, limits.max_page_items, limits.max_page_bytes):
-                self._go_on()
-                body = wire.DeletionsPage(parts=page)
-                answer = self._remote.patiently(lambda body=body: self._deletions(body))  # type: ignore[misc]
-                again.update(answer.again)
-                for part in page:
-                    key = (part.path, part.form)
-                    end = part.base - self._behind(*key, begins[key]) + len(part.content)
-                    kept = self._look.kept_of(files[key], begins[key], end, applies=applied)
-                    self._told[key] = end, kept
-            crash.point("task.deletions.sent")
-            begins = dict.fromkeys(begins, 0)
-            if not again:
-                break
-        for path, form in list(self._told):
-            if path in again:
-                del self._told[path, form]
-
-    def _parts(
-        self, file: LocalDeletions, begin: int, applied: bool
-    ) -> Iterator[wire.DeletionsPart]:
-        sight, content = self._look.sight(file), self._source.deletion_file(file)
-        if sight is not None and content is not None:
-            behind = self._behind(file.path.text, file.form, begin)
-            yield from deletion_parts(
-                file, sight, content, begin=begin, applied=applied, behind=behind
-            )
-
-    def _behind(self, path: str, form: str, begin: int) -> int:
-        """Bytes that the receiver has of the path besides what was told of the file as it is."""
-        sight = self._look.after.deletions[path][form]
-        return sight.there - sight.told if begin and sight.there else 0
-
-    def _deletions(self, body: wire.DeletionsPage) -> wire.DeletionsAnswer:
-        return self._remote.client.deletions(self._task, self._epoch, body)
 
     def _send(self, jobs: Sequence[SendJob]) -> None:
         self._meter.expect(len(jobs), sum(job.prepared.entry.size for job in jobs if job.file))
@@ -412,7 +255,7 @@ class TaskRun:
             remote.config.transfer,
             self._check.limits,
             self._meter,
-            self._is_whole,
+            self._offering.is_whole,
             self._by_nodes(calls),
         )
         try:
@@ -433,14 +276,7 @@ class TaskRun:
         if nodes is None:
             return None
         nodes.encodings = self._check.limits.encodings
-        return NodeSending(calls, nodes, self._plan_anew, self._clock)
-
-    def _is_whole(self, prepared: Prepared) -> bool:
-        """After an answer was lost: has the receiver taken the file in?"""
-        decision = self._ask([prepared])[0]
-        return decision.action in (Action.HAVE, Action.ALREADY) and (
-            decision.md5 == self._kept.facts.md5(prepared.addition.file)
-        )
+        return NodeSending(calls, nodes, self._offering.plan_anew, self._clock)
 
     def _took(self, job: SendJob, fate: Fate) -> bool:
         file = job.prepared.addition.file
@@ -456,9 +292,9 @@ class TaskRun:
                     self._verdicts.failed(file, TsferryError(reason))
                     return False
                 self._source.read_whole(file, fate.md5)
-                self._whole[job.path] = (job.prepared, fate.md5)
+                self._offering.whole[job.path] = (job.prepared, fate.md5)
             return True
-        self._whole.pop(job.path, None)
+        self._offering.whole.pop(job.path, None)
         if isinstance(fate, ChangedWhileSentError):
             reason = str(fate) if str(fate) != job.path else "changed while it was sent"
             self._verdicts.changed(file.path, reason)
@@ -474,10 +310,10 @@ class TaskRun:
 
     def _end(self) -> wire.TaskAnswer:
         """Announce the end, once it is recorded here what exactly was sent."""
-        self._go_on()
+        self._remote.go_on()
         self._kept.ledger.sent(
             Entry.of(prepared.addition.file, md5, prepared.span, self._mark(prepared))
-            for prepared, md5 in self._whole.values()
+            for prepared, md5 in self._offering.whole.values()
             if not self._source.is_ended(prepared.addition.path)
         )
         self._kept.logs.end()
@@ -495,7 +331,7 @@ class TaskRun:
                 last_look=self._look.last_of_copy(prepared.addition.file),
                 origin=self._source.origin(prepared.addition.path),
             )
-            for path, (prepared, md5) in self._whole.items()
+            for path, (prepared, md5) in self._offering.whole.items()
         ]
         deleted = self._plan.deleted_paths
         pages, request = end_in_pages(
@@ -507,7 +343,7 @@ class TaskRun:
             self._check.limits,
         )
         for page in pages:
-            self._go_on()
+            self._remote.go_on()
             self._remote.patiently(lambda page=page: self._page(page))  # type: ignore[misc]
             crash.point("task.page.sent")
         answer = self._remote.patiently(
@@ -518,7 +354,7 @@ class TaskRun:
 
     def _mark(self, prepared: Prepared) -> tuple[int, int] | None:
         """Of the resource that the receiver has once it has the file."""
-        if prepared.entry.path in self._unmarked:
+        if prepared.entry.path in self._offering.unmarked:
             return None
         return prepared.addition.file.resource_mark
 
@@ -536,15 +372,16 @@ class TaskRun:
             self._report.held_records = of_held_records(answer.held_records)
         if self._tells_mode and answer.state is TaskState.DONE:
             kept.memory.update(propagate=Propagate(self._remote.config.propagate_deletes))
-        told = {each: size for each, size in self._told.items() if each[0] not in answer.untold}
-        if told and answer.state is TaskState.DONE:
-            kept.looks.told(told)
-        if self._passed_over and answer.state is TaskState.DONE:
+        told = self._telling.told.items()
+        taken = {each: size for each, size in told if each[0] not in answer.untold}
+        if taken and answer.state is TaskState.DONE:
+            kept.looks.told(taken)
+        if self._offering.passed_over and answer.state is TaskState.DONE:
             kept.ledger.refresh(
                 msgspec.structs.replace(
                     kept.ledger.entries[each.path], resource_mark=each.resource_mark
                 )
-                for each in self._passed_over
+                for each in self._offering.passed_over
                 if each.path in kept.ledger.entries
             )
         settled = (each.path for each in answer.outcomes if each.result in _SETTLED)
@@ -559,29 +396,6 @@ class TaskRun:
             addition = additions.get(outcome.path)
             if addition is not None and outcome.result in (Result.LOADED, Result.ALREADY):
                 loaded.append(addition.path)
-            self._count(outcome, addition)
+            self._verdicts.committed(outcome, addition)
         with kept.changing_troubles() as troubles:
             troubles.clear(loaded)
-
-    def _count(self, outcome: wire.Outcome, addition: Addition | None) -> None:
-        report = self._report
-        match outcome.result:
-            case Result.LOADED:
-                report.sent += 1
-                self._meter.happened("loaded", file=outcome.path, already=False)
-            case Result.ALREADY:
-                self._meter.happened("loaded", file=outcome.path, already=True)
-                if addition is not None and addition.resource_only:
-                    report.resources += 1
-                else:
-                    report.already += 1
-            case Result.DELETED:
-                report.deleted += addition is None
-            case Result.RETIRED:
-                report.retired += 1
-            case Result.HELD:
-                reason = outcome.reason or "its partition is not whole yet"
-                report.held.append(FileReason(outcome.path, reason))
-                report.guarded |= outcome.hold
-            case _ if addition is not None and addition.path not in self._verdicts.lost:
-                self._verdicts.outcome(addition.file, outcome)

@@ -123,10 +123,18 @@ class Remote:
             "%s: another try in %.1f s: %s", self.name, pause, error.message, extra={"what": what}
         )
 
-    def patiently(self, call: Callable[[], T], *, retries: int | None = None) -> T:
-        """A call that may be repeated, tried again while that may help."""
+    def go_on(self) -> None:
+        """Whether to go on; asked between steps that may be long.
+
+        Raises:
+            StoppedError: told to stop.
+        """
         if self.stop.is_set():
             raise StoppedError("told to stop")
+
+    def patiently(self, call: Callable[[], T], *, retries: int | None = None) -> T:
+        """A call that may be repeated, tried again while that may help."""
+        self.go_on()
         tries = self.tries
         return retrying(
             call,
