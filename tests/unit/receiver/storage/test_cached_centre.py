@@ -49,7 +49,7 @@ def world(tmp_path: Path) -> World:
         "url": (tmp_path / "bucket").as_uri(),
         "lag": 0.1,
         "capacity": 10 * BLOCK,
-        "pin_wait": 5.0,
+        "pin_wait": 60.0,
     }
     return World(tmp_path / "centre", storage=storage)
 
@@ -272,7 +272,7 @@ def test_status_tells_how_much_of_what_was_needed_was_here(node: Node, world: Wo
     with node.engine.reading() as state:
         rows = list(state.files.values())
     for wanted in (rows[:1], rows, rows):
-        assert node.storage.disk_room.fetch(wanted, 10.0).failed == []
+        assert node.storage.disk_room.fetch(wanted, 60.0).failed == []
     view = running_storage(node.operator)
     assert (view.asked_files, view.fetched_files) == (5, 2)
 
