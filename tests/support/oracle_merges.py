@@ -75,8 +75,11 @@ class _Merges(_Play):
             host.merge(self.database.group)  # or proofs wait for the work that was cut off
         self._same()
 
-    def _fade(self) -> None:
-        """All is closed and freed, before or behind its merge; the edge goes on at later times."""
+    def _fade(self, dies_in: int = 0) -> None:
+        """All is closed and freed, before or behind its merge; the edge goes on at later times.
+
+        The receiver may die at that crash point of making it final; then that is done once more.
+        """
         for file in self.database.opened():
             self.database.close(file)
         self._whole_round()
@@ -99,6 +102,9 @@ class _Merges(_Play):
             self._whole_round()
         self._prove()
         self._merge()
+        if dies_in:
+            self._deadly_final(dies_in)
+            self._prove()
         self._final()
 
     def _final(self) -> None:
@@ -108,11 +114,11 @@ class _Merges(_Play):
         self._note("final", made)
         self._finals(before)
 
-    def _deadly_final(self) -> None:
+    def _deadly_final(self, points: int = 0) -> None:
         """The receiver dies while they do, or behind it."""
         host, before = self.world.host, self.world.answer()
         assert isinstance(host, Killable)
-        points = self.chance.randint(1, 8)
+        points = points or self.chance.randint(1, 8)
         host.dies_in(points)
         made = host.make_final()
         died = not host.outlives()

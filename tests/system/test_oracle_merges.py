@@ -110,3 +110,35 @@ def test_in_such_histories_merged_files_are_read(tmp_path):
             play.run(STEPS)
             read += play.merged
     assert read > 20
+
+
+@pytest.mark.slow
+@pytest.mark.few(3)
+@pytest.mark.parametrize("points", range(9))
+def test_what_is_merged_for_good_is_updated_deleted_and_compacted_at_the_edge(points, tmp_path):
+    """The receiver dies at each step of what makes it final; then it is held to the database."""
+    with killable(tmp_path) as host:
+        play = merging(DeadlyPlay, **FINAL_DEATHS)(Oracle(tmp_path, "replaced", host), host, 1)
+        database = play.database
+        with told(play):
+            for _ in range(2):
+                for _ in range(3):
+                    play.head += 1
+                    database.write("a", play.head)
+                for file in database.opened():
+                    database.close(file)
+            play._fade(dies_in=points)
+            assert play.finals
+            for late in (2, 3, 5):  # an update of two points, and what comes above it
+                database.write("a", late)
+                for file in database.opened():
+                    database.close(file)
+                play._whole_round()
+            database.delete("a", 3, 4)
+            play._whole_round()
+            database.inner(0, late=True)
+            play._whole_round()
+            play._prove()
+            play._merge()
+            play._whole_round()
+            play.settle()

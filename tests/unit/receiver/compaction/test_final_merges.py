@@ -600,6 +600,32 @@ def test_who_is_told_to_stop_does_not_wait_for_the_rest_of_a_file(
     assert len(compactions(node)) == 1, "nothing is wrong with it"
 
 
+def test_what_was_in_quarantine_meanwhile_stands_where_it_stood(node: Node, clock: Clock) -> None:
+    """One look had it with the lower input; it ended before the look that had the other first."""
+    site = Site(node)
+    low, between, high = (f"sequence/root.sg/0/0/{at}-{at}-0-0.tsfile" for at in (5, 7, 9))
+    site.round({low: {"a": {1: 5, 2: 5}}, between: {"a": {2: 7, 3: 7}}})
+    site.round({}, gone=[between])
+    site.round({high: {"a": {8: 9}}})
+    site.round({}, gone=[low, high])
+    answer = site.answer()
+    assert answer["a", 2] == 7
+    row = site.row(between)
+    record_verdicts(node.engine, [Verdict(row.physical, row.md5, "found bad")])
+    node.prover.run_once()
+    node.compactor.compact("root.sg")
+    node.compactor.run_once()
+    assert len(compactions(node)) == 1
+    site.round({OTHER: {"a": {900: 9}}})
+    node.prover.run_once()
+    pass_time(node, clock, AFTER + 1)
+    assert node.final_merges.run_once() == 0
+    (why,) = node.final_merges.kept_back.values()
+    assert why == f"{row.physical} does not stand above all of it"
+    node.engine.commit([records.FileRestored(row.physical)])
+    assert mine(site) == answer, "what was merged would stand above it"
+
+
 # -- compared by somebody else than who merged ------------------------------------------------
 
 
