@@ -144,7 +144,7 @@ class ReceiverMeasures:
     )
     NOWHERE = gauge(
         f"{_P}released_files_nowhere",
-        "Files that have left the disks, and that no storage node is known to have now.",
+        "Files on no disk here, and in no store, that no storage node is known to have now.",
     )
     CACHE_SLOTS = gauge(
         f"{_P}cache_slots", "Of the 1,024 slots, those that a cache node has.", "node"

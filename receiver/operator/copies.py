@@ -149,7 +149,7 @@ def copy_concerns(service: CopyService) -> list[str]:
     nowhere = service.released.nowhere().files
     if nowhere:
         found.append(
-            f"{nowhere} files have left the disks, and no storage node that is heard from is known "
+            f"{nowhere} files are on no disk here, and no storage node that is heard from is known "
             "to have them: `tsferry-receiver copies status` names the first."
         )
     busy = service.condition.busy()

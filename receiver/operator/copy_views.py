@@ -45,7 +45,8 @@ class CopiesView(Struct, frozen=True, kw_only=True):
         evict_copies: nodes that have to prove that they have a file before it leaves the disks.
         released: files that have left the data directories for nodes.
         released_bytes: of them.
-        nowhere: of these, those that no node which is heard from is known to have.
+        nowhere: files on no disk here, and in no store, that no node which is heard from is known
+            to have; those too that a stand-by never had on its disks. Of very many the first.
         first_nowhere: physical names of the first of them.
     """
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["ReleasedCount", "ReleasedFiles"]
 
 _SHOWN: Final = 20
+_MOST_LOOKS: Final = 100_000
+"""For one answer: some tenths of a second."""
 _PAGE: Final = 1000
 """Files that are looked at without a commit in between."""
 
@@ -77,23 +79,30 @@ class ReleasedFiles:
         return row is not None and bool(self._holders(row.tablet))
 
     def nowhere(self) -> ReleasedCount:
-        """Of these, those that no node is known to have now: it is silent, or gone, or lacks them.
+        """Files in no data directory that no node is known to have now: it is silent, say.
 
-        Where a tablet is whole at no node that is all of the tablet's.
+        Where a tablet is whole at no node that is all of the tablet's. Those too that no commit has
+        let go, as far as no object store has them: see `alone_at`. Of very many files that were
+        looked for these are the first.
         """
-        return self._count(each for each in self._tablets() if not self._holders(each))
+        return _counted(row for row in islice(self._every(), _MOST_LOOKS) if row is not None)
 
     def looks_for_nowhere(self) -> Iterator[bool]:
-        """The same, a look at a time: true for each such file, false for a tablet that is whole."""
-        for tablet in self._tablets():
+        """The same, a look at a time: true for each such file, false for what is somewhere."""
+        return (row is not None for row in self._every())
+
+    def _every(self) -> Iterator[FileRow | None]:
+        """A look at each file of the tablets that are whole at no node; None for what is somewhere.
+
+        Of one that is whole at a node that is one look.
+        """
+        with self._engine.reading() as state:
+            placed = list(state.placement_table.rows)
+        for tablet in dict.fromkeys([*self._tablets(), *placed]):
             if self._holders(tablet):
-                yield False
-                continue
-            with self._engine.reading() as state:
-                names = [
-                    each for each in state.released_table.of_tablet(tablet) if each in state.files
-                ]
-            yield from (not self._seems_here(each) for each in names)
+                yield None
+            else:
+                yield from self._looks(tablet)
 
     def alone_at(self, uuid: str) -> ReleasedCount:
         """Files in no data directory that a node may have, and no other one is known to have now.
@@ -117,7 +126,14 @@ class ReleasedFiles:
 
     def _of_tablet(self, tablet: str) -> Iterator[FileRow]:
         """Its files in no data directory, as far as no object store has them."""
-        yield from self._away([tablet])
+        return (row for row in self._looks(tablet) if row is not None)
+
+    def _looks(self, tablet: str) -> Iterator[FileRow | None]:
+        """The same, a look at a time: None for each file that is in a data directory."""
+        with self._engine.reading() as state:
+            names = state.released_table.of_tablet(tablet)
+            gone = [row for each in names if (row := state.files.get(each)) is not None]
+        yield from map(self._if_away, gone)
         after: str | None = None
         while True:
             with self._engine.reading() as state:
@@ -132,10 +148,13 @@ class ReleasedFiles:
                     if row.physical not in state.released_table.rows
                     and not state.uploaded_table.parts(row).file
                 ]
-            yield from (row for row in alone if not self._seems_here(row.physical))
+            yield from map(self._if_away, alone)
             if len(rows) < _PAGE:
                 return
             after = rows[-1].physical
+
+    def _if_away(self, row: FileRow) -> FileRow | None:
+        return None if self._seems_here(row.physical) else row
 
     def _tablets(self) -> list[str]:
         with self._engine.reading() as state:
@@ -160,7 +179,7 @@ class ReleasedFiles:
             with self._engine.reading() as state:
                 names = state.released_table.of_tablet(tablet)
                 rows = [row for each in names if (row := state.files.get(each)) is not None]
-            yield from (row for row in rows if not self._seems_here(row.physical))
+            yield from (row for row in rows if self._if_away(row) is not None)
 
 
 def _counted(rows: Iterable[FileRow]) -> ReleasedCount:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import fields
@@ -117,7 +118,11 @@ class LeasedRemote(MemoryRemote):
 
 
 class OneOfTwo:
-    """A master, or the one that stands by; with directories of its own."""
+    """A master, or the one that stands by; with directories of its own.
+
+    Attributes:
+        is_off_by: seconds that the clock of its machine is ahead.
+    """
 
     def __init__(self, centre: TwoMasters, name: str) -> None:
         self.centre, self.name = centre, name
@@ -125,6 +130,7 @@ class OneOfTwo:
         self.is_alive = self.is_paused = False
         self.before_order: Callable[[], None] = lambda: None
         self.orders: list[tuple[str, str, str, int]] = []
+        self.is_off_by = 0.0
         self._lives = 0
         self._home: Path | None = None
 
@@ -147,7 +153,11 @@ class OneOfTwo:
         remote = LeasedRemote(self.centre, self)
         try:
             engine = Engine.open(
-                root / "schema", background=False, remote=remote, monotonic=self.centre.monotonic
+                root / "schema",
+                background=False,
+                clock=lambda: time.time() + self.is_off_by,
+                remote=remote,
+                monotonic=self.centre.monotonic,
             )
         except (LockedError, UnreachableError):
             return False

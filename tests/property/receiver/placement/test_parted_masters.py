@@ -18,6 +18,7 @@ from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 
 from common.errors import TsferryError
 from receiver.metadata.model import records
+from receiver.metadata.state.placed_files import placement_of
 from receiver.operator.forgetting_nodes import forget_node
 from receiver.operator.node_losses import lose_node
 from receiver.operator.node_views import LossRequest
@@ -94,6 +95,37 @@ class DisksAndOperators(MastersAndEdges):
                 assert master.fetched(row) == self.contents[path]
             except (TsferryError, FileNotFoundError):
                 continue
+
+    @rule(at=MASTER, days=st.integers(-1, 1))
+    def the_clock_of_a_master_is_a_day_off(self, at: int, days: int) -> None:
+        """From one moment to the next, or it is set right again."""
+        self.there.masters[at].is_off_by = days * 86400.0
+
+    @rule(at=MASTER, host=NODE, pick=_PICK)
+    def a_master_finds_that_a_node_gives_other_bytes(self, at: int, host: int, pick: int) -> None:
+        """From then on it counts for no master, whatever the node says of itself."""
+        master, node = self.there.masters[at], self.there.nodes[host]
+        paths = [each for each in sorted(self.contents) if node.host in self.whole_at(each)]
+        paths = [each for each in paths if len(self.whole_at(each)) > 1]
+        if not paths or not self._leads(master):
+            return
+        path = paths[pick % len(paths)]
+        row, place = self._row(master, path), self.found_at(node, path)
+        if row is None or place is None or place.name != Path(row.physical).name:
+            return
+        with master.engine.reading() as state:
+            found = placement_of(state, row.physical)
+            if found is None or node.uuid not in state.node_table.rows:
+                return
+        master.copies.doubts.doubt(node.uuid, found[0].id, row.physical)
+        with master.engine.reading() as state:
+            if (node.uuid, row.physical) not in state.doubted_table.rows:
+                return  # nobody will know it: then the disk may as well be sound
+        content = bytearray(place.read_bytes())
+        content[len(content) // 2] ^= 1
+        place.write_bytes(content)
+        for each in self.least:
+            self.least[each] = min(self.least[each], len(self.whole_at(each)))
 
     @rule(at=MASTER, own=st.booleans())
     def a_master_begins_anew(self, at: int, own: bool) -> None:

@@ -356,8 +356,13 @@ def test_what_a_stand_by_has_on_no_disk_is_told_to_be_at_a_node_alone(
     pair[1].stop()
     size = len(centre.contents[physical])
     assert centre.released.alone_at(pair[0].uuid) == (1, size, (physical,))
+    assert centre.released.nowhere()[0] == 0
+    pair[0].stop()  # and now nobody is known to have it
+    assert centre.released.nowhere() == (1, size, (physical,))
+    assert sum(centre.released.looks_for_nowhere()) == 1
     centre.engine.commit([records.FileUploaded(physical, 1, size, "etag=0")])
     assert centre.released.alone_at(pair[0].uuid)[0] == 0  # the object store has it
+    assert centre.released.nowhere()[0] == sum(centre.released.looks_for_nowhere()) == 0
 
 
 def _fsck(centre: ReleasingCentre) -> tuple[int, list[tuple[str, str]]]:

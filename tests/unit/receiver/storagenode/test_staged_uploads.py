@@ -352,6 +352,36 @@ def test_a_file_that_rotted_here_is_pulled_in_its_stead(place: Place):
     assert place.store.replica(TABLET).files() == {}
 
 
+def test_a_ticket_that_comes_again_when_its_file_was_superseded_changes_nothing_that_counts(
+    place: Place,
+):
+    """Its bytes are staged once more, listed by nobody, and gone when uploads expire."""
+    place.store.make([order()], master())
+    place.send(sent())
+    with place.uploads.offered(listed()) as there:
+        assert there is not None
+        assert place.store.replica(TABLET).adopt(*there, listed())
+    newer = listed(OTHER, physical=listed().physical.replace("01.tsfile", "02.tsfile"), commit=6)
+    place.send(sent(OTHER), OTHER)
+    with place.uploads.offered(newer) as there:
+        assert there is not None
+        assert place.store.replica(TABLET).adopt(*there, newer)
+    replica = place.store.replica(TABLET)
+    assert replica.remove(1, [listed().physical]) == [listed().physical]
+    place.send(sent())  # by the ticket of before
+    for _ in range(2):
+        with place.uploads.offered(newer) as there:
+            assert there is None
+        assert replica.files() == {newer.physical: newer}
+        place.restart()
+        replica = place.store.replica(TABLET)
+    assert place.left() != []  # it counts against what its sender may have here
+    place.now += 3601
+    place.uploads.expire_now_and_then()
+    assert place.left() == []
+    assert replica.files() == {newer.physical: newer}
+
+
 def test_what_came_in_another_way_is_not_waited_for(place: Place):
     place.uploads.begin(sent())
     place.uploads.patch(sent(), 0, CONTENT[:2000])
