@@ -257,6 +257,8 @@ class CopyLists:
             NotFoundError: the tablet is not placed at this node, or not any more.
         """
         mark = self.mark()
+        if asked.unplaced:
+            return self._known(mark, asked)
         with self._engine.reading() as state:
             _, placement, _ = self._placed(state, node, tablet)
             forgotten = [each for each in asked.files if each[0] not in state.files]
@@ -279,6 +281,19 @@ class CopyLists:
             generation=placement.generation,
             files=files,
             unknown=tuple(name for name, _ in forgotten if name not in known),
+        )
+
+    def _known(self, mark: MasterMark, asked: GoneAsked) -> GoneSaid:
+        """Which files this engine has, or has certainly had."""
+        with self._engine.reading() as state:
+            rows = [(state.files.get(name), name, commit) for name, commit in asked.files]
+            here = {name for row, name, commit in rows if row and row.created == commit}
+        known = {name for name, commit in asked.files if name in here or self._has(commit)}
+        return GoneSaid(
+            master=mark,
+            generation=asked.generation,
+            files=sorted(known),
+            unknown=tuple(name for name, _ in asked.files if name not in known),
         )
 
     def _lacks(self, commit: int) -> bool:

@@ -233,6 +233,8 @@ class GoneAsked(Struct, frozen=True, kw_only=True):
             master that has it not is not the one of then.
         files: (physical name, commit that loaded it).
         life: of the master that it was heard in; empty if that said none.
+        unplaced: that the replica is to go, and no list of a trusted master has named these: which
+            of them the master had is all that is asked, and nothing goes by the answer.
     """
 
     generation: Count
@@ -240,6 +242,7 @@ class GoneAsked(Struct, frozen=True, kw_only=True):
     seen: Count
     files: list[tuple[str, Count]]
     life: str = ""
+    unplaced: bool = False
 
 
 class GoneSaid(Struct, frozen=True, kw_only=True):

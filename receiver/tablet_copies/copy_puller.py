@@ -26,6 +26,7 @@ from common.errors import (
     TsferryError,
 )
 from receiver.tablet_copies.copies_wire import GoneAsked, HeldCopy
+from receiver.tablet_copies.unplaced_replicas import judge_unplaced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -232,6 +233,8 @@ class CopyPuller(Closing):
             if len(self._untold) >= _TOLD_AT_ONCE:
                 self._tell()
         self._tell()
+        waiting = self.behind.keys() | self._orders.keys()
+        judge_unplaced(self._store, self._calls, here - waiting)
         return len(self.behind)
 
     def _make(self, master: MasterMark) -> None:

@@ -101,31 +101,45 @@ class DisksAndOperators(MastersAndEdges):
         """From one moment to the next, or it is set right again."""
         self.there.masters[at].is_off_by = days * 86400.0
 
-    @rule(at=MASTER, host=NODE, pick=_PICK)
-    def a_master_finds_that_a_node_gives_other_bytes(self, at: int, host: int, pick: int) -> None:
+    @rule(at=MASTER, host=NODE, pick=_PICK, anew=st.booleans(), restarts=st.booleans())
+    def a_master_finds_that_a_node_gives_other_bytes_and_an_edge_asks(
+        self, at: int, host: int, pick: int, anew: bool, restarts: bool
+    ) -> None:
         """From then on it counts for no master, whatever the node says of itself."""
+        if not self._is_found_out(at, host, pick):
+            return
+        if restarts:
+            self.there.nodes[host].stop()
+            self.there.nodes[host].start()
+        if anew:
+            self.a_master_begins_anew(at, own=False)
+        self.nodes_report_and_pull()
+        self.an_edge_asks()
+
+    def _is_found_out(self, at: int, host: int, pick: int) -> bool:
         master, node = self.there.masters[at], self.there.nodes[host]
         paths = [each for each in sorted(self.contents) if node.host in self.whole_at(each)]
         paths = [each for each in paths if len(self.whole_at(each)) > 1]
         if not paths or not self._leads(master):
-            return
+            return False
         path = paths[pick % len(paths)]
         row, place = self._row(master, path), self.found_at(node, path)
         if row is None or place is None or place.name != Path(row.physical).name:
-            return
+            return False
         with master.engine.reading() as state:
             found = placement_of(state, row.physical)
             if found is None or node.uuid not in state.node_table.rows:
-                return
+                return False
         master.copies.doubts.doubt(node.uuid, found[0].id, row.physical)
         with master.engine.reading() as state:
             if (node.uuid, row.physical) not in state.doubted_table.rows:
-                return  # nobody will know it: then the disk may as well be sound
+                return False  # nobody will know it: then the disk may as well be sound
         content = bytearray(place.read_bytes())
         content[len(content) // 2] ^= 1
         place.write_bytes(content)
         for each in self.least:
             self.least[each] = min(self.least[each], len(self.whole_at(each)))
+        return True
 
     @rule(at=MASTER, own=st.booleans())
     def a_master_begins_anew(self, at: int, own: bool) -> None:
@@ -617,6 +631,32 @@ def test_what_a_turned_back_master_never_had_outlives_its_history(
     )
 
 
+@pytest.mark.parametrize("more", [False, True])
+def test_a_replica_that_is_to_go_goes_though_an_operator_has_trusted_its_master_meanwhile(
+    more: bool,
+) -> None:
+    """Unless it has what that master never had: no list will come that names any of it."""
+    it = DisksAndOperators()
+    try:
+        it.begin()
+        it.all_goes_well_for_a_while(0, "root.wind", False)
+        it.a_copy_is_made_of_the_log()
+        it.the_log_is_turned_back(False, 0 if more else 1, "root.wind", drops=True, trusts=True)
+        it.all_go_on(4)
+        it.nothing_but_the_world_takes_copies()
+        with it.there.masters[0].engine.reading() as state:
+            table = next(row for row in state.loaded_tables.rows.values() if row.dropped)
+            dropped = {each.id for each in state.tablet_table.every_of(table.id)}
+        left = {each for node in it.there.nodes for each in node.store.tablets()} & dropped
+        assert bool(left) == more
+        for node in it.there.nodes:
+            for each in dropped.intersection(node.store.tablets()):
+                assert "were not known to a master" in node.store.replica(each).why_it_stays
+    finally:
+        it.there.close()
+        shutil.rmtree(it.root)
+
+
 def test_nobody_is_told_of_copies_that_a_node_with_an_older_disk_has_not() -> None:
     """Red where it counts by the word of the start before, until a pass comes by."""
     for at in range(4):
@@ -624,6 +664,18 @@ def test_nobody_is_told_of_copies_that_a_node_with_an_older_disk_has_not() -> No
             lambda it: it.all_goes_well_for_a_while(0, "root.sun", False),
             lambda it, at=at: it.a_node_comes_back_with_older_disks_and_an_edge_asks_at_once(
                 at, True
+            ),
+        )
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_nobody_is_told_of_a_copy_that_a_master_has_found_to_have_other_bytes(anew: bool) -> None:
+    """Red where a stand-by, or a start of the node, knows nothing of it."""
+    for at in range(4):
+        _lives(
+            lambda it: it.all_goes_well_for_a_while(0, "root.sun", False),
+            lambda it, at=at: it.a_master_finds_that_a_node_gives_other_bytes_and_an_edge_asks(
+                0, at, 0, anew, True
             ),
         )
 

@@ -399,7 +399,9 @@ def test_a_file_of_a_commit_that_a_master_never_had_stays_whatever_its_node_has_
         created = state.files[ours].created
     centre.end(ours)
     heard = centre.lists.news(node.uuid, 0).master.commit
-    files = [(ours, created), ("sequence/root.wind/0/0/9-9-0-0.tsfile", created + 1)]
+    own = set(centre.engine.window.commits)
+    strange = next(each for each in range(created, heard + 2) if each not in own)
+    files = [(ours, created), ("sequence/root.wind/0/0/9-9-0-0.tsfile", strange)]
     for seen, goes in (heard, [ours]), (heard + 1, [ours]):
         asked = GoneAsked(generation=1, commit=heard, seen=seen, files=files)
         said = centre.lists.gone(node.uuid, centre.tablets()[0], asked)
