@@ -5,16 +5,28 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from common.errors import TsferryError
 from scripts.reference.errors_page import classes
 from scripts.reference.markdown_text import headed, prose
 
-__all__ = ["HOLE", "messages", "own_ways_out", "text", "ways_out"]
+__all__ = [
+    "HOLE",
+    "messages",
+    "own_ways_out",
+    "says_itself",
+    "text",
+    "way_of",
+    "ways_by_pattern",
+    "ways_out",
+    "whatever_the_message",
+]
 
 _ROOT = Path(__file__).resolve().parent.parent.parent
 _ENDS = ("common", "sender", "receiver")
@@ -27,21 +39,52 @@ def text() -> str:
     """The page, behind its head."""
     kinds = {each.slug: each for each in reversed([TsferryError, *classes()])}
     found = messages()
-    ways, own = ways_out(), own_ways_out()
-    parts = (_section(kinds[slug], ways[slug], found.get(slug, {}), own) for slug in sorted(kinds))
+    ways = ways_out()
+    parts = (_section(kinds[slug], ways[slug], found.get(slug, {})) for slug in sorted(kinds))
     return "\n\n".join(parts) + "\n"
+
+
+@functools.cache
+def _file() -> dict[str, Any]:
+    return tomllib.loads((Path(__file__).parent / "ways_out.toml").read_text(encoding="utf-8"))
 
 
 def ways_out() -> dict[str, str]:
     """Code of an error -> what somebody does about it."""
-    found = tomllib.loads((Path(__file__).parent / "ways_out.toml").read_text(encoding="utf-8"))
-    return {code: way["out"] for way in found["way"] for code in way["codes"]}
+    return {code: way["out"] for way in _file()["way"] for code in way["codes"]}
 
 
 def own_ways_out() -> dict[str, str]:
-    """Message -> what somebody does about it, where its code's way out is not the whole of it."""
-    found = tomllib.loads((Path(__file__).parent / "ways_out.toml").read_text(encoding="utf-8"))
-    return {said: each["out"] for each in found["message"] for said in each["says"]}
+    """Message -> what somebody does about it, of those that are named one by one."""
+    return {said: each["out"] for each in _file()["message"] for said in each["says"]}
+
+
+def ways_by_pattern() -> dict[str, list[tuple[str, str]]]:
+    """Code -> patterns of its messages, each with what somebody does; the first one counts."""
+    found: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for each in _file()["of"]:
+        found[each["code"]] += [(pattern, each["out"]) for pattern in each["like"]]
+    return found
+
+
+def whatever_the_message() -> frozenset[str]:
+    """Codes with several messages and one way out."""
+    return frozenset(_file()["whatever"])
+
+
+def says_itself(said: str) -> bool:
+    """Whether a message has its way out in itself."""
+    return any(re.search(each, said) for each in _file()["says_itself"])
+
+
+def way_of(code: str, said: str) -> str | None:
+    """What is done about a message; None where it says that itself, or its code says all."""
+    if said in own_ways_out():
+        return own_ways_out()[said]
+    if code in whatever_the_message() or says_itself(said):
+        return None
+    ways = ways_by_pattern().get(code, [])
+    return next((out for pattern, out in ways if re.search(pattern, said)), None)
 
 
 @functools.cache
@@ -100,22 +143,23 @@ def _said(node: ast.expr) -> str | None:
     return None
 
 
-def _section(
-    kind: type[TsferryError], way: str, found: dict[str, set[str]], own: dict[str, str]
-) -> str:
+def _section(kind: type[TsferryError], way: str, found: dict[str, set[str]]) -> str:
     # Those of the part that both ends have may be said by either.
-    lines = [
-        f"- {_code(said)} ({_who(found[said])})" + (f": {own[said]}" if said in own else "")
-        for said in sorted(found)
-    ]
+    lines = [_line(kind.slug, said, found[said]) for said in sorted(found)]
+    always = ", whatever the message" if kind.slug in whatever_the_message() else ""
     return headed(
         "##",
         f"`{kind.slug}`",
         prose(inspect.cleandoc(kind.__doc__ or "-").partition("\n\n")[0])
         + f" Exit code {kind.exit_code}, HTTP {kind.http_status}.",
-        f"*Way out*: {way}",
+        f"*Way out*{always}: {way}",
         "\n".join(lines),
     )
+
+
+def _line(code: str, said: str, ends: set[str]) -> str:
+    way = way_of(code, said)
+    return f"- {_code(said)} ({_who(ends)})" + (f": {way}" if way else "")
 
 
 def _who(ends: set[str]) -> str:
