@@ -219,7 +219,7 @@ def own_place():
 @pytest.mark.skipif(os.geteuid() != 0, reason="changes the user")
 def test_a_file_that_may_not_be_read_waits_and_the_rest_goes(shared, own_place):
     edge = Edge(own_place / "edge", shared.url)
-    edge.sg = "root.of_nobody"
+    edge.sg = f"root.e{edge.uuid}"
     edge.write(1)
     secret = edge.write(2)
     (edge.data / secret).chmod(0)
