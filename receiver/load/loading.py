@@ -14,9 +14,9 @@ finds them there. A crash after it leaves only the finish to do.
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 from common import crash
@@ -27,8 +27,9 @@ from common.wire import Result
 from receiver.datadirs.disks import NAMING, whole_in
 from receiver.load.collecting import Collected
 from receiver.load.deciding.candidates import Change, physical_name
-from receiver.load.deciding.centre_loads import whole_or_nothing
+from receiver.load.deciding.centre_loads import owner_guards, whole_or_nothing
 from receiver.load.deciding.change import decide_change
+from receiver.load.deciding.decision_pauses import pauses
 from receiver.load.folder.current_task import LOAD_LOG
 from receiver.load.folder.manifests import remove_tables, write_tables
 from receiver.load.folder.obstacles import is_of_one_path
@@ -52,8 +53,8 @@ if TYPE_CHECKING:
     from receiver.load.folder.sender_folder import SenderFolder
     from receiver.load.upkeep.ttl import Ttl
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.lock import Reading
     from receiver.metadata.state.state import State
+    from receiver.metadata.state.table_rows import FileRow
 
 __all__ = ["finish", "load_task"]
 
@@ -61,8 +62,6 @@ log = logging.getLogger(__name__)
 
 _ATTEMPTS = 20
 """Decisions that may be overtaken by an operator before the load waits a moment."""
-_WITHOUT_PAUSE = 0.02
-"""Seconds that nobody can look at the state for a decision: of 20,000 files it takes 0.6 s."""
 _DROPPED = frozenset({Result.ALREADY, Result.REFUSED, Result.QUARANTINED, Result.EXPIRED})
 
 
@@ -218,54 +217,49 @@ def _decide(
     trusting: bool,
     deletes: DeletesConfig | None,
 ) -> Change:
-    moment = ttl.moment()
-    with engine.reading() as state:
-        part, first = _with_schema(state, schema)
-        drafts = [first]
+    # What is of the centre can be of very many files; others commit in the middle of the decision.
+    for commits in (True, False) if current.record.centre is not None else (False,):
+        moment = ttl.moment()
+        with engine.reading() as state:
+            before = owner_guards(state, collected.candidates.values()) if commits else []
+            part, first = _with_schema(state, schema)
+            drafts = [first]
 
-        def registering() -> Registering:
-            draft = drafts.pop() if drafts else _with_schema(state, schema)[1]
-            return Registering(
-                draft,
-                level=engine.options.storage_group_level,
-                trusting=trusting,
-                creates=engine.options.auto_create,
+            def registering(drafts: list[Draft] = drafts, state: State = state) -> Registering:
+                draft = drafts.pop() if drafts else _with_schema(state, schema)[1]
+                return Registering(
+                    draft,
+                    level=engine.options.storage_group_level,
+                    trusting=trusting,
+                    creates=engine.options.auto_create,
+                )
+
+            between = pauses(engine.reading(), commits=commits)
+            change = decide_change(
+                state,
+                current.record,
+                current.planned,
+                collected.candidates,
+                collected.failed,
+                current.deletions_told,
+                resources=collected.resources,
+                registering=registering,
+                stands=partial(_stands, state, trees),
+                expiry=ttl.expiry(state, moment),
+                data_dir=str(folder.tree.path),
+                deletes=deletes,
+                between=between,
             )
-
-        change = decide_change(
-            state,
-            current.record,
-            current.planned,
-            collected.candidates,
-            collected.failed,
-            current.deletions_told,
-            resources=collected.resources,
-            registering=registering,
-            stands=lambda row: whole_in(trees, row, parts_elsewhere(state, row)),
-            expiry=ttl.expiry(state, moment),
-            data_dir=str(folder.tree.path),
-            deletes=deletes,
-            between=_pauses(engine.reading()),
-        )
-        change = whole_or_nothing(state, current.record, change, _pauses(engine.reading()))
+            change = whole_or_nothing(state, current.record, change, between)
+            if before == (owner_guards(state, collected.candidates.values()) if commits else []):
+                break
     change.ops[:0] = part.ops
     change.guards += part.guards
     return change
 
 
-def _pauses(
-    reading: Reading, monotonic: Callable[[], float] = time.monotonic
-) -> Callable[[], None]:
-    """Lets others read now and then, in a decision that takes long."""
-    due = monotonic() + _WITHOUT_PAUSE
-
-    def pause() -> None:
-        nonlocal due
-        if monotonic() >= due:
-            reading.give_way()
-            due = monotonic() + _WITHOUT_PAUSE
-
-    return pause
+def _stands(state: State, trees: Sequence[Tree], row: FileRow) -> bool:
+    return whole_in(trees, row, parts_elsewhere(state, row))
 
 
 def _with_schema(state: State, schema: TaskSchema | None) -> tuple[SchemaPart, Draft]:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from common.errors import TsferryError
 from common.wire import Result
 from receiver.datadirs.disks import whole_in
 from receiver.load.deciding.centre_loads import whole_or_nothing
 from receiver.load.deciding.change import decide_change
+from receiver.load.deciding.decision_pauses import pauses
 from receiver.load.schema.registering import Registering
 from receiver.metadata.commit.draft import Draft
 from receiver.metadata.model import records
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["LoadJudge", "all_refused"]
 
 _ALREADY: Final = Result.ALREADY
+_GOOD: Final = (Result.LOADED, Result.ALREADY)
 
 
 class LoadJudge:
@@ -108,7 +111,27 @@ class LoadJudge:
     def _decided(
         self, record: TaskRecord, candidates: Sequence[Candidate]
     ) -> dict[str, FileOutcome]:
-        """What would become of files by what is committed now; nothing is changed."""
+        """What would become of files by what is committed now; nothing is changed.
+
+        Others may commit while very many are looked at. What is refused by that, or goes wrong, is
+        looked at once more while the state stands still: it may have been of no single moment.
+        """
+        seen = self._engine.newest_commit
+        try:
+            found = self._looked_at(record, candidates, commits=True)
+            if all(each.result in _GOOD for each in found.values()):
+                return found
+        except (TsferryError, LookupError):
+            if self._engine.newest_commit == seen:
+                raise
+        else:
+            if self._engine.newest_commit == seen:
+                return found
+        return self._looked_at(record, candidates, commits=False)
+
+    def _looked_at(
+        self, record: TaskRecord, candidates: Sequence[Candidate], *, commits: bool
+    ) -> dict[str, FileOutcome]:
         first = self.first_look(record)
         entries = [entry_of(each, first, record.look) for each in candidates]
         record = msgspec.structs.replace(record, manifest=entries)
@@ -136,8 +159,10 @@ class LoadJudge:
                 stands=lambda row: whole_in(trees, row, parts_elsewhere(state, row)),
                 expiry=ttl.expiry(state, moment),
                 deletes=self._config.deletes,
+                between=pauses(engine.reading(), commits=commits),
             )
-            return whole_or_nothing(state, record, change).outcomes
+            between = pauses(engine.reading(), commits=commits)
+            return whole_or_nothing(state, record, change, between).outcomes
 
 
 def all_refused(

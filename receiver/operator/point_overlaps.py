@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from receiver.datadirs.disks import place_of
 from receiver.load.deciding.centre_loads import overlaps
+from receiver.load.deciding.decision_pauses import pauses
 from receiver.shared_points.compare_asked import CompareAsked, ComparedDevice, ComparedFile
 
 if TYPE_CHECKING:
@@ -85,7 +86,8 @@ class PointOverlaps:
         asked = _Asked(files, among_new and not mandate.may_overlap)
         trees = self._disks.standing()
         with self._engine.reading() as state:
-            for each in overlaps(state, (candidate for _, candidate in files)):
+            between = pauses(self._engine.reading(), commits=True)
+            for each in overlaps(state, (candidate for _, candidate in files), between):
                 row = state.files.get(each.physical)
                 if row is not None and (each.is_apart or not mandate.may_overlap):
                     asked.add(each, partial(place_of, trees, row), row.parsed.sg)

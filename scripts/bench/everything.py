@@ -57,6 +57,7 @@ COMMANDS: dict[str, list[str]] = {
     "spark-writes": ["spark_writes.py"],
     "spark-devices": ["spark_devices.py", "--kill"],
     "large-commit": ["large_commit.py"],
+    "load-decision": ["load_decision.py", "--files", "10000"],
 }  # fmt: skip
 
 

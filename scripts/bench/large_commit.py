@@ -132,10 +132,10 @@ class Longest:
         self.seconds = 0.0
         setattr(owner, name, self)
 
-    def __call__(self, *given: object) -> object:
+    def __call__(self, *given: object, **more: object) -> object:
         begin = time.thread_time()
         try:
-            return self._call(*given)
+            return self._call(*given, **more)
         finally:
             self.seconds = max(self.seconds, time.thread_time() - begin)
 

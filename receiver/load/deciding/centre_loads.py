@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
 
-__all__ = ["FileOverlap", "content_of_anyone", "overlaps", "whole_or_nothing"]
+__all__ = ["FileOverlap", "content_of_anyone", "overlaps", "owner_guards", "whole_or_nothing"]
 
 _GOOD = frozenset({Result.LOADED, Result.ALREADY, Result.EXPIRED})
 _STANDING = (FileState.LIVE, FileState.RETIRED, FileState.SUPERSEDED)
@@ -76,7 +76,7 @@ def whole_or_nothing(
     for found in overlaps(state, (each.candidate for each in change.loads), between):
         if found.physical not in compared and (found.is_apart or not mandate.may_overlap):
             bad.setdefault(found.path, found.outcome)
-    change.guards += _owners(state, change)
+    change.guards += owner_guards(state, (each.candidate for each in change.loads))
     if not bad:
         return change
     first = next(iter(bad.values()))
@@ -187,9 +187,14 @@ def _are_related(one: str, other: str) -> bool:
     return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")
 
 
-def _owners(state: State, change: Change) -> list[Guard]:
-    """On those who alone can have loaded something meanwhile that overlaps."""
-    devices = (each.name for load in change.loads for each in load.candidate.facts.devices)
+def owner_guards(state: State, candidates: Iterable[Candidate]) -> list[Guard]:
+    """On those who alone can have loaded something meanwhile that overlaps.
+
+    Args:
+        state: committed.
+        candidates: files that are to be loaded.
+    """
+    devices = (each.name for candidate in candidates for each in candidate.facts.devices)
     owners = {row.sender for name in devices if (row := state.owners.get(name)) is not None}
     rows = (state.senders.get(each) for each in owners)
     return [Guard("sender", row.uuid, row.changed) for row in rows if row is not None]

@@ -174,8 +174,15 @@ class DeleteGuard:
         fresh = [row for row in left if row.physical not in listed]
         told = len(let) + len(waiting)
         # Files that had ended before are listed no more: all that is there counts.
-        visible = None if all(row.held for row in ends) else self._visible(group)
-        reason = self._too_much(group, fresh, told, ends=ends, arriving=arriving, visible=visible)
+        visible = None if all(row.held for row in ends) else self._count(group, held=False)
+        going = {
+            row.physical
+            for row in ends
+            if row.visible and row.sender == self._sender and (row.held or visible is not None)
+        }
+        reason = self._too_much(
+            group, fresh, told, going=len(going), arriving=arriving, visible=visible
+        )
         if reason is None:
             self._counted[group] += len(let) + len(fresh)
             if waiting and before is not None:
@@ -360,7 +367,7 @@ class DeleteGuard:
         elif self.may_delete and doubtful:
             hidden, reason = touched, _DOUBTFUL
         elif self.may_delete:
-            reason = self._too_much(group, hidden, 0, ends=hidden, visible=visible)
+            reason = self._too_much(group, hidden, 0, going=len(hidden), visible=len(visible))
             if reason is None:
                 self._counted[group] += len(hidden)
                 return ""
@@ -386,11 +393,20 @@ class DeleteGuard:
         rows: list[FileRow],
         more: int,
         *,
-        ends: list[FileRow],
+        going: int,
         arriving: bool = False,
-        visible: list[FileRow] | None = None,
+        visible: int | None = None,
     ) -> str | None:
-        """Why files may not be deleted now, None if they may."""
+        """Why files may not be deleted now, None if they may.
+
+        Args:
+            group: storage group of them.
+            rows: that nothing explains.
+            more: that are deleted besides.
+            going: how many of what is there go.
+            arriving: whether others come.
+            visible: how many are there; None: as many as are listed.
+        """
         if not rows:
             return None
         if not self.may_delete:
@@ -400,16 +416,15 @@ class DeleteGuard:
             return None
         listed, before = self._window(group)
         if visible is not None:  # records hide points of files that are listed no more, too
-            listed = max(listed, len(visible))
+            listed = max(listed, visible)
         count = before + self._counted[group] + more + len(rows)
         if listed >= self._limits.from_files and count > fraction * listed:
             return (
                 f"{count} of {listed} files within {_hours(self._limits.window)}, and nothing "
                 f"explains it: more than deletes.max_fraction = {fraction:g} allows"
             )
-        leaving = {row.physical for row in ends}
-        staying = self._listed(group) if visible is None else visible
-        if not arriving and all(row.physical in leaving for row in staying):
+        there = self._count(group) if visible is None else visible
+        if not arriving and going >= there:
             return "nothing of the storage group would be left"
         return None
 
@@ -417,7 +432,7 @@ class DeleteGuard:
         """(files listed when the window began, how many of them were deleted since)."""
         row = self._state.delete_windows.rows.get((self._sender, group))
         if row is None or self._is_over(row.begun):
-            return len(self._listed(group)), 0
+            return self._count(group), 0
         return row.listed, row.count
 
     def _is_over(self, begun: int) -> bool:
@@ -436,8 +451,9 @@ class DeleteGuard:
             if row.sender == (sender or self._sender)
         ]
 
-    def _listed(self, group: str) -> list[FileRow]:
-        return [row for row in self._visible(group) if row.held]
+    def _count(self, group: str, *, held: bool = True) -> int:
+        """How many visible files of a group the sender has; without `held` unlisted ones, too."""
+        return self._state.file_table.count_in(group, self._sender, held=held)
 
     # -- what is committed -----------------------------------------------------------------------
 
@@ -448,7 +464,7 @@ class DeleteGuard:
                 continue
             row = self._state.delete_windows.rows.get((self._sender, group))
             begins = row is None or self._is_over(row.begun)
-            listed = len(self._listed(group)) if begins else None
+            listed = self._count(group) if begins else None
             self.ops.append(records.DeletesCounted(self._sender, group, count, listed))
             seen = 0 if row is None else row.changed
             self.guards.append(Guard("delete_window", (self._sender, group), seen))

@@ -201,6 +201,19 @@ class FileRows(Mapping[str, FileRow]):
         found: list[int] = (np.flatnonzero(some == 0) + begin).tolist()
         return found
 
+    def count_packed(self, sg: str, sender: str, *, held: bool) -> int:
+        """How many packed files of a storage group a sender has; only what it lists with `held`."""
+        packed = self.packed
+        if sender not in packed.texts.senders:
+            return 0
+        fits = np.frombuffer(self.left, np.uint8) == 0
+        fits &= view(packed.senders) == packed.texts.senders.index(sender)
+        if held:
+            fits &= (view(packed.flags) & RETIRED) == 0
+        names = packed.texts.directories
+        inside = np.array([each.split("/", 2)[1] == sg for each in names], np.bool_)
+        return int(np.count_nonzero(inside[view(packed.directories)[fits]]))
+
     def staying(self, numbers: Iterable[int]) -> list[FileRow]:
         """The packed files of some numbers, without what has left."""
         left = self.left

@@ -64,14 +64,20 @@ class Reading:
         """Whether the calling thread is reading."""
         return self._holder == threading.get_ident()
 
-    def give_way(self) -> None:
-        """Let others read in the middle of a long reading; the state stands still all the same.
+    def give_way(self, *, stands: bool = True) -> None:
+        """Let others read in the middle of a long reading.
 
         Not where a function is in the middle of something in it: between two of its steps.
+
+        Args:
+            stands: whether the state stands still all the same; else others may commit, too.
+
+        Raises:
+            ReadOnlyError: a commit has failed meanwhile in the middle of the state.
         """
         if self._depth != 1:  # what is around this one has not been asked
             return
-        self._standing += 1
+        self._standing += stands
         self._depth = self._holder = 0
         self._lock.release()
         try:
@@ -79,9 +85,11 @@ class Reading:
         finally:
             self._lock.acquire()
             self._depth, self._holder = 1, threading.get_ident()
-            self._standing -= 1
+            self._standing -= stands
             if not self._standing:
                 self._nobody_stands.notify_all()
+        if self._half_applied:
+            raise ReadOnlyError(_BEHIND)
 
     @contextmanager
     def writing(self) -> Iterator[State]:

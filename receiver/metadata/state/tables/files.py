@@ -205,6 +205,22 @@ class FileTable:
         packed = self.rows.staying(self.rows.packed.of_directory(directory))
         return sorted([*young, *packed], key=_order)
 
+    def count_in(self, sg: str, sender: str, *, held: bool) -> int:
+        """How many visible files of a storage group are of a sender; no row is made of one.
+
+        Args:
+            sg: storage group.
+            sender: uuid.
+            held: only those that it lists.
+        """
+        young = self.rows.young
+        count = 0
+        for directory, names in self._index.groups.items():
+            if directory.split("/", 2)[1] == sg:
+                rows = map(young.__getitem__, names)
+                count += sum(row.sender == sender and (row.held or not held) for row in rows)
+        return count + self.rows.count_packed(sg, sender, held=held)
+
     def partition(self, sg: str, vsg: str, partition: int | str) -> list[FileRow]:
         """The visible files of a partition, sequence then unsequence, whoever sent them."""
         return [row for kind in Kind for row in self.group(GroupKey(kind, sg, vsg, str(partition)))]

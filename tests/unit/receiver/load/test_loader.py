@@ -151,17 +151,17 @@ def test_a_large_load_leaves_threads_to_the_small_ones_of_others(
 def test_a_long_decision_lets_others_read_between_two_files(
     still: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import receiver.load.loading as loading
+    from receiver.load.deciding import decision_pauses
 
     given: list[bool] = []
     reading = still.engine.reading()
-    monkeypatch.setattr(reading, "give_way", lambda: given.append(reading.is_mine()))
+    monkeypatch.setattr(reading, "give_way", lambda **_: given.append(reading.is_mine()))
     now = itertools.count()
-    pause = loading._pauses(reading, lambda: next(now) * loading._WITHOUT_PAUSE / 2)
+    pause = decision_pauses.pauses(reading, lambda: next(now) * decision_pauses._WITHOUT_PAUSE / 2)
     for _ in range(6):
         pause()
     assert len(given) == 3, "not between any two of them"
-    monkeypatch.setattr(loading, "_WITHOUT_PAUSE", -1)
+    monkeypatch.setattr(decision_pauses, "_WITHOUT_PAUSE", -1)
     ended(still, A)
     given.clear()
     still.load.loader.run_due()

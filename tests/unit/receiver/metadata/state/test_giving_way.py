@@ -74,3 +74,23 @@ def test_a_reading_that_was_cut_off_while_it_gave_way_holds_nobody_up() -> None:
     with reading.writing():
         pass
     assert not reading.is_mine()
+
+
+def test_a_reading_that_does_not_mind_lets_others_commit_in_between() -> None:
+    seen: list[str] = []
+
+    def others(seconds: float) -> None:
+        def write() -> None:
+            with reading.writing():
+                seen.append("written")
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        writer.join(20)
+
+    reading = Reading("state", others)  # type: ignore[arg-type]
+    with reading:
+        reading.give_way(stands=False)
+        assert reading.is_mine()
+        seen.append("done")
+    assert seen == ["written", "done"]

@@ -123,7 +123,21 @@ def found(state):
         sorted(row.physical for row in state.files.of({A}, held=False)),
         sorted(row.physical for row in state.files.of(registered=False, sizes={101, 102})),
         beside(state),
+        counted(state, every),
     )
+
+
+def counted(state, every):
+    """How many files each sender has in each group, which is what its rows come to."""
+    groups = {row.parsed.sg for row in every}
+    asked = [(group, each, held) for group in groups for each in (A, B) for held in (0, 1)]
+    counts = {each: state.file_table.count_in(*each[:2], held=bool(each[2])) for each in asked}
+    for (group, sender, held), count in counts.items():
+        mine = [
+            row for row in every if row.visible and (row.parsed.sg, row.sender) == (group, sender)
+        ]
+        assert count == sum(row.held or not held for row in mine)
+    return counts
 
 
 def beside(state):
