@@ -19,7 +19,7 @@ from receiver.load.upkeep.lost_directory import DirectoryLoss, take_loss
 from receiver.metadata.state.placed_files import parts_elsewhere, placed_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from receiver.datadirs.disks import Disks
     from receiver.metadata.engine import Engine
@@ -68,16 +68,21 @@ class UntoldLosses:
         self._nodes = nodes
         self._untold = untold
         self._monotonic = monotonic
+        self._begun = engine.newest_commit
+        self._open: list[str] | None = None
+        """Senders with such a task of an earlier life; None before the first look at all of them.
+        What is committed in this life is here."""
         self._missed: dict[str, float] = {}
 
     def run_once(self, _: float = 0.0) -> int:
         """Look for them; how many have to come again."""
-        if self._disks.away():
+        nowhere = self._nowhere_here()
+        if self._disks.away():  # asked behind the look, which one may have left meanwhile
             return 0  # what lies there is not lost
         now = self._monotonic()
         missed: dict[str, float] = {}
         lost: list[FileRow] = []
-        for row in self._nowhere_here():
+        for row in nowhere:
             if not self._is_nowhere(row):
                 continue
             since = missed[row.physical] = self._missed.get(row.physical, now)
@@ -90,31 +95,39 @@ class UntoldLosses:
         log.warning("files come again from their senders", extra={"files": names, "why": _REASON})
         return take_loss(self._engine, DirectoryLoss(wanted=tuple(lost)), _REASON)
 
-    def _nowhere_here(self) -> Iterator[FileRow]:
+    def _nowhere_here(self) -> list[FileRow]:
         """Files of tasks that nobody was told of, which no data directory has, nor the store."""
-        with self._engine.reading() as state:
-            senders = list(state.senders)
-        count = 0
-        for sender in senders:
-            task = self._untold(sender)
+        if self._open is None:
             with self._engine.reading() as state:
-                done = None if task is None else state.task_table.get(sender, task)
-                if done is None:
-                    continue
-                held = [
-                    state.file_table.held(sender, each.path)
-                    for each in done.outcomes
-                    if each.result in (Result.LOADED, Result.ALREADY)
-                ]
-                rows = [
-                    row
-                    for row in held
-                    if row is not None and row.visible and not parts_elsewhere(state, row).file
-                ]
-            for row in rows:
-                if count < _MOST and tree_of(self._disks.standing(), row) is None:
-                    count += 1
-                    yield row
+                self._open = list(state.senders)
+        still: list[str] = []
+        found: list[FileRow] = []
+        for sender in self._open:
+            rows = self._untold_files(sender)
+            if rows is None:
+                continue
+            still.append(sender)
+            found += [row for row in rows if tree_of(self._disks.standing(), row) is None]
+        self._open = still
+        return found[:_MOST]
+
+    def _untold_files(self, sender: str) -> list[FileRow] | None:
+        """Those of a sender's task which the store has not; None where there is no such task."""
+        task = self._untold(sender)
+        with self._engine.reading() as state:
+            done = None if task is None else state.task_table.get(sender, task)
+            if done is None or done.commit > self._begun:
+                return None
+            held = [
+                state.file_table.held(sender, each.path)
+                for each in done.outcomes
+                if each.result in (Result.LOADED, Result.ALREADY)
+            ]
+            return [
+                row
+                for row in held
+                if row is not None and row.visible and not parts_elsewhere(state, row).file
+            ]
 
     def _is_nowhere(self, row: FileRow) -> bool:
         """Whether every node that may have a file says that it has not. One that has gives it."""

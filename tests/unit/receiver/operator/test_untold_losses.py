@@ -87,7 +87,7 @@ def test_one_look_is_not_enough(scene: Scene) -> None:
     assert scene.losses.run_once() == 1
 
 
-@pytest.mark.parametrize("why", ["it is here", "told", "disk away", "node away", "silent"])
+@pytest.mark.parametrize("why", ["it is here", "told", "disk away", "node away", "silent", "new"])
 def test_without_evidence_nothing_is_asked_for(
     scene: Scene, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,6 +95,8 @@ def test_without_evidence_nothing_is_asked_for(
         (scene.data / scene.alone).unlink()
     if why == "told":
         scene.untold = None
+    elif why == "new":  # of this life, whose disks are here
+        scene.losses._begun = 0
     elif why == "disk away":
         scene.dirs_away = ["/disk2"]
     elif why == "node away":
