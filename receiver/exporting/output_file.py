@@ -22,6 +22,7 @@ from receiver.writing.tsfile_writer import TsFileWriter
 from receiver.writing.value_encoding import SAFE, written_as
 
 if TYPE_CHECKING:
+    from common.tsfile.device import Device
     from receiver.exporting.merged_inputs import MergedInput
     from receiver.exporting.wanted_points import SchemaSeries
 
@@ -217,14 +218,7 @@ class OutputFile:
         left = dict(self._sums)
         with TsFileReader(fd, name=self._path, text="binary") as reader:
             for device in reader.tail.devices:
-                found = DeviceDigests()
-                for name, series in reader.columns(device).items():
-                    for chunk in reader.chunks(device, series):
-                        for block in reader.blocks(device, series, chunk):
-                            if block.column is None:
-                                found.add_times(block.times)
-                            else:
-                                found.add(name, block.times, block.column)
+                found = _digests(reader, device)
                 merged = left.pop(device.name, {})
                 for name, there in _both(merged, found.sums()):
                     if merged.get(name) != there:
@@ -234,6 +228,19 @@ class OutputFile:
                         )
         if left:
             raise ExportDiffersError(f"{self._path}: device {next(iter(left))} is not in it")
+
+
+def _digests(reader: TsFileReader, device: Device) -> DeviceDigests:
+    """Of all points of a device, as they are decoded."""
+    found = DeviceDigests()
+    for name, series in reader.columns(device).items():
+        for chunk in reader.chunks(device, series):
+            for block in reader.blocks(device, series, chunk):
+                if block.column is None:
+                    found.add_times(block.times)
+                else:
+                    found.add(name, block.times, block.column)
+    return found
 
 
 def _both(

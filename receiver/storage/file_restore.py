@@ -144,12 +144,7 @@ def restore_files(
                     fetched, size = fetched + 1, size + each.row.size
                 else:
                     there += 1
-            folders = sorted({each.row.physical.rpartition("/")[0] for each in batch})
-            for tree in trees:
-                for folder in folders:
-                    if tree.exists(folder):
-                        tree.sync_dir(folder)
-                settle_fetched(tree)
+            _settle(trees, sorted({each.row.physical.rpartition("/")[0] for each in batch}))
     given = [row for row in lacking if row.state is FileState.SUPERSEDED]
     lacking = [row for row in lacking if row.state is not FileState.SUPERSEDED]
     _give_up(engine, given)
@@ -276,6 +271,15 @@ def _note_bare(engine: Engine, bare: list[FileRow]) -> None:
         some = [row for row in bare[begin : begin + _BATCH] if row.visible]
         if some:
             engine.commit([records.ResourceNoted(row.physical, None) for row in some])
+
+
+def _settle(trees: Sequence[Tree], folders: Sequence[str]) -> None:
+    """Have the names of what was brought last, where it came to and where it was until then."""
+    for tree in trees:
+        for folder in folders:
+            if tree.exists(folder):
+                tree.sync_dir(folder)
+        settle_fetched(tree)
 
 
 def _give_up(engine: Engine, given: list[FileRow]) -> None:

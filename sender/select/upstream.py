@@ -141,98 +141,150 @@ def scan_catalogue(
         beneath: what is known beside; None for a receiver above that takes no origins.
         listed: what is loaded above: of that a file need not be here.
     """
-    ends: dict[FilePath, EndBelow] = {}
-    ended: set[FilePath] = set()
-    due: dict[FilePath, str] = {}
-    told_anew: set[FilePath] = set()
-    origins: dict[FilePath, OriginEntry] = {}
-    files: dict[FilePath, LocalFile] = {}
-    waiting: list[Waiting] = []
-    others: set[FilePath] = set()
-    by_path: dict[FilePath, CatalogueEntry] = {}
-    remote: list[CatalogueEntry] = []
+    found = _CatalogueScan(dirs, includes, interval, beneath, listed or {})
     for entry in entries:
+        found.take(entry)
+    if beneath is not None:
+        found.add_beneath(beneath)
+    return found.upstream()
+
+
+class _CatalogueScan:
+    """What one pass over the catalogue finds; the arguments are those of `scan_catalogue`."""
+
+    def __init__(
+        self,
+        dirs: DataDirs,
+        includes: Callable[[str], bool],
+        interval: int,
+        beneath: Beneath | None,
+        listed: Mapping[FilePath, Entry],
+    ) -> None:
+        self._dirs = dirs
+        self._includes = includes
+        self._interval = interval
+        self._beneath = beneath
+        self._listed = listed
+        self._ends: dict[FilePath, EndBelow] = {}
+        self._ended: set[FilePath] = set()
+        self._due: dict[FilePath, str] = {}
+        self._told_anew: set[FilePath] = set()
+        self._origins: dict[FilePath, OriginEntry] = {}
+        self._files: dict[FilePath, LocalFile] = {}
+        self._waiting: list[Waiting] = []
+        self._others: set[FilePath] = set()
+        self._by_path: dict[FilePath, CatalogueEntry] = {}
+        self._remote: list[CatalogueEntry] = []
+        self._gone_before: dict[FilePath, Path] = {}
+        self._deletions: list[LocalDeletions] = []
+        self._contents: dict[tuple[FilePath, str], bytes] = {}
+
+    def take(self, entry: CatalogueEntry) -> None:
+        """Judge one entry."""
         data_dir = Path(entry.data_dir)
         try:
             path = FilePath.parse(entry.path)
         except NameRefusedError as error:
-            waiting.append(Waiting(entry.path, data_dir, Why.REFUSED, str(error), entry.size))
-            continue
-        by_path[path] = entry
-        if not includes(path.sg):
-            others.add(path)
-            continue
-        if beneath is not None and entry.first_look and entry.changed:
-            origins[path] = _handed_up(entry, beneath.engine)
-            name = f"{entry.changed} {path}"
-            is_due = not beneath.handed(beneath.engine, name, entry.changed)
-            if is_due:
-                due[path] = name
-            if not entry.last_look:
-                if is_due and path in beneath.listed:
-                    told_anew.add(path)
-            elif path in beneath.listed:
-                ends[path] = EndBelow(path=path.text, last=entry.last_look, origin=origins[path])
-                continue
-            elif is_due:
-                ended.add(path)
-            else:
-                continue
-        tree = dirs.trees.get(data_dir)
-        file = None if tree is None else _on_disk(tree, path, entry)
-        if file is _REMOTE and path in told_anew:
-            remote.append(entry)  # what is told anew has its bytes at hand, should they be wanted
-        if file is _REMOTE and listed and path in listed:
-            file = _as_it_was(listed[path], data_dir)
-            if file is None:  # nothing of it is to be sent, and it is not gone
-                others.add(path)
-                continue
-        if isinstance(file, LocalFile):
-            files[path] = file
-        else:
-            if file is _REMOTE:
-                remote.append(entry)
-            others.add(path)
-            bound = path.partition * interval if entry.first_time is None else entry.first_time
-            reason = file or "its data directory cannot be opened"
-            waiting.append(
-                Waiting(entry.path, data_dir, Why.UNREADABLE, reason, entry.size, path.group, bound)
+            self._waiting.append(Waiting(entry.path, data_dir, Why.REFUSED, str(error), entry.size))
+            return
+        self._by_path[path] = entry
+        if not self._includes(path.sg):
+            self._others.add(path)
+        elif not self._is_settled(path, entry):
+            self._find(path, entry, data_dir)
+
+    def _is_settled(self, path: FilePath, entry: CatalogueEntry) -> bool:
+        """Note what is known of a file's origin; whether the file itself need not be looked at."""
+        beneath = self._beneath
+        if beneath is None or not entry.first_look or not entry.changed:
+            return False
+        self._origins[path] = _handed_up(entry, beneath.engine)
+        name = f"{entry.changed} {path}"
+        is_due = not beneath.handed(beneath.engine, name, entry.changed)
+        if is_due:
+            self._due[path] = name
+        if not entry.last_look:
+            if is_due and path in beneath.listed:
+                self._told_anew.add(path)
+            return False
+        if path in beneath.listed:
+            self._ends[path] = EndBelow(
+                path=path.text, last=entry.last_look, origin=self._origins[path]
             )
-    gone_before: dict[FilePath, Path] = {}
-    deletions: list[LocalDeletions] = []
-    contents: dict[tuple[FilePath, str], bytes] = {}
-    if beneath is not None:
-        for path in beneath.listed.keys() - by_path.keys():
+            return True
+        if is_due:
+            self._ended.add(path)
+        return not is_due
+
+    def _find(self, path: FilePath, entry: CatalogueEntry, data_dir: Path) -> None:
+        """Where the bytes of a file are."""
+        tree = self._dirs.trees.get(data_dir)
+        file = None if tree is None else _on_disk(tree, path, entry)
+        if file is _REMOTE and path in self._told_anew:
+            # What is told anew has its bytes at hand, should they be wanted.
+            self._remote.append(entry)
+        if file is _REMOTE and path in self._listed:
+            file = _as_it_was(self._listed[path], data_dir)
+            if file is None:  # nothing of it is to be sent, and it is not gone
+                self._others.add(path)
+                return
+        if isinstance(file, LocalFile):
+            self._files[path] = file
+            return
+        if file is _REMOTE:
+            self._remote.append(entry)
+        self._others.add(path)
+        first = entry.first_time
+        bound = path.partition * self._interval if first is None else first
+        reason = file or "its data directory cannot be opened"
+        self._waiting.append(
+            Waiting(entry.path, data_dir, Why.UNREADABLE, reason, entry.size, path.group, bound)
+        )
+
+    def add_beneath(self, beneath: Beneath) -> None:
+        """Add what is known of files that are not in the catalogue, and of deletions."""
+        for path in beneath.listed.keys() - self._by_path.keys():
             end = _end_of(path, beneath)
             if end is None:
-                others.add(path)
+                self._others.add(path)
             else:
-                ends[path] = end
-        for end in beneath.everywhere if dirs.mounted else ():
+                self._ends[path] = end
+        for end in beneath.everywhere if self._dirs.mounted else ():
             path = FilePath.parse(end.path)
-            told = beneath.handed(beneath.engine, everywhere(path), 0) or not includes(path.sg)
-            if path not in beneath.listed and not told:
-                ends[path] = end
-                gone_before[path] = dirs.mounted[0]
-                due[path] = everywhere(path)
+            told = beneath.handed(beneath.engine, everywhere(path), 0)
+            if path not in beneath.listed and not told and self._includes(path.sg):
+                self._ends[path] = end
+                self._gone_before[path] = self._dirs.mounted[0]
+                self._due[path] = everywhere(path)
         for note in beneath.notes:
-            for each, content in _noted(note, by_path, dirs, beneath.engine):
-                if includes(each.path.sg):
-                    deletions.append(each)
-                    contents[each.path, each.form] = content
-    scan = Scan(
-        files=files,
-        waiting=tuple(waiting),
-        mounted=dirs.mounted,
-        unmounted=dirs.unmounted,
-        others=frozenset(others),
-        includes=includes,
-        deletions=tuple(deletions),
-        gone_before=gone_before,
-        told_anew=frozenset(told_anew),
-    )
-    facts = CatalogueFacts(by_path)
-    return Upstream(scan, facts, origins, ends, frozenset(ended), due, contents, remote)
+            for each, content in _noted(note, self._by_path, self._dirs, beneath.engine):
+                if self._includes(each.path.sg):
+                    self._deletions.append(each)
+                    self._contents[each.path, each.form] = content
+
+    def upstream(self) -> Upstream:
+        """All of it."""
+        scan = Scan(
+            files=self._files,
+            waiting=tuple(self._waiting),
+            mounted=self._dirs.mounted,
+            unmounted=self._dirs.unmounted,
+            others=frozenset(self._others),
+            includes=self._includes,
+            deletions=tuple(self._deletions),
+            gone_before=self._gone_before,
+            told_anew=frozenset(self._told_anew),
+        )
+        return Upstream(
+            scan,
+            CatalogueFacts(self._by_path),
+            self._origins,
+            self._ends,
+            frozenset(self._ended),
+            self._due,
+            self._contents,
+            self._remote,
+        )
 
 
 def everywhere(path: FilePath) -> str:
