@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,10 +21,10 @@ from common.errors import (
     UsageError,
 )
 from receiver.node import Node
-from receiver.operator import centre_loading, load_carrier
+from receiver.operator import centre_loading, centre_runs, load_carrier
 from receiver.operator.files import list_files
 from receiver.operator.load_owners import LoadRights
-from receiver.operator.load_wire import CentreLoadAnswer
+from receiver.operator.load_wire import CentreLoadAnswer, CentreLoadRequest
 from receiver.operator.tokens import make_token, revoke_token
 from receiver.operator.write_wire import KnownDevice, StagedPart, WriteRequest
 from tests.support.node_world import A, B, Edge, World, fsck_of, path_of, tsfile
@@ -266,18 +265,21 @@ def test_two_writes_of_the_same_points_are_one_or_the_policy_says_which(
     assert left(node) == []
 
 
-def test_what_is_being_loaded_is_not_dropped(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_beyond_as_many_as_go_at_once_comes_again_and_one_under_way_is_not_dropped(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened(node)
     part = put(node, tsfile())
-    goes_on = threading.Event()
-    carry_out = load_carrier.LoadCarrier.carry_out
-    monkeypatch.setattr(
-        load_carrier.LoadCarrier, "carry_out", lambda *given: goes_on.wait(60) and carry_out(*given)
-    )
-    node.operator.writes.commit(TASK, [part], None)
+    runs = node.operator.centre._runs
+    monkeypatch.setattr(centre_runs, "_MOST", 1)
+    runs._runs["1" * 32] = runs.made(CentreLoadRequest(task="1" * 32, paths=[]))
+    with pytest.raises(BusyError):
+        node.operator.writes.commit(TASK, [part], None)
+    del runs._runs["1" * 32]
+    mine = runs._runs[TASK] = runs.made(CentreLoadRequest(task=TASK, paths=[]))
     with pytest.raises(BusyError):
         node.operator.writes.drop(TASK, None)
-    goes_on.set()
+    mine.found = BusyError("not over")
     assert {each.result for each in commit(node, part).files} == {"loaded"}
 
 
