@@ -220,6 +220,7 @@ class Node(Closing):
             self.copies.back.came = self.disk_room.came
             load.mover.letting_go = self.disk_room.moving
         self.listed = ListComparison(config, engine)
+        load.reaper.is_told = self.listed.is_told
         self.lost = Losses(config, engine)
         self.settled = Settlements(config, engine)
         self.schema_reader = SchemaReader(engine)

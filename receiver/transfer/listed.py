@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Final
 from common.errors import TooLargeError
 from common.listed import ListedSum
 from common.wire import EndedAnswer, EndedHere, ListedAnswer
+from receiver.metadata.model.centre_source import is_centre
 from receiver.metadata.query.given_back import came_back, is_anothers
 from receiver.metadata.state.table_rows import FileState
 from receiver.scope import Scope
+from receiver.transfer.epochs import is_removed
 from receiver.transfer.intake import check_sender
 
 if TYPE_CHECKING:
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["ListComparison"]
 
 _MOST_ENDED: Final = 10_000
-_BY_THE_RECEIVER: Final = ("expired", "operator")
+_OPERATOR: Final = "operator"
+_BY_THE_RECEIVER: Final = ("expired", _OPERATOR)
 _TRANSFERRED: Final = "its devices are another sender's now"
 
 
@@ -35,6 +38,23 @@ class ListComparison:
     def __init__(self, config: ReceiverConfig, engine: Engine) -> None:
         self._most = config.limits.max_page_items
         self._engine = engine
+        self._heard: dict[str, int] = {}
+        """By sender, the newest commit that it knew when both lists agreed; in memory alone."""
+
+    def is_told(self, state: State, row: FileRow) -> bool:
+        """Whether a deleted file may be forgotten, as far as its sender's list is concerned.
+
+        What an operator deleted while its sender had it listed is told to that one when lists are
+        compared, and known by the row alone: without it the sender, which may have been silent for
+        longer than the history, would take the file for lost here, and send it again. (What has
+        expired may come again: it expires again, if its TTL holds still.)
+        """
+        if row.reason != _OPERATOR or not _is_let_go(row) or is_centre(row.sender):
+            return True
+        sender = state.senders.get(row.sender)
+        if sender is None or is_removed(sender):
+            return True
+        return self._heard.get(row.sender, 0) >= row.deleted
 
     def compare(self, who: Principal, sender: str, request: ListedRequest) -> ListedAnswer:
         """Whether the list is what is listed here; if not, what was let go here since a commit.
@@ -45,6 +65,7 @@ class ListComparison:
         """
         check_sender(who, sender)
         scope = Scope(who.scope)
+        self._heard[sender] = request.since
         with self._engine.reading() as state:
             told = request.files, request.digest
             agrees = state.file_table.listed.of(sender) == told or (

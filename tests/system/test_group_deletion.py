@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from receiver.cli.commands import cli
 from tests.support.centre import Centre
 from tests.support.edge import Edge
+from tests.support.web import until
 
 
 def refused(centre: Centre, statement: str) -> str:
@@ -56,3 +57,24 @@ def test_many_files_are_held_as_the_configuration_says(centre: Centre, make_edge
     digest = said.rpartition("with data '")[2][:32]
     centre.sql(f"delete storage group {group} with data '{digest}'")
     assert states(centre, "live") == set()
+
+
+def test_an_edge_that_was_silent_for_longer_than_the_history_brings_nothing_back(
+    centre: Centre, make_edge: Any
+) -> None:
+    env = {"TSFERRY_RECEIVER_METADATA__HISTORY": "0s", "TSFERRY_RECEIVER_LOAD__KEEP_DELETED": "0s"}
+    edge: Edge = make_edge(centre.start(env=env))
+    for number in range(3):
+        edge.write(number)
+    assert edge.round().sent == 3
+    centre.sql(f"delete storage group root.{edge.sg.split('.')[1]} with data")
+    until(lambda: not [*centre.data.rglob("*-*.tsfile")])  # the edge is not heard of meanwhile
+    centre.stop()
+    centre.start(env=env)
+    report = edge.round()
+    assert (report.exit_code, report.sent) == (0, 0)
+    assert states(centre, "live") == set()
+    edge.write(3)
+    assert edge.round().sent == 1
+    assert edge.round().exit_code == 0
+    until(lambda: states(centre, "deleted") == set())  # it has heard: nobody needs the rows

@@ -59,6 +59,8 @@ class Reaper:
         chores: called with the time at each pass, for what others have to let go.
         nodes_with: how many storage nodes are known to have a file now.
         nodes_perhaps: how many have one, or may have it and have not spoken since the start.
+        is_told: whether a deleted file's sender, which had it listed, knows of it; until then the
+            row stays, without its bytes, or the file would be sent again.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class Reaper:
         self.chores: list[Callable[[float], object]] = []
         self.nodes_with: Callable[[State, FileRow], int] = lambda state, row: 0
         self.nodes_perhaps: Callable[[State, FileRow], int] = lambda state, row: 0
+        self.is_told: Callable[[State, FileRow], bool] = lambda state, row: True
 
     def start(self) -> None:
         """Start the thread."""
@@ -156,6 +159,7 @@ class Reaper:
             ]
             stored = {row.physical for row in due if parts_elsewhere(state, row).file}
             told = {row.physical: state.deletion_table.of_file(row.physical) for row in due}
+            untold = {row.physical for row in due if not self.is_told(state, row)}
         # The records of a deleted file go on hiding points of others: where only its devices tell
         # what they name, its row stays.
         explaining = {
@@ -168,7 +172,7 @@ class Reaper:
             batch = due[low : low + _BATCH]
             gone = [row.physical for row in batch if self._unlink(FilePath.parse(row.physical))]
             crash.point("reaper.unlinked")
-            gone = [each for each in gone if each not in explaining]
+            gone = [each for each in gone if each not in explaining and each not in untold]
             if not gone:
                 continue
             self._engine.commit([records.FileForgotten(physical) for physical in gone])

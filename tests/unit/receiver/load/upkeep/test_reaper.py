@@ -9,8 +9,10 @@ from common.errors import NotATsFileError
 from receiver.datadirs.directory_markers import RECEIVER_MARKER
 from receiver.metadata.model import records
 from receiver.node import Node
+from receiver.operator.senders import remove_sender
 from receiver.operator.status import running_status
 from tests.support.node_world import (
+    OPERATOR,
     Clock,
     Edge,
     World,
@@ -186,3 +188,52 @@ def test_the_row_of_a_file_that_tells_what_older_records_name_stays(
     assert len(world.loaded()) == 1
     with node.engine.reading() as state:
         assert len(state.file_table.deleted()) == stays
+
+
+def test_what_an_operator_deleted_is_remembered_until_its_sender_has_heard_of_it(
+    world: World, clock: Clock
+) -> None:
+    """A sender that was silent for longer would send it again, and it would be live once more."""
+
+    def ended(node: Node, since: int) -> list[str]:
+        request = wire.ListedRequest(files=1, digest="", since=since)
+        return [each.path for each in node.listed.compare(edge.who, edge.uuid, request).ended]
+
+    with world.still_node() as node:
+        edge = Edge(node)
+        edge.round({path_of(1): tsfile()})
+        heard = node.engine.newest_commit
+        with node.engine.reading() as state:
+            (physical,) = (row.physical for row in state.files.values())
+        node.engine.commit([records.FileDeleted(physical, "operator")])
+        assert ended(node, heard) == [path_of(1)]
+        clock.now += 10_000
+        node.load.reaper.run_once()
+        assert world.loaded() == {}
+        assert ended(node, heard) == [path_of(1)]
+    with world.still_node() as node:
+        edge.node = node
+        node.load.reaper.run_once()
+        assert ended(node, heard) == [path_of(1)], "after a start it is not known what it heard"
+        node.load.reaper.run_once()
+        assert ended(node, heard) == [path_of(1)]
+        now = node.engine.newest_commit
+        ended(node, now)
+        node.load.reaper.run_once()
+        assert ended(node, heard) == [], "it is forgotten"
+
+
+def test_what_an_operator_deleted_of_a_removed_sender_is_forgotten(
+    world: World, clock: Clock
+) -> None:
+    with world.still_node() as node:
+        edge = Edge(node)
+        edge.round({path_of(1): tsfile()})
+        with node.engine.reading() as state:
+            (physical,) = (row.physical for row in state.files.values())
+        node.engine.commit([records.FileDeleted(physical, "operator")])
+        remove_sender(node.operator, OPERATOR, edge.uuid)
+        clock.now += 10_000
+        node.load.reaper.run_once()
+        with node.engine.reading() as state:
+            assert state.file_table.deleted() == []
