@@ -443,9 +443,11 @@ class CentreLoads:
 
     def _check_rows(self, run: LoadRun, looked: _Looked, paths: Iterable[str]) -> None:
         """Put the rows of files to the constraints, if there are any and that was not done."""
+        paths = list(paths)
         left = [looked.files[path] for path in paths if path not in looked.checked]
-        if not left or not self._rows.are_any or looked.broken is not None:
-            return
+        bad = looked.broken
+        if not left or not self._rows.are_any or (bad is not None and bad.path in paths):
+            return  # one that is bad is enough, unless it is left out
 
         def each() -> Iterator[CheckedRows]:
             step = stepping("checking rows", left, lambda one: one[1].staged.size, run.step.told)

@@ -15,6 +15,7 @@ import pytest
 from common.errors import UsageError
 from receiver.node import Node
 from receiver.operator.files import list_files
+from receiver.operator.load_judge import LoadJudge
 from receiver.operator.load_wire import AdoptionRequest, CentreLoadAnswer, CentreLoadRequest
 from receiver.row_checks import check_process, constraints, installed
 from receiver.row_checks.check_process import CheckedRows, RowChecks
@@ -211,3 +212,22 @@ def test_the_rule_of_the_manual_is_found_beside_the_receiver_and_refuses_what_it
     expected = "constraint plausible: device root.plant.d1, time 1700000000000: a temperature of"
     assert found[1] == f"{expected} 451"
     assert f"{expected} 451" in PAGE.read_text()
+
+
+def test_what_stands_behind_a_bad_file_is_checked_though_that_one_came_otherwise_meanwhile(
+    checked: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first bad file is not loaded, as an edge brings it; the second one is bad, too."""
+    files = {path_of(1): tsfile(points=300), path_of(2): tsfile("root.sg.d2", points=200)}
+    outcomes = LoadJudge.outcomes
+
+    def overtaken(*given: object, **more: object) -> object:
+        monkeypatch.setattr(LoadJudge, "outcomes", outcomes)
+        Edge(checked).round({path_of(1): files[path_of(1)]})
+        return outcomes(*given, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(LoadJudge, "outcomes", overtaken)
+    answer = load(checked, tmp_path / "old", files)
+    assert [each.result for each in answer.files] == ["already", "refused"]
+    assert "time 100: s1 of 1000" in (answer.files[1].reason or "")
+    assert len(list_files(checked.operator).files) == 1
