@@ -204,12 +204,16 @@ class CentreLoads:
     def is_under_way(self, task: str) -> bool:
         """Whether a load is neither done nor refused."""
         run = self._runs.get(task)
-        return run is not None and run.found is None
+        if run is None:
+            return self._handed_over(task) is not None and not self.is_done(task)
+        return run.found is None
 
     def has_begun(self, task: str) -> bool:
         """Whether an answer is there or comes; not where it has to be asked for once more."""
         run = self._runs.get(task)
-        return run is not None and not isinstance(run.found, Transient)
+        if run is None:
+            return self._handed_over(task) is not None  # by an earlier process
+        return not isinstance(run.found, Transient)
 
     def is_done(self, task: str) -> bool:
         """Whether a load is committed, or refused in a commit of its own."""

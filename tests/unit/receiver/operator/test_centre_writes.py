@@ -20,6 +20,7 @@ from common.errors import (
     OffsetError,
     UsageError,
 )
+from receiver.load import loading
 from receiver.node import Node
 from receiver.operator import centre_loading, centre_runs, load_carrier
 from receiver.operator.files import list_files
@@ -28,6 +29,7 @@ from receiver.operator.load_wire import CentreLoadAnswer, CentreLoadRequest
 from receiver.operator.tokens import make_token, revoke_token
 from receiver.operator.write_wire import KnownDevice, StagedPart, WriteRequest
 from tests.support.node_world import A, B, Edge, World, fsck_of, path_of, tsfile
+from tests.support.web import until
 
 TASK = "5" * 32
 
@@ -445,3 +447,32 @@ def test_a_token_that_is_revoked_before_the_commit_loads_nothing(
     assert left(node) == []
     folder = node.load.centre_folder()
     assert (folder.task, folder.staged.all()) == (None, [])
+
+
+def test_a_commit_that_the_receiver_died_in_is_asked_for_again_while_it_is_loaded(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was handed over, and its files are not where they came to any more."""
+    is_full, place = [True], loading._place
+
+    def placing(*given: object) -> object:
+        if is_full:
+            raise NoSpaceError("the disk is full")
+        return place(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(loading, "_place", placing)
+    with world.node() as node:
+        opened(node)
+        part = put(node, tsfile())
+        node.operator.writes.commit(TASK, [part], None)
+        until(lambda: node.operator.centre.answer(TASK, 0).trouble)
+    with world.node() as node:
+        node.operator.writes.commit(TASK, [part], None)
+        with pytest.raises(BusyError):
+            node.operator.writes.drop(TASK, None)
+        is_full.clear()
+        answer = commit(node, part)
+        assert [each.result for each in answer.files] == ["loaded"]
+        assert len(list_files(node.operator).files) == 1
+        node.operator.writes.expire(node.clock() + 10**9)
+        assert left(node) == []
