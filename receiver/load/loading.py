@@ -166,6 +166,9 @@ def _commit(
             collected.leave(stuck)
             change = decided()
             change.guards += mandate
+        with engine.reading() as state:
+            if reason is None and withdrawn(state) is not None:
+                continue  # while it was decided, or moved: that takes its time
         try:
             engine.commit(change.ops, change.guards)
         except (RefusedCommitError, SchemaConflictError):

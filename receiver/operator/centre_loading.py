@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from common.config.shared_rules import PER_MILLISECOND
-from common.errors import ConflictError, ForbiddenError, NotFoundError, Transient, UsageError
+from common.errors import (
+    BusyError,
+    ConflictError,
+    ForbiddenError,
+    NotFoundError,
+    Transient,
+    UsageError,
+)
 from common.names import is_task_id
 from common.step_progress import stepping
 from common.wire import Propagate, Result
@@ -310,6 +317,7 @@ class CentreLoads:
         Raises:
             NotFoundError: nothing is known of it.
             ConflictError: it is loaded; if it waited for copies elsewhere, it does so no more.
+            BusyError: it is to load nothing more, and that is not committed yet.
         """
         run = self._runs.get(task)
         current = self._handed_over(task) if run is None else run.current
@@ -327,13 +335,29 @@ class CentreLoads:
             self._load.loader.hurry(current)
         if run is not None:
             self._runs.ended(run, _ENDS_WITHIN)
+        else:
+            self._committed_within(task, _ENDS_WITHIN)
         row = self._row_of(task)
+        may_load = run is not None and run.may_load and run.found is None
+        if row is None and (may_load or self._handed_over(task) is not None):
+            raise BusyError(
+                f"load {task} is to load nothing more, which is not committed yet, and does not "
+                f"outlast this process before it is: tsferry-receiver load --wait {task} says how "
+                "it ends",
+                retry_after=5,
+            )
         if row is not None and any(each.result is Result.LOADED for each in row.outcomes):
             raise ConflictError(
                 f"load {task} is loaded already, and its files stay visible; nobody waits any more "
                 f"for their copies elsewhere: tsferry-receiver load --wait {task} says when these "
                 "are there, and files delete takes a file back"
             )
+
+    def _committed_within(self, task: str, wait: float) -> None:
+        """Wait until a load is committed that another process began."""
+        for _ in range(max(1, int(wait / LOOK_AGAIN))):
+            if self.is_done(task) or self._runs.stopping.wait(LOOK_AGAIN):
+                return
 
     # -- the load ----------------------------------------------------------------------------
 

@@ -44,6 +44,7 @@ class LoadRun:
         current: its task, once that is handed to the loader.
         behind: the load that has to be committed before, while it waits for that.
         cancelled: why it is not to go on; None while it may.
+        may_load: whether its task is, or comes to be, on the disk, and is loaded by whoever has it.
     """
 
     def __init__(self, request: CentreLoadRequest, at: float, stopping: threading.Event) -> None:
@@ -54,7 +55,9 @@ class LoadRun:
         self.current: CurrentTask | None = None
         self.behind: str | None = None
         self.cancelled: str | None = None
+        self.may_load = False
         self._stopping = stopping
+        self._deciding = threading.Lock()
 
     @property
     def task(self) -> str:
@@ -86,8 +89,19 @@ class LoadRun:
 
     def cancel(self, reason: str) -> None:
         """Have it not go on; what the loader has by now is refused by a commit of its own."""
-        self.cancelled = reason
+        with self._deciding:
+            self.cancelled = reason
         self._withdraw()
+
+    def go_on_to_load(self) -> None:
+        """See that its task may be ended: from then on a commit alone says what becomes of it.
+
+        Raises:
+            ReadOnlyError, ConflictError: as `go_on`.
+        """
+        with self._deciding:
+            self.go_on()
+            self.may_load = True
 
     def hand_over(self, current: CurrentTask) -> None:
         """The loader is to have its task."""

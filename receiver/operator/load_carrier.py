@@ -136,7 +136,7 @@ class LoadCarrier:
                 staged = []
         self._intake.stage(folder, staged)
         crash.point("centre.staged")
-        run.go_on()
+        run.go_on_to_load()
         current.end([entry_of(each, first, record.look) for _, each in files], [])
         return current
 

@@ -263,3 +263,58 @@ def test_a_load_that_was_cut_off_before_it_was_handed_over_is_told_to_be_nowhere
         node.operator.centre.load(load)
     with world.node() as node, pytest.raises(NotFoundError, match="nothing of it is loaded"):
         node.operator.centre.answer(load.task, 0)
+
+
+def test_what_is_told_to_be_cancelled_while_it_is_decided_is_never_loaded(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files go to their places longer than anybody waits for that, and the receiver ends."""
+    placing, gate, place = threading.Event(), threading.Event(), loading._place
+
+    def slow(*given: object) -> object:
+        placing.set()
+        assert gate.wait(WAIT)
+        return place(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(loading, "_place", slow)
+    monkeypatch.setattr(centre_loading, "_ENDS_WITHIN", 0.1)
+    load = request(tmp_path, "1")
+    with world.node() as node:
+        centre = node.operator.centre
+        centre.begin(load)
+        assert placing.wait(WAIT)
+        with pytest.raises(BusyError, match=f"load --wait {load.task}"):
+            centre.cancel(load.task, "a mistake")
+        gate.set()
+        answer = centre.answer(load.task, WAIT)
+        assert (result(answer), answer.files[0].reason) == ("refused", "cancelled: a mistake")
+        assert list_files(node.operator).files == []
+        with pytest.raises(ConflictError, match="is over"):
+            centre.cancel(load.task, "a mistake")
+    with world.node() as node:
+        assert list_files(node.operator).files == []
+
+
+def test_what_an_earlier_process_handed_over_counts_as_cancelled_once_that_is_committed(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = request(tmp_path, "1")
+    monkeypatch.setattr(centre_loading, "_ENDS_WITHIN", 0.1)
+    with monkeypatch.context() as patch, world.node() as node:
+        full(patch)
+        node.operator.centre.begin(load)
+        until(lambda: node.operator.centre.answer(load.task, 0).trouble)
+
+    def ill(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    is_full = full(monkeypatch)
+    with monkeypatch.context() as patch, world.node() as node:
+        patch.setattr(loading, "_end_with_nothing", ill)
+        with pytest.raises(BusyError):
+            node.operator.centre.cancel(load.task, "no more")
+    is_full.clear()
+    with world.node() as node:
+        centre = node.operator.centre
+        until(lambda: centre.answer(load.task, 0.5).done)
+        assert result(centre.answer(load.task, 0)) == "loaded"
