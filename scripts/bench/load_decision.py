@@ -27,7 +27,7 @@ from receiver.load import loading
 from receiver.metadata.model import records
 from receiver.node import Node
 from receiver.operator.load_judge import LoadJudge
-from receiver.operator.wire import CentreLoadRequest
+from receiver.operator.load_wire import CentreLoadRequest
 from scripts.bench.large_commit import SENDER, Longest, Others
 from tests.support.tsfile_bytes import build
 

@@ -13,7 +13,7 @@ from receiver.metadata.model import records
 from receiver.metadata.state.lock import Reading
 from receiver.node import Node
 from receiver.operator.files import list_files
-from receiver.operator.wire import CentreLoadRequest
+from receiver.operator.load_wire import CentreLoadRequest
 from tests.support.node_world import A, Edge, path_of, tsfile
 
 
