@@ -194,7 +194,10 @@ def owner_guards(state: State, candidates: Iterable[Candidate]) -> list[Guard]:
         state: committed.
         candidates: files that are to be loaded.
     """
-    devices = (each.name for candidate in candidates for each in candidate.facts.devices)
+    devices = {each.name for candidate in candidates for each in candidate.facts.devices}
     owners = {row.sender for name in devices if (row := state.owners.get(name)) is not None}
-    rows = (state.senders.get(each) for each in owners)
-    return [Guard("sender", row.uuid, row.changed) for row in rows if row is not None]
+    rows = (state.senders.get(each) for each in sorted(owners))
+    guards = [Guard("sender", row.uuid, row.changed) for row in rows if row is not None]
+    if not devices <= state.owners.keys():  # whoever gets one may lose it again, and has loaded
+        guards.append(Guard("moves", "", state.changed("moves", "")))
+    return guards

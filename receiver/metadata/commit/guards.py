@@ -18,6 +18,7 @@ __all__ = ["Guard", "Table", "UnchangedGuard", "check_guards", "note_guard"]
 
 Table = Literal[
     "owner",
+    "moves",
     "file",
     "path",
     "sender",
@@ -45,14 +46,14 @@ class Guard:
 
     Attributes:
         table: of the row.
-        key: device for "owner"; physical path for "file"; (sender, path) for "path", the file
-            that takes that path; uuid for "sender"; id for "token"; (sender, path, digest) for
-            "quarantine"; (sender, task) for "task"; path in its stored form for "series" and
-            "storage_group"; name for "table_drop", the newest drop of a table that had it; uuid of
-            the sender for "schema_position";
-            (sender, storage group) for "delete_window"; digest for "held_deletes"; (sender, path,
-            MD5) for "lost"; uuid for "node"; key for "key", prefix for
-            "keys", which are all that begin with it; id, as text, for "work", whose row changes
+        key: device for "owner"; none for "moves", the newest transfer or release of any device;
+            physical path for "file"; (sender, path) for "path", the file that takes that path; uuid
+            for "sender"; id for "token"; (sender, path, digest) for "quarantine"; (sender, task)
+            for "task"; path in its stored form for "series" and "storage_group"; name for
+            "table_drop", the newest drop of a table that had it; uuid of the sender for
+            "schema_position"; (sender, storage group) for "delete_window"; digest for
+            "held_deletes"; (sender, path, MD5) for "lost"; uuid for "node"; key for "key", prefix
+            for "keys", which are all that begin with it; id, as text, for "work", whose row changes
             with each attempt; none for "state", which is all that is committed.
         changed: `changed` of the row that the caller saw, 0 for none. Of a series, a storage group
             and a key of the key-value store, `State.changed` also tells of its deletion.

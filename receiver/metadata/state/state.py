@@ -230,6 +230,7 @@ def _row(row: Any) -> int:
 
 _CHANGED: dict[str, Callable[[State, Any], int]] = {
     "owner": lambda state, key: _row(state.owners.get(key)),
+    "moves": lambda state, _: state.owner_table.moved,
     "file": lambda state, key: _row(state.files.get(key)),
     "path": lambda state, key: _row(state.file_table.held(*key)),
     "sender": lambda state, key: _row(state.senders.get(key)),

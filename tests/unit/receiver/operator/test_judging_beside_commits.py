@@ -14,7 +14,8 @@ from receiver.metadata.state.lock import Reading
 from receiver.node import Node
 from receiver.operator.files import list_files
 from receiver.operator.load_wire import CentreLoadRequest
-from tests.support.node_world import A, Edge, path_of, tsfile
+from receiver.operator.owners import set_owner
+from tests.support.node_world import OPERATOR, A, B, Edge, path_of, tsfile
 
 
 @pytest.fixture
@@ -97,5 +98,28 @@ def test_content_that_others_load_in_the_middle_of_a_decision_is_not_loaded_twic
         "already",
     }
     assert beside == [], "there is no such moment any more"
+    contents = [each.md5 for each in list_files(node.operator).files]
+    assert len(contents) == len(set(contents))
+
+
+@pytest.mark.parametrize("when", range(8))
+@pytest.mark.parametrize("policy", ["keep", "error"])
+def test_what_came_by_an_owner_that_had_a_device_only_meanwhile_is_seen(
+    node: Node, tmp_path: Path, beside: list[Callable[[], object]], when: int, policy: str
+) -> None:
+    """Nobody owns the device where the decision begins, and nobody where it ends."""
+    edge = Edge(node, uuid=B)
+    edge.round({path_of(9): tsfile("root.sg.x", first=500)})
+    content = FILES[path_of(1)] if policy == "keep" else tsfile("root.sg.d1", salt=1)
+
+    def come_and_go() -> None:
+        edge.round({path_of(11): content}, propagate=Propagate.NEVER)
+        set_owner(node.engine, OPERATOR, "root.sg.d1", None)
+
+    beside += [lambda: None] * when
+    beside.append(come_and_go)
+    found = loaded(node, tmp_path / "old", FILES, on_duplicate=policy)
+    assert beside == [], "there is no such moment any more"
+    assert found == ({"refused"} if policy == "error" else {"already", "loaded"})
     contents = [each.md5 for each in list_files(node.operator).files]
     assert len(contents) == len(set(contents))
