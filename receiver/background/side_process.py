@@ -16,6 +16,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
@@ -36,6 +37,7 @@ _NEEDED = ("numpy", "numba", "pyarrow", "lz4")
 _NICE: Final = 19
 _SESSION_NICE: Final = Path("/proc/self/autogroup")
 """Of this process's session; see sched(7), *The autogroup feature*."""
+_LOOK_AGAIN: Final = 0.01
 _DYING: Final = 5.0
 """Seconds for which a process that is gone from its line may take to end."""
 _PR_SET_PDEATHSIG: Final = 1
@@ -101,6 +103,8 @@ class SideProcess(Generic[_Asked, _Answer]):
             if stopped():
                 ended = True
                 return True
+            if _has_ended(child.pid, 0):  # what it has begun may hold its line
+                return True
             if paused() != held:
                 held = not held
                 child.send_signal(signal.SIGSTOP if held else signal.SIGCONT)
@@ -110,23 +114,29 @@ class SideProcess(Generic[_Asked, _Answer]):
             _send(line, msgspec.msgpack.encode(asked))
             return msgspec.msgpack.decode(_receive(line, is_over), type=self._answer)
         except (OSError, EOFError) as error:
-            if not ended:  # its line ends a moment before it does
-                with suppress(subprocess.TimeoutExpired):
-                    child.wait(_DYING)
-            status = self.close()
+            status = self._end(0 if ended else _DYING)  # its line ends a moment before it does
             raise ProcessDied(f"exit status {status}") from error
 
     def close(self) -> int | None:
-        """End the process; returns how it ended by itself, None if it did not."""
+        """End the process; returns how it ended by itself, None if it did not.
+
+        What it has begun ends with it, but for what made itself a group of its own.
+        """
+        return self._end(0)
+
+    def _end(self, patience: float) -> int | None:
         if self._child is None:
             return None
         child, line = self._child
         self._child = None
         line.close()
-        status = child.poll()
-        child.kill()
-        child.wait()
-        return status
+        by_itself = _has_ended(child.pid, patience)
+        # It leads its group, and is not waited for yet: the number is nobody else's.
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.kill()  # where that group is not to be ended
+        status = child.wait()
+        return status if by_itself else None
 
     def _start(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
         ours, theirs = socket.socketpair()
@@ -149,6 +159,21 @@ class SideProcess(Generic[_Asked, _Answer]):
         return child, ours
 
 
+def _has_ended(pid: int, patience: float) -> bool:
+    """Whether a process of ours ends by itself within some seconds; nobody has waited for it then.
+
+    Args:
+        pid: of it.
+        patience: seconds.
+    """
+    until = time.monotonic() + patience
+    while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        if time.monotonic() >= until:
+            return False
+        time.sleep(_LOOK_AGAIN)
+    return True
+
+
 # -- in the process ------------------------------------------------------------------------------
 
 
@@ -166,12 +191,16 @@ def serve(answer: Callable[[_Asked], _Answer], asked: type[_Asked]) -> None:
     memory = int(sys.argv[2])
     resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
     decoder = msgspec.msgpack.Decoder(asked)
+    own = os.getpid()
     with socket.socket(fileno=int(sys.argv[1])) as line:
         while True:
             try:
                 request = decoder.decode(_receive(line))
                 yields = yields or _yield_as_session()
-                _send(line, msgspec.msgpack.encode(answer(request)))
+                answered = msgspec.msgpack.encode(answer(request))
+                if os.getpid() != own:  # what works has forked, and came back in both
+                    os._exit(0)
+                _send(line, answered)
             except (EOFError, BrokenPipeError, ConnectionError):
                 return
 

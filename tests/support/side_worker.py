@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -12,7 +13,11 @@ from receiver.background.side_process import die_with_parent, serve
 
 
 class Wish(msgspec.Struct):
-    """What to do: `say`, `wait`, `die` or `take` so many bytes."""
+    """What to do: `say`, `wait`, `die` or `take` so many bytes.
+
+    Or `bear` a process and tell its number, die and `leave` one that has the line, or `split` in
+    two, which both come back.
+    """
 
     what: str
     much: float = 0
@@ -34,6 +39,14 @@ def fulfil(wish: Wish) -> Said:
     if wish.what == "die":
         os._exit(7)
     text = wish.what
+    if wish.what == "bear":
+        text = str(subprocess.Popen(["sleep", "300"]).pid)
+    if wish.what == "leave":
+        if os.fork():
+            os._exit(7)
+        time.sleep(300)
+    if wish.what == "split":
+        text = "the other one" if os.fork() == 0 else text
     if wish.what == "take":
         try:
             text = str(len(bytearray(int(wish.much))))

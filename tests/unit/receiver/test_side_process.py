@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -102,3 +103,46 @@ def test_one_that_is_to_wait_stands_still_and_goes_on(process: Process) -> None:
 
     assert process.ask(Wish("wait", 1.2), never, paused).text == "wait"
     assert seen[:2] == ["S", "T"], "it stood still from the first time to the second"
+
+
+def test_what_it_has_begun_ends_with_it(process: Process) -> None:
+    """What works there may begin processes of its own: they hold memory, and the line."""
+    born = int(process.ask(Wish("bear"), never).text)
+    assert state_of(born) in "RS"
+    process.close()
+    assert is_over(born)
+    born = int(process.ask(Wish("bear"), never).text)
+    with pytest.raises(ProcessDied, match="exit status 7"):
+        process.ask(Wish("die"), never)
+    assert is_over(born)
+
+
+def test_one_that_dies_is_told_of_though_what_it_has_begun_holds_its_line(process: Process) -> None:
+    pid, calls = process.ask(Wish("say"), never).pid, itertools.count()
+    with pytest.raises(ProcessDied, match="exit status 7"):
+        process.ask(Wish("leave"), lambda: next(calls) > 10)
+    every = map(int, filter(str.isdigit, os.listdir("/proc")))
+    assert all(is_over(each) for each in every if group_of(each) == pid)
+
+
+def group_of(pid: int) -> int:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return 0
+
+
+def is_over(pid: int) -> bool:
+    """Whether a process has ended, whoever is to wait for it."""
+    for _ in range(100):
+        if not Path(f"/proc/{pid}").exists() or state_of(pid) == "Z":
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_of_one_that_splits_in_two_one_answers(process: Process) -> None:
+    """A second answer would be taken for that to the next question."""
+    assert process.ask(Wish("split"), never).text == "split"
+    time.sleep(0.3)
+    assert [process.ask(Wish("say"), never).text for _ in range(3)] == ["say"] * 3
