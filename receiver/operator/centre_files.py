@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from common.tsfile import Tail
 
-__all__ = ["CentreFile", "find_files", "looked_at", "opened", "size_of"]
+__all__ = ["CentreFile", "find_files", "looked_at", "name_prefix", "opened", "size_of"]
 
 _LONGEST = 160
 """Characters of a name that go into the new one."""
@@ -145,6 +145,11 @@ def _placed(source: Path, storage_group: str | None) -> CentreFile:
     return CentreFile(source, FilePath.parse(text))
 
 
+def name_prefix(task: str) -> str:
+    """How the names of files of a load begin."""
+    return f"c{task[:12]}-"
+
+
 def _named(file: CentreFile, task: str, number: int, partition: int) -> FilePath:
     """The name that a file is loaded under: one that no database gave.
 
@@ -157,7 +162,7 @@ def _named(file: CentreFile, task: str, number: int, partition: int) -> FilePath
     path = file.path
     base = path.name.removesuffix(SUFFIX)[:_LONGEST].encode()[:_LONGEST].decode(errors="ignore")
     return FilePath(
-        path.kind, path.sg, path.vsg, partition, f"c{task[:12]}-{number:07d}-{base}{SUFFIX}"
+        path.kind, path.sg, path.vsg, partition, f"{name_prefix(task)}{number:07d}-{base}{SUFFIX}"
     )
 
 

@@ -28,11 +28,12 @@ from common.errors import (
 from common.names import is_task_id
 from common.step_progress import stepping
 from common.wire import Propagate, Result
+from receiver.load.deciding.decision_pauses import pauses
 from receiver.load.folder.current_task import CentreMandate, TaskRecord
 from receiver.metadata.model.centre_source import centre_uuid
 from receiver.metadata.model.records import FileOutcome
 from receiver.operator.centre_entries import told
-from receiver.operator.centre_files import CentreFile, find_files, looked_at, size_of
+from receiver.operator.centre_files import CentreFile, find_files, looked_at, name_prefix, size_of
 from receiver.operator.centre_runs import LOOK_AGAIN, CentreRuns
 from receiver.operator.load_carrier import LoadCarrier
 from receiver.operator.load_judge import LoadJudge, all_refused
@@ -227,11 +228,24 @@ class CentreLoads:
         with self._engine.reading() as state:
             return state.task_table.has(self.source, task)
 
+    def is_visible(self, task: str) -> bool:
+        """Whether a load has a visible file, of which the outcome may not be kept any more."""
+        with self._engine.reading() as state:
+            table = state.file_table
+            between = pauses(self._engine.reading(), commits=True)
+            for directory in table.directories():
+                between()
+                found = table.catalogue(f"{directory}/{name_prefix(task)}", 1)
+                if any(each.task == task for each in found):
+                    return True
+        return False
+
     def answer(self, task: str, wait: float) -> CentreLoadAnswer:
         """What became of a load, or that it is under way, after `wait` seconds at most.
 
         Raises:
             NotFoundError: nothing is known of it.
+            ConflictError: it is loaded, and what became of each file is not kept any more.
             TsferryError, OSError: it failed so.
         """
         run = self._runs.answer(task, wait)
@@ -251,6 +265,11 @@ class CentreLoads:
         row = self._row_of(task)
         if row is None:
             current = self._handed_over(task)
+            if current is None and self.is_visible(task):
+                raise ConflictError(
+                    f"load {task} is over, and its files are visible; so many came behind it that "
+                    "what became of each is not kept any more: tsferry-receiver files list"
+                )
             if current is None:
                 raise NotFoundError(
                     f"load {task[:40]!a} is not known here, and nothing of it is loaded: say it "

@@ -281,7 +281,8 @@ class CentreWrites:
 
     def _not_open(self, task: str) -> GoneError:
         """Whoever has written rows is to know whether they are there, after a fail-over too."""
-        if self._centre.is_done(task) or self._centre.has_begun(task):
+        centre = self._centre
+        if centre.is_done(task) or centre.has_begun(task) or centre.is_visible(task):
             return GoneError(f"write {task} is over")
         return GoneError(
             f"write {task} is not open here, and nothing of it is loaded or visible: it was "

@@ -12,6 +12,7 @@ import pytest
 from common.digests import md5, xxh3_64
 from common.errors import (
     BusyError,
+    ConflictError,
     DigestError,
     ForbiddenError,
     GoneError,
@@ -21,6 +22,7 @@ from common.errors import (
     UsageError,
 )
 from receiver.load import loading
+from receiver.metadata.state.tables import tasks
 from receiver.node import Node
 from receiver.operator import centre_loading, centre_runs, load_carrier
 from receiver.operator.files import list_files
@@ -476,3 +478,25 @@ def test_a_commit_that_the_receiver_died_in_is_asked_for_again_while_it_is_loade
         assert len(list_files(node.operator).files) == 1
         node.operator.writes.expire(node.clock() + 10**9)
         assert left(node) == []
+
+
+def test_a_write_of_which_the_outcome_is_kept_no_more_is_not_told_to_be_nowhere(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tasks, "KEPT_TASKS", 1)
+    with world.node() as node:
+        opened(node)
+        part = put(node, tsfile())
+        commit(node, part)
+        place = tmp_path / "old" / path_of(1)
+        place.parent.mkdir(parents=True)
+        place.write_bytes(tsfile("root.sg.other"))
+        load = CentreLoadRequest(task="6" * 32, paths=[str(tmp_path / "old")])
+        node.operator.centre.load(load)
+    with world.node() as node:
+        with pytest.raises(GoneError, match="is over"):
+            node.operator.writes.commit(TASK, [part], None)
+        with pytest.raises(ConflictError, match="its files are visible"):
+            node.operator.centre.answer(TASK, 0)
+        with pytest.raises(NotFoundError, match="nothing of it is loaded"):
+            node.operator.centre.answer("4" * 32, 0)
