@@ -3,15 +3,16 @@
 A commit is called by the time, so a number that is lower than the newest one says nothing of
 whether this engine ever had it: a copy that was restored goes on, and is soon past it. Within the
 history that can be looked up. Beyond, it goes by lives: each process that speaks to nodes commits
-a random id first, with the newest commit that was there when it opened the engine. A node says
-which commit it has heard last, and in which life. A copy has not the lives that came behind it,
-and of the one in which it was made nothing behind the moment at which it was opened.
+a random id first, with the newest commit that was there when it opened the engine. Once there is
+one, so does every process that commits anything, a command with the server down as well: a life
+ends with the first commit that is not its own. A node says which commit it has heard last, and in
+which life. A copy has not the lives that came behind it, and of the one in which it was made
+nothing behind the moment at which it was opened.
 """
 
 from __future__ import annotations
 
 import logging
-import secrets
 import threading
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,7 @@ class MasterLife:
     def __init__(self, engine: Engine) -> None:
         """Begin none yet: a receiver without nodes has none."""
         self._engine = engine
-        self._life = secrets.token_hex(16)
+        self._life = engine.life
         self._begun = False
         self._lock = threading.Lock()
 
@@ -40,16 +41,27 @@ class MasterLife:
         """Of this life, committed before anybody hears it; empty while it cannot be committed."""
         if not self._begun:
             with self._lock:
-                if not self._begun:
-                    try:
-                        begun = records.MasterLifeBegun(self._life, self._engine.opened_at)
-                        self._engine.commit([begun])
-                    except TsferryError as error:
-                        told = {"error": error.message}
-                        log.warning("nodes copy nothing: this life has not begun", extra=told)
-                        return ""
-                    self._begun = True
+                if not self._begun and not self._begin():
+                    return ""
+                self._begun = True
         return self._life
+
+    def _begin(self) -> bool:
+        """Whether this life is committed: by another commit of this process before, or here."""
+        try:
+            if not self._is_committed():
+                begun = records.MasterLifeBegun(self._life, self._engine.opened_at)
+                self._engine.commit([begun])
+        except TsferryError as error:
+            if not self._is_committed():
+                told = {"error": error.message}
+                log.warning("nodes copy nothing: this life has not begun", extra=told)
+                return False
+        return True
+
+    def _is_committed(self) -> bool:
+        with self._engine.reading() as state:
+            return self._life in state.master_lives.rows
 
     def has(self, life: str, commit: int) -> bool:
         """Whether this engine had a commit that a node has heard in a life, for certain."""

@@ -78,6 +78,7 @@ class Engine(AnsweringEngine, Operations):
     Attributes:
         begins: transactions; set by their manager, which is above all of this.
         opened_at: the newest commit when this process opened it.
+        life: random id of this process, of which nodes hear; see `records.MasterLifeBegun`.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Engine(AnsweringEngine, Operations):
         self._upkeep: Upkeep | None = None
         self._remote: RemoteLog | None = None
         self.opened_at = self._state.newest
+        self.life = secrets.token_hex(16)
         self.begins: Callable[[str], AbstractContextManager[Any]] | None = None
 
     # -- opening -----------------------------------------------------------------------------
@@ -185,6 +187,7 @@ class Engine(AnsweringEngine, Operations):
             settled=self._journal.write,
             tag_bytes=self.options.tag_bytes,
             reading=self._reading,
+            first=self._ends_a_life,
         )
         stack.callback(self._committer.close)
         self._snapshots = Snapshots(
@@ -229,6 +232,17 @@ class Engine(AnsweringEngine, Operations):
         stack.callback(self._upkeep.close)
         if background:
             self._upkeep.start()
+
+    def _ends_a_life(self) -> records.Op | None:
+        """That this process has a life of its own, where nodes have heard of one before.
+
+        Whatever else it commits, and though no node may ever hear of it: else that would count as
+        the life before, which a copy of the engine may never have had to its end.
+        """
+        lives = self._state.master_lives.rows
+        if not lives or self.life in lives:
+            return None
+        return records.MasterLifeBegun(self.life, self.opened_at)
 
     # -- how it stands ------------------------------------------------------------------------
 

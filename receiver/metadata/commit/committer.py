@@ -82,6 +82,7 @@ class Committer:
         settled: Callable[[], None],
         tag_bytes: int | None = None,
         reading: Reading | None = None,
+        first: Callable[[], Op | None] = lambda: None,
     ) -> None:
         """Make it.
 
@@ -94,6 +95,7 @@ class Committer:
             tag_bytes: tags and attributes of one series, at most.
             reading: lets threads that do not lead read the state; without, all is judged by who
                 leads.
+            first: gives what is to be committed before anything else is; None once that is so.
         """
         self.failed: str | None = None
         self._state = state
@@ -101,6 +103,7 @@ class Committer:
         self._allocate = allocate
         self._publish = publish
         self._settled = settled
+        self._first = first
         self._tag_bytes = tag_bytes
         self._high = state.newest
         self.recent = RecentCommits(state.newest)
@@ -176,6 +179,8 @@ class Committer:
         with self._entering:
             if self._closed and not last:
                 raise ReadOnlyError("the metadata engine is closed")
+            if request.work is None:
+                self._put_first(request)
             self._waiting.append(request)
             if not self._led:
                 self._led = request.leads = True
@@ -186,6 +191,14 @@ class Committer:
         if request.error is not None:
             raise request.error
         return request.ts
+
+    def _put_first(self, request: CommitRequest) -> None:
+        """Have what comes before all else of this process stand in the line before a commit."""
+        op = self._first()
+        if op is not None and not any(type(each) is type(op) for each in request.ops):
+            first = CommitRequest([op])
+            first.abandoned = True  # nobody waits for it
+            self._waiting.append(first)
 
     def _wait(self, request: CommitRequest) -> None:
         try:

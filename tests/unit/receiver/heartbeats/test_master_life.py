@@ -59,6 +59,39 @@ def test_a_copy_that_went_its_own_way_is_told_from_the_engine_however_long_ago_t
         assert not life.lacks(second, copied.newest_commit + 1)
 
 
+@pytest.mark.parametrize("steps", [1, 2])
+def test_what_a_command_commits_in_a_copy_is_not_of_the_life_that_the_copy_was_made_in(
+    tmp_path: Path, steps: int
+) -> None:
+    """An operator restores, has `fsck --repair` or a token made, and starts the server then."""
+    with Engine.open(tmp_path / "one") as engine:
+        life = MasterLife(engine)
+        first, before = life.ident(), engine.newest_commit
+        shutil.copytree(tmp_path / "one", tmp_path / "copy")
+        behind = engine.commit([seen()])
+    for _ in range(steps):
+        with Engine.open(tmp_path / "copy") as copied:
+            copied.commit([seen(B)])
+            copied.commit_with(lambda _: [seen(B, "other")])
+    with Engine.open(tmp_path / "copy") as copied:
+        _history_ends(copied)
+        life = MasterLife(copied)
+        for _ in range(2):
+            assert (life.has(first, before), life.lacks(first, before)) == (True, False)
+            assert (life.has(first, behind), life.lacks(first, behind)) == (False, True)
+            assert life.ident()
+        with copied.reading() as state:
+            assert len(state.master_lives.rows) == 1 + steps + 1
+
+
+def test_a_process_of_an_engine_that_nodes_have_never_heard_of_has_no_life(tmp_path: Path) -> None:
+    for _ in range(2):
+        with Engine.open(tmp_path) as engine:
+            engine.commit([seen()])
+            with engine.reading() as state:
+                assert not state.master_lives.rows
+
+
 def test_a_life_has_no_name_before_that_is_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
