@@ -185,9 +185,15 @@ class Node(Closing):
         acknowledging = self._acknowledging()
         if config.nodes.before_ack:
             untold = UntoldLosses(
-                engine, load.disks, self.copies.back, self.copies.nodes, acknowledging.untold
+                engine,
+                load.disks,
+                self.copies.back,
+                self.copies.nodes,
+                acknowledging.untold,
+                lacks=self.copies.condition.lacks,
+                has_told=self.copies.has_told,
             )
-            load.reaper.chores.append(untold.run_once)
+            load.reaper.looks.append(untold.run_once)
         self.uploads = Uploads(config, engine, load, acknowledging, clock=clock)
         self.checks = Checks(
             config, engine, load, acknowledging, clock=clock, incarnation=self._incarnation

@@ -4,25 +4,32 @@ A stand-by has none of the first one's disks. What edges were told to be loaded 
 (`nodes.before_ack`). What was committed and had come to no node is nowhere: its task was not told,
 so its edge has it still, and waits. Here it is found out, by the word of every node that may have
 it, that there is none; then it goes the way of what is lost with a disk (`lost_directory`).
+
+A sender has one task at a time: that may be untold. An upload without a task may be as well, and so
+may several loads of the centre: writes from Spark, SQL, files. Whether these were told nobody
+knows any more; what of them fewer nodes than need be are known to have is asked for.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Final
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from common.errors import NotFoundError, TsferryError
 from common.wire import Result
 from receiver.load.placing import tree_of
 from receiver.load.upkeep.lost_directory import DirectoryLoss, take_loss
+from receiver.metadata.model.centre_source import is_centre
 from receiver.metadata.state.placed_files import parts_elsewhere, placed_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from receiver.datadirs.disks import Disks
     from receiver.metadata.engine import Engine
+    from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
     from receiver.placement.copies_back import CopiesBack
     from receiver.placement.placeable_nodes import PlaceableNode
@@ -34,9 +41,25 @@ log = logging.getLogger(__name__)
 _AGAIN: Final = 30.0
 """Seconds between two looks that have to find the same: a node that has a file whole as an upload
 makes a copy of it as soon as it has read its list."""
-_MOST: Final = 200
-"""Files that are asked for in a pass."""
+_LONGEST: Final = 20.0
+"""Seconds for which nodes are asked in a pass; the next one goes on from there."""
+_LAST: Final = 32
+"""Tasks of a source that are looked at: loads at the centre that go at once are fewer."""
+_NAMED: Final = 100
+"""Of these the log names so many."""
 _REASON: Final = "it went with the disks of the master before this one, and had come to no node"
+
+
+class _Task(NamedTuple):
+    """A task that may be untold.
+
+    Attributes:
+        is_of_round: its sender's only one; else nobody can say whether it was told.
+    """
+
+    sender: str
+    task: str
+    is_of_round: bool
 
 
 class UntoldLosses:
@@ -50,6 +73,8 @@ class UntoldLosses:
         nodes: Callable[[], Mapping[str, PlaceableNode]],
         untold: Callable[[str], str | None],
         *,
+        lacks: Callable[[State, FileRow], bool] = lambda state, row: True,
+        has_told: Callable[[str], bool] = lambda node: True,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Prepare.
@@ -60,6 +85,8 @@ class UntoldLosses:
             back: asks nodes, and brings what one of them has.
             nodes: as they are now, by uuid.
             untold: the task of a sender that is committed and may not be told.
+            lacks: whether fewer nodes are known to have a file than need be.
+            has_told: whether a node has told of all that it has in this life of the master.
             monotonic: seconds.
         """
         self._engine = engine
@@ -67,12 +94,15 @@ class UntoldLosses:
         self._back = back
         self._nodes = nodes
         self._untold = untold
+        self._lacks = lacks
+        self._has_told = has_told
         self._monotonic = monotonic
         self._begun = engine.newest_commit
-        self._open: list[str] | None = None
-        """Senders with such a task of an earlier life; None before the first look at all of them.
-        What is committed in this life is here."""
+        self._open: list[_Task] | None = None
+        """Such tasks of an earlier life; None before the first look at all. What is committed in
+        this life is here."""
         self._missed: dict[str, float] = {}
+        self._asked = ""
 
     def run_once(self, _: float = 0.0) -> int:
         """Look for them; how many have to come again."""
@@ -80,67 +110,112 @@ class UntoldLosses:
         if self._disks.away():  # asked behind the look, which one may have left meanwhile
             return 0  # what lies there is not lost
         now = self._monotonic()
-        missed: dict[str, float] = {}
+        self._missed = {name: at for name, at in self._missed.items() if name in nowhere}
         lost: list[FileRow] = []
-        for row in nowhere:
-            if not self._is_nowhere(row):
+        for name in self._in_turn(nowhere):
+            if self._monotonic() - now >= _LONGEST:
+                break
+            self._asked = name
+            row, is_of_round = nowhere[name]
+            if not self._is_nowhere(row, is_brought=is_of_round):
+                self._missed.pop(name, None)
                 continue
-            since = missed[row.physical] = self._missed.get(row.physical, now)
+            since = self._missed.setdefault(name, now)
             if now - since >= _AGAIN:
                 lost.append(row)
-        self._missed = missed
         if not lost:
             return 0
         names = [row.physical for row in lost]
-        log.warning("files come again from their senders", extra={"files": names, "why": _REASON})
+        told = {"files": names[:_NAMED], "count": len(names), "why": _REASON}
+        log.warning("files come again from their senders", extra=told)
         return take_loss(self._engine, DirectoryLoss(wanted=tuple(lost)), _REASON)
 
-    def _nowhere_here(self) -> list[FileRow]:
-        """Files of tasks that nobody was told of, which no data directory has, nor the store."""
+    def _in_turn(self, names: Mapping[str, object]) -> list[str]:
+        """All, from behind the one that was asked for last: none is behind others for good."""
+        every = sorted(names)
+        at = bisect_right(every, self._asked)
+        return every[at:] + every[:at]
+
+    def _nowhere_here(self) -> dict[str, tuple[FileRow, bool]]:
+        """Files of tasks that nobody was told of, which no data directory has, nor the store.
+
+        By name, and whether they are of their sender's only task.
+        """
         if self._open is None:
             with self._engine.reading() as state:
-                self._open = list(state.senders)
-        still: list[str] = []
-        found: list[FileRow] = []
-        for sender in self._open:
-            rows = self._untold_files(sender)
+                senders = list(state.senders)
+            self._open = [task for each in senders for task in self._tasks_of(each)]
+        still: list[_Task] = []
+        found: dict[str, tuple[FileRow, bool]] = {}
+        for task in self._open:
+            rows = self._untold_files(task)
             if rows is None:
                 continue
-            still.append(sender)
-            found += [row for row in rows if tree_of(self._disks.standing(), row) is None]
+            still.append(task)
+            for row in rows:
+                if tree_of(self._disks.standing(), row) is None:
+                    found[row.physical] = row, task.is_of_round
         self._open = still
-        return found[:_MOST]
+        return found
 
-    def _untold_files(self, sender: str) -> list[FileRow] | None:
-        """Those of a sender's task which the store has not; None where there is no such task."""
-        task = self._untold(sender)
+    def _tasks_of(self, sender: str) -> Iterator[_Task]:
+        """Those that may be untold."""
         with self._engine.reading() as state:
-            done = None if task is None else state.task_table.get(sender, task)
+            known = state.senders.get(sender)
+            newest = state.task_table.newest(sender, _LAST)
+            of_round = None if known is None else known.epoch_task
+            done = None if of_round is None else state.task_table.get(sender, of_round)
+            started = 0 if known is None or of_round is None else known.changed
+        if of_round is not None:
+            yield _Task(sender, of_round, is_of_round=True)
+        behind = started if done is None else done.commit
+        for row in newest:
+            # What came behind the task of a round is none itself: it was an upload without one.
+            is_single = row.count == 1 and row.commit > behind
+            is_left = of_round is None and row is newest[-1]
+            if row.task != of_round and (is_centre(sender) or is_single or is_left):
+                yield _Task(sender, row.task, is_of_round=False)
+
+    def _untold_files(self, task: _Task) -> list[FileRow] | None:
+        """Those of a task which the store has not; None where it is told, or there is none such."""
+        if task.is_of_round and self._untold(task.sender) != task.task:
+            return None
+        with self._engine.reading() as state:
+            done = state.task_table.get(task.sender, task.task)
             if done is None or done.commit > self._begun:
                 return None
             held = [
-                state.file_table.held(sender, each.path)
+                state.file_table.held(task.sender, each.path)
                 for each in done.outcomes
                 if each.result in (Result.LOADED, Result.ALREADY)
             ]
-            return [
+            rows = [
                 row
                 for row in held
                 if row is not None and row.visible and not parts_elsewhere(state, row).file
             ]
+            if task.is_of_round:
+                return rows
+            return [row for row in rows if self._lacks(state, row)] or None
 
-    def _is_nowhere(self, row: FileRow) -> bool:
+    def _is_nowhere(self, row: FileRow, *, is_brought: bool) -> bool:
         """Whether every node that may have a file says that it has not. One that has gives it."""
         nodes = self._nodes()
         with self._engine.reading() as state:
             placed = placed_nodes(state, row.physical)
-        if not placed or not all(each.tells_all for each in nodes.values() if not each.is_lost):
+        # One that has the tablet, and is not to have it any more, is known by its report alone.
+        every = [(uuid, each) for uuid, each in nodes.items() if not each.is_lost]
+        if not placed or not all(each.tells_all and self._has_told(uuid) for uuid, each in every):
             return False
         if any(each not in nodes or nodes[each].is_lost for each in placed):
             return False
-        asked = self._back.has_it(row.physical)
+        try:
+            asked = self._back.has_it(row.physical)
+        except NotFoundError:
+            return False  # it was forgotten meanwhile
         if any(asked.values()):
-            self._bring(row)
+            if is_brought:
+                self._bring(row)
             return False
         urls = {nodes[each].url for each in placed}
         return urls <= asked.keys() and None not in asked.values()

@@ -255,13 +255,13 @@ class CopyCentre:
             )
         return node
 
-    def load(self, partition: int = 0, group: str = "root.wind") -> str:
+    def load(self, partition: int = 0, group: str = "root.wind", sender: str = NORTH) -> str:
         """One more file; its physical name."""
         self._loaded += 1
         number = self._loaded
         path = f"sequence/{group}/0/{partition}/{number}-{number}-0-0.tsfile"
         content = build({f"{group}.d1": {"s1": [(number, 1)]}})
-        return str(self.world.load(NORTH, path, content).relative_to(self.world.data))
+        return str(self.world.load(sender, path, content).relative_to(self.world.data))
 
     def content(self, physical: str) -> bytes:
         self.must_answer()

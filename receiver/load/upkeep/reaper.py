@@ -57,6 +57,7 @@ class Reaper:
 
     Attributes:
         chores: called with the time at each pass, for what others have to let go.
+        looks: called so too, and while ages of files are not known as well.
         nodes_with: how many storage nodes are known to have a file now.
         nodes_perhaps: how many have one, or may have it and have not spoken since the start.
         is_told: whether a deleted file's sender, which had it listed, knows of it; until then the
@@ -86,6 +87,7 @@ class Reaper:
         self._tables_due = True
         """Whether tables may be there that no row needs: after a crash, and when rows went."""
         self.chores: list[Callable[[float], object]] = []
+        self.looks: list[Callable[[float], object]] = []
         self.nodes_with: Callable[[State, FileRow], int] = lambda state, row: 0
         self.nodes_perhaps: Callable[[State, FileRow], int] = lambda state, row: 0
         self.is_told: Callable[[State, FileRow], bool] = lambda state, row: True
@@ -120,6 +122,8 @@ class Reaper:
         if self._tables_due:
             self._clear_tables()
             self._tables_due = False
+        for look in self.looks:
+            look(now)
         return gone
 
     def _ages_are_known(self, now: float) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from receiver.metadata.model import records
@@ -31,6 +32,11 @@ class TaskTable:
         """A task that is done, if it is among the last ones of its sender."""
         tasks = self._tasks.get(sender)
         return None if tasks is None else tasks.get(task)
+
+    def newest(self, sender: str, most: int) -> list[TaskRow]:
+        """The last tasks of a sender, in the order in which they were done."""
+        tasks = self._tasks.get(sender)
+        return [] if tasks is None else list(islice(reversed(tasks.values()), most))[::-1]
 
     def has(self, sender: str, task: str) -> bool:
         """Whether the task is done, as far as is remembered."""

@@ -8,9 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from common.errors import UnreachableError
+from common.errors import NotFoundError, UnreachableError
 from common.wire import Result
 from receiver.metadata.model import records
+from receiver.metadata.model.centre_source import centre_uuid
 from receiver.metadata.state.placed_files import placement_of
 from receiver.metadata.state.table_rows import FileState
 from receiver.operator.untold_losses import UntoldLosses
@@ -30,10 +31,13 @@ class Scene(Losing):
         self.alone = self.centre.load()
         self.untold: str | None = TASK
         self.dirs_away: list[str] = []
+        self.held: set[str] = set()
+        self.mute: set[str] = set()
         self.now = 0.0
         names = [self.row(each).path for each in (*self.files, self.alone)]
         outcomes = [records.FileOutcome(path=each, result=Result.LOADED) for each in names]
         self.centre.engine.commit([records.TaskDone(NORTH, TASK, outcomes)])
+        self.centre.engine.commit([records.EpochSet(NORTH, "1.a", None, TASK, confirmed=True)])
         self.back = CopiesBack(self.centre.engine, lambda: self.trees, self.perhaps)
         self.losses = UntoldLosses(
             self.centre.engine,
@@ -41,6 +45,8 @@ class Scene(Losing):
             self.back,
             self.centre.views,
             lambda _: self.untold,
+            lacks=lambda _, row: row.physical not in self.held,
+            has_told=lambda node: node not in self.mute,
             monotonic=lambda: self.now,
         )
 
@@ -87,7 +93,9 @@ def test_one_look_is_not_enough(scene: Scene) -> None:
     assert scene.losses.run_once() == 1
 
 
-@pytest.mark.parametrize("why", ["it is here", "told", "disk away", "node away", "silent", "new"])
+@pytest.mark.parametrize(
+    "why", ["it is here", "told", "disk away", "node away", "silent", "new", "mute"]
+)
 def test_without_evidence_nothing_is_asked_for(
     scene: Scene, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,10 +109,88 @@ def test_without_evidence_nothing_is_asked_for(
         scene.dirs_away = ["/disk2"]
     elif why == "node away":
         scene.nodes[1].is_silent = scene.nodes[1].is_hurt = True
+    elif why == "mute":  # it is heard, and what it has is not known yet
+        scene.mute = {scene.nodes[1].uuid}
     elif why == "silent":
 
         def content(url: str, query: object) -> bytes:
             raise UnreachableError("nobody answers")
 
         monkeypatch.setattr(scene, "content", content)
+    assert scene.passes() == []
+
+
+def _of_own(scene: Scene, sender: str, task: str, physical: str, more: int = 0) -> None:
+    """A file is of a task of its own, of a source that is in no round."""
+    path = scene.row(physical).path
+    outcomes = [records.FileOutcome(path=path, result=Result.LOADED)]
+    outcomes += [records.FileOutcome(f"{each}", Result.REFUSED, reason="x") for each in range(more)]
+    scene.centre.engine.commit([records.TaskDone(sender, task, outcomes)])
+    scene.losses._begun = scene.centre.engine.newest_commit
+
+
+def test_what_several_loads_of_the_centre_brought_is_looked_for_and_not_of_the_newest_alone(
+    scene: Scene,
+) -> None:
+    """Its source is in no round: none of its tasks is that of an epoch."""
+    engine = scene.centre.engine
+    source = centre_uuid(engine.uuid)
+    engine.commit([records.SenderSeen(source, "centre", "centre")])
+    scene.centre.load(group="root.sun", sender=source)
+    scene.centre.settle()
+    names = [scene.centre.load(group="root.sun", sender=source) for _ in range(3)]
+    for number, each in enumerate(names):
+        _of_own(scene, source, f"{number:032x}", each, more=number + 1)
+    for each in names:
+        (scene.data / each).unlink()
+    scene.untold, scene.held = None, {names[2]}
+    scene.passes()
+    states = [scene.row(each).state for each in names]
+    assert states == [FileState.QUARANTINED, FileState.QUARANTINED, FileState.LIVE]
+
+
+@pytest.mark.parametrize("has_round", [True, False])
+def test_an_upload_without_a_task_is_looked_for_and_what_a_round_before_has_told_is_not(
+    scene: Scene, has_round: bool
+) -> None:
+    if not has_round:  # or an operator has accepted the sender anew
+        scene.centre.engine.commit(
+            [records.EpochSet(NORTH, "2.accept", None, None, confirmed=True)]
+        )
+    single, scene.untold = scene.centre.load(), None
+    _of_own(scene, NORTH, "8" * 32, single)
+    for each in (single, scene.alone):
+        (scene.data / each).unlink()
+    assert scene.passes() == []
+    assert scene.row(single).state is FileState.QUARANTINED
+
+
+def test_files_that_are_asked_for_in_vain_again_and_again_keep_no_other_from_its_turn(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pass has an end; the next one goes on behind it."""
+    names = sorted([*scene.files, scene.alone])
+    for each in names:
+        (scene.data / each).unlink()
+    asked: list[str] = []
+
+    def has_it(physical: str) -> dict[str, bool | None]:
+        asked.append(physical)
+        scene.now += 15.0
+        return {}
+
+    monkeypatch.setattr(scene.back, "has_it", has_it)
+    for _ in range(4):
+        scene.losses.run_once()
+    assert asked == [*names, *names]
+
+
+def test_a_file_that_is_forgotten_meanwhile_ends_no_pass(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def has_it(physical: str) -> dict[str, bool | None]:
+        raise NotFoundError("it is no file of the catalogue")
+
+    (scene.data / scene.alone).unlink()
+    monkeypatch.setattr(scene.back, "has_it", has_it)
     assert scene.passes() == []
