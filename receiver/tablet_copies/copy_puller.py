@@ -311,6 +311,7 @@ class CopyPuller(Closing):
                     break
                 behind = page.next
                 page = self._calls.page(replica.tablet, behind, "", 0)
+                self._store.must_be_noted(page.master)  # another one may go on with it
                 if page.next is not None and page.next <= behind:
                     raise ProtocolError(f"the list of {replica.tablet} does not go on: {behind}")
             if page.next is not None or problems:

@@ -330,7 +330,7 @@ class ReplicaStore(Closing):
         """
         self.hear(master)
         seen = self._home.seen
-        if seen is not None and seen.life and seen.life != master.life:
+        if seen is not None and seen.life != master.life:
             raise UnheardMasterError(
                 "this life of the master was not heard by a heartbeat yet", retry_after=1.0
             )

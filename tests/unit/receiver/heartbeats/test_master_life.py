@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from common.durable import Tree
-from common.errors import NoSpaceError
+from common.errors import NoSpaceError, TsferryError
 from receiver.heartbeats.master_life import MasterLife
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
-from receiver.tablet_copies.copies_wire import DropOrder, DropOrders
+from receiver.tablet_copies.copies_wire import CopyPage, DropOrder, DropOrders
 from receiver.tablet_copies.replica_store import UnheardMasterError
 from tests.support.metadata import B, seen
 from tests.support.spark_world import NORTH
@@ -194,3 +196,61 @@ def _all_go_on(there: TwoMasters) -> None:
         for node in there.nodes:
             node.goes_on()
         there.pass_time(6.0)
+
+
+def test_a_list_that_another_life_goes_on_with_is_read_anew_once_that_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what it brought was taken for something that the life before had never committed."""
+    there = TwoMasters(tmp_path, 1)
+    try:
+        master, node = there.masters[0], there.nodes[0]
+        names = [f"sequence/root.wind/0/0/{each}-{each}-0-0.tsfile" for each in (1, 2, 3)]
+        contents = [build({"root.wind.d1": {"s1": [(each, 1)]}}) for each in (1, 2, 3)]
+        master.world.load(NORTH, names[0], contents[0])
+        master.one_pass()
+        node.report()
+        master.one_pass()
+        master.copies.lists._page = 1
+        of_master = node.page
+
+        def page(tablet: str, after: str | None, digest: str, since: int) -> CopyPage:
+            if after is not None and master._lives == 1:
+                master.die()
+                there.pass_time(LEASE + 1)
+                assert master.take_over(own=True)
+                master.copies.lists._page = 1
+                master.world._tag = 10
+                master.world.load(NORTH, names[1], contents[1])
+            return of_master(tablet, after, digest, since)
+
+        monkeypatch.setattr(node, "page", page)
+        with suppress(TsferryError):
+            node.puller.run_once()
+        assert master._lives == 2
+        (tablet,) = node.store.tablets()
+        node.report()
+        assert node.home.doubt == ""
+        _all_go_on(there)
+        assert len(node.store.replica(tablet).files()) == 2
+    finally:
+        there.close()
+
+
+def test_a_node_of_before_there_were_lives_takes_nothing_before_it_has_noted_one(
+    tmp_path: Path,
+) -> None:
+    there = TwoMasters(tmp_path, 1)
+    try:
+        master, node = there.masters[0], there.nodes[0]
+        node.report()
+        assert node.home.seen is not None
+        was = msgspec.structs.replace(node.home.seen, life="")
+        node.home._mark = msgspec.structs.replace(node.home._mark, seen=was)
+        with pytest.raises(UnheardMasterError):
+            node.store.must_be_noted(master.manager.mark())
+        node.store.must_be_noted(was)  # of an earlier state of this release, both of them
+        node.report()
+        node.store.must_be_noted(master.manager.mark())
+    finally:
+        there.close()
