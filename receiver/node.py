@@ -54,7 +54,7 @@ from receiver.superseding.prover import Prover
 from receiver.superseding.remote_proofs import RemoteProofs
 from receiver.transfer.acknowledging import Acknowledging
 from receiver.transfer.checks import Checks
-from receiver.transfer.listed import ListComparison
+from receiver.transfer.listed import ListComparison, is_awaited
 from receiver.transfer.listing import Listing
 from receiver.transfer.lost import Losses
 from receiver.transfer.node_pulls import NodePulls
@@ -226,7 +226,7 @@ class Node(Closing):
             self.copies.back.came = self.disk_room.came
             load.mover.letting_go = self.disk_room.moving
         self.listed = ListComparison(config, engine)
-        load.reaper.is_told = self.listed.is_told
+        load.reaper.is_awaited = is_awaited
         self.lost = Losses(config, engine)
         self.settled = Settlements(config, engine)
         self.schema_reader = SchemaReader(engine)

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
-    from receiver.metadata.state.table_rows import FileRow
+    from receiver.metadata.state.table_rows import FileRow, LetGoRow
     from receiver.principal import Principal
 
-__all__ = ["ListComparison"]
+__all__ = ["ListComparison", "is_awaited"]
 
 _MOST_ENDED: Final = 10_000
 _OPERATOR: Final = "operator"
@@ -38,23 +38,6 @@ class ListComparison:
     def __init__(self, config: ReceiverConfig, engine: Engine) -> None:
         self._most = config.limits.max_page_items
         self._engine = engine
-        self._heard: dict[str, int] = {}
-        """By sender, the newest commit that it knew when both lists agreed; in memory alone."""
-
-    def is_told(self, state: State, row: FileRow) -> bool:
-        """Whether a deleted file may be forgotten, as far as its sender's list is concerned.
-
-        What an operator deleted while its sender had it listed is told to that one when lists are
-        compared, and known by the row alone: without it the sender, which may have been silent for
-        longer than the history, would take the file for lost here, and send it again. (What has
-        expired may come again: it expires again, if its TTL holds still.)
-        """
-        if row.reason != _OPERATOR or not _is_let_go(row) or is_centre(row.sender):
-            return True
-        sender = state.senders.get(row.sender)
-        if sender is None or is_removed(sender):
-            return True
-        return self._heard.get(row.sender, 0) >= row.deleted
 
     def compare(self, who: Principal, sender: str, request: ListedRequest) -> ListedAnswer:
         """Whether the list is what is listed here; if not, what was let go here since a commit.
@@ -65,7 +48,6 @@ class ListComparison:
         """
         check_sender(who, sender)
         scope = Scope(who.scope)
-        self._heard[sender] = request.since
         with self._engine.reading() as state:
             told = request.files, request.digest
             agrees = state.file_table.listed.of(sender) == told or (
@@ -80,6 +62,8 @@ class ListComparison:
                 if scope.first_outside(row.devices) is None
                 for path in row.paths
             ]
+            behind = (row for row in state.let_go.of(sender) if row.deleted > request.since)
+            ended += _forgotten(state, behind)
         return ListedAnswer(agrees=False, ended=ended[:_MOST_ENDED])
 
     def ended(self, who: Principal, sender: str, page: ListedPage) -> EndedAnswer:
@@ -94,7 +78,10 @@ class ListComparison:
         asked = {(each.path, each.md5) for each in page.files}
         with self._engine.reading() as state:
             rows = state.files.of({sender}, held=False)
-            return EndedAnswer(ended=list(_ended(state, rows, asked)))
+            ended = list(_ended(state, rows, asked))
+            notes = (state.let_go.get(sender, path) for path, _ in asked)
+            ended += _forgotten(state, (each for each in notes if each is not None))
+        return EndedAnswer(ended=ended)
 
 
 def _within(state: State, sender: str, scope: Scope) -> tuple[int, str]:
@@ -119,6 +106,25 @@ def _ended(
             for path in found:
                 asked.discard((path, row.md5))
                 yield EndedHere(path=path, md5=row.md5, reason=reason)
+
+
+def _forgotten(state: State, notes: Iterable[LetGoRow]) -> Iterable[EndedHere]:
+    """What an operator deleted, of files that are forgotten but for that."""
+    for row in notes:
+        if row.deleted and state.file_table.held(row.sender, row.path) is None:
+            yield EndedHere(path=row.path, md5=row.md5, reason=_OPERATOR)
+
+
+def is_awaited(state: State, row: FileRow) -> bool:
+    """Whether the sender of a deleted file has to be told of it, whenever it comes.
+
+    What an operator deleted while its sender had it listed: a sender that finds nothing of it here
+    takes it for lost, and sends it again, however long ago it was told. (What has expired may
+    come again: it expires again, if its TTL holds still.)
+    """
+    sender = state.senders.get(row.sender)
+    known = sender is not None and not is_removed(sender) and not is_centre(row.sender)
+    return known and row.reason == _OPERATOR and _is_let_go(row)
 
 
 def _is_let_go(row: FileRow) -> bool:

@@ -59,22 +59,52 @@ def test_many_files_are_held_as_the_configuration_says(centre: Centre, make_edge
     assert states(centre, "live") == set()
 
 
+ALL_AT_ONCE = {
+    "TSFERRY_RECEIVER_METADATA__HISTORY": "0s",
+    "TSFERRY_RECEIVER_LOAD__KEEP_DELETED": "0s",
+}
+
+
 def test_an_edge_that_was_silent_for_longer_than_the_history_brings_nothing_back(
     centre: Centre, make_edge: Any
 ) -> None:
-    env = {"TSFERRY_RECEIVER_METADATA__HISTORY": "0s", "TSFERRY_RECEIVER_LOAD__KEEP_DELETED": "0s"}
-    edge: Edge = make_edge(centre.start(env=env))
+    edge: Edge = make_edge(centre.start(env=ALL_AT_ONCE))
     for number in range(3):
         edge.write(number)
     assert edge.round().sent == 3
     centre.sql(f"delete storage group root.{edge.sg.split('.')[1]} with data")
-    until(lambda: not [*centre.data.rglob("*-*.tsfile")])  # the edge is not heard of meanwhile
+    # The edge is not heard of meanwhile.
+    until(lambda: states(centre, "deleted") == set() and not [*centre.data.rglob("*-*.tsfile")])
     centre.stop()
-    centre.start(env=env)
+    centre.start(env=ALL_AT_ONCE)
     report = edge.round()
     assert (report.exit_code, report.sent) == (0, 0)
     assert states(centre, "live") == set()
     edge.write(3)
     assert edge.round().sent == 1
     assert edge.round().exit_code == 0
-    until(lambda: states(centre, "deleted") == set())  # it has heard: nobody needs the rows
+
+
+def test_an_edge_that_heard_of_it_and_compares_its_whole_list_later_brings_nothing_back(
+    centre: Centre, make_edge: Any
+) -> None:
+    edge: Edge = make_edge(centre.start(env=ALL_AT_ONCE))
+    other: Edge = make_edge(f"http://127.0.0.1:{centre.port}")
+    other.round()
+    deleted = [edge.write(number, sg="root.gone") for number in range(2)]
+    stays = edge.write(5, sg="root.stays")
+    assert edge.round().sent == 3
+    centre.sql("delete storage group root.gone with data")
+    assert edge.round().sent == 0
+    until(lambda: states(centre, "deleted") == set())
+    for uuid in (other.uuid, edge.uuid):
+        centre.call("owners", "transfer", "root.stays.d1", uuid)
+    for _ in range(2):  # what came back is compared with all that is listed
+        report = edge.round()
+        assert (report.exit_code, report.sent) == (0, 0)
+    assert states(centre, "live") == {stays}
+    edge.remove(deleted[0])
+    assert edge.round().exit_code == 0
+    edge.write(0, sg="root.gone")  # it is another file by now, as far as anybody knows
+    assert edge.round().sent == 1
+    assert edge.round().exit_code == 0

@@ -60,8 +60,8 @@ class Reaper:
         looks: called so too, and while ages of files are not known as well.
         nodes_with: how many storage nodes are known to have a file now.
         nodes_perhaps: how many have one, or may have it and have not spoken since the start.
-        is_told: whether a deleted file's sender, which had it listed, knows of it; until then the
-            row stays, without its bytes, or the file would be sent again.
+        is_awaited: whether a sender that may come yet had a deleted file listed, and is to be told
+            of it: that is noted when the file is forgotten, or the sender would send it again.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Reaper:
         self.looks: list[Callable[[float], object]] = []
         self.nodes_with: Callable[[State, FileRow], int] = lambda state, row: 0
         self.nodes_perhaps: Callable[[State, FileRow], int] = lambda state, row: 0
-        self.is_told: Callable[[State, FileRow], bool] = lambda state, row: True
+        self.is_awaited: Callable[[State, FileRow], bool] = lambda state, row: False
 
     def start(self) -> None:
         """Start the thread."""
@@ -163,7 +163,15 @@ class Reaper:
             ]
             stored = {row.physical for row in due if parts_elsewhere(state, row).file}
             told = {row.physical: state.deletion_table.of_file(row.physical) for row in due}
-            untold = {row.physical for row in due if not self.is_told(state, row)}
+            noted = {
+                row.physical: [
+                    records.LetGoNoted(row.sender, path, row.md5, row.deleted)
+                    for path in row.paths
+                    if state.file_table.held(row.sender, path) is None
+                ]
+                for row in due
+                if self.is_awaited(state, row)
+            }
         # The records of a deleted file go on hiding points of others: where only its devices tell
         # what they name, its row stays.
         explaining = {
@@ -176,10 +184,11 @@ class Reaper:
             batch = due[low : low + _BATCH]
             gone = [row.physical for row in batch if self._unlink(FilePath.parse(row.physical))]
             crash.point("reaper.unlinked")
-            gone = [each for each in gone if each not in explaining and each not in untold]
+            gone = [each for each in gone if each not in explaining]
             if not gone:
                 continue
-            self._engine.commit([records.FileForgotten(physical) for physical in gone])
+            ops: list[records.Op] = [op for each in gone for op in noted.get(each, ())]
+            self._engine.commit([*ops, *(records.FileForgotten(each) for each in gone)])
             for physical in stored.intersection(gone):
                 self._unlink(FilePath.parse(physical))  # it may have been fetched in between
             count += len(gone)

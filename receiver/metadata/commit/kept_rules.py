@@ -91,6 +91,18 @@ def _is_lost(on: RuleOverlay, key: tuple[str, str, str]) -> bool:
     return on.get(("lost", *key), lambda: key in on.state.lost_table.rows)
 
 
+def _let_go_noted(on: RuleOverlay, op: records.LetGoNoted) -> None:
+    _let_go(on, op)
+    if not is_md5(op.md5) or op.deleted not in SIGNED_64 or op.deleted <= 0:
+        raise refusal_of(op, f"{op.path}: {op.md5!a}, deleted at {op.deleted}, is no file")
+
+
+def _let_go(on: RuleOverlay, op: records.LetGoNoted | records.LetGoEnded) -> None:
+    on.need_sender(op.sender, op)
+    parse_path(op, op.path)
+    on.put(("let_go", op.sender, op.path), True)
+
+
 def _quarantine_put(on: RuleOverlay, op: records.QuarantinePut) -> None:
     on.need_sender(op.sender, op)
     parse_path(op, op.path)
@@ -112,6 +124,8 @@ KEPT_RULES: dict[type, Rule] = {
     records.KeptRecordsApplied: _kept_records_applied,
     records.FileLost: _file_lost,
     records.LossAcknowledged: _loss_acknowledged,
+    records.LetGoNoted: _let_go_noted,
+    records.LetGoEnded: _let_go,
     records.QuarantinePut: _quarantine_put,
     records.QuarantineDrop: _quarantine_drop,
 }

@@ -41,6 +41,7 @@ from receiver.metadata.state.table_rows import (
     AdoptionRow,
     ClockRow,
     FileRow,
+    LetGoRow,
     LostRow,
     OwnerRow,
     QuarantineRow,
@@ -97,6 +98,7 @@ _ROW_TABLES: tuple[tuple[str, str, type], ...] = (
     ("doubted", "doubted_table", DoubtedCopyRow),
     ("master-lives", "master_lives", MasterLifeRow),
     ("adoptions", "adoption_table", AdoptionRow),
+    ("let-go", "let_go", LetGoRow),
 )
 
 
@@ -247,6 +249,7 @@ def freeze(
         "doubted": list(state.doubted_table.rows.values()),
         "master-lives": list(state.master_lives.rows.values()),
         "adoptions": list(state.adoption_table.rows.values()),
+        "let-go": list(state.let_go),
     }
     return FrozenState(
         meta,

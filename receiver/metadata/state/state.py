@@ -33,6 +33,7 @@ from receiver.metadata.state.tables.deletion_notes import DeletionTable
 from receiver.metadata.state.tables.doubted import DoubtedTable
 from receiver.metadata.state.tables.files import FileTable
 from receiver.metadata.state.tables.held_deletes import DeleteWindows, HeldDeletes
+from receiver.metadata.state.tables.let_go import LetGoTable
 from receiver.metadata.state.tables.lost import LostTable
 from receiver.metadata.state.tables.master_lives import MasterLives
 from receiver.metadata.state.tables.owners import OwnerTable
@@ -71,10 +72,10 @@ class State:
         devices: names of devices that files and owners share.
         clock: what was learnt of the clock: which moments timestamps stand for.
         max_memory: bytes that the schema may take before the rules refuse more; None for no limit.
-        file_table, lost_table, deletion_table, delete_windows, held_deletes, uploaded_table,
-        upload_times, owner_table, sender_table, token_table, task_table, quarantine_table,
-        txn_table, work_table, compacted_table, loaded_tables, tablet_table, node_table,
-        placement_table, cache_slots, released_table, doubted_table, master_lives,
+        file_table, lost_table, let_go, deletion_table, delete_windows, held_deletes,
+        uploaded_table, upload_times, owner_table, sender_table, token_table, task_table,
+        quarantine_table, txn_table, work_table, compacted_table, loaded_tables, tablet_table,
+        node_table, placement_table, cache_slots, released_table, doubted_table, master_lives,
         position_table, adoption_table: the tables
             themselves, for what else is asked of them, and for checkpoints.
     """
@@ -90,6 +91,7 @@ class State:
         self.clock = ClockCorrections()
         self.file_table = FileTable(self.devices)
         self.lost_table = LostTable(self.file_table.rows)
+        self.let_go = LetGoTable()
         self.deletion_table = DeletionTable(self.file_table.rows, self.file_table.listed)
         self.delete_windows = DeleteWindows()
         self.held_deletes = HeldDeletes()
@@ -133,6 +135,7 @@ class State:
             self.token_table,
             self.lost_table,  # before the files: what it stands for is still there as it was
             self.file_table,
+            self.let_go,
             self.deletion_table,
             self.delete_windows,
             self.held_deletes,

@@ -39,6 +39,7 @@ __all__ = [
     "CommittedRow",
     "FileRow",
     "FileState",
+    "LetGoRow",
     "LostRow",
     "OwnerRow",
     "QuarantineRow",
@@ -338,6 +339,19 @@ class LostRow(CommittedRow, frozen=True, kw_only=True):
     def key(self) -> tuple[str, str, str]:
         """(sender, path, MD5)."""
         return self.sender, self.path, self.md5
+
+
+class LetGoRow(CommittedRow, frozen=True, kw_only=True):
+    """A file that an operator deleted and its sender may list; see `records.LetGoNoted`.
+
+    Attributes:
+        deleted: the commit that deleted it; 0 where its sender told the end before that was due.
+    """
+
+    sender: str
+    path: str
+    md5: str = ""
+    deleted: int = 0
 
 
 class TxnRow(CommittedRow, frozen=True, kw_only=True):

@@ -30,6 +30,8 @@ from receiver.metadata.model.records.file_records import (
     FileUnnamed,
     FileUploaded,
     FileVerified,
+    LetGoEnded,
+    LetGoNoted,
     LossAcknowledged,
     ObjectRemoved,
     OriginNoted,
@@ -177,6 +179,8 @@ Op = (
     | MasterLifeBegun
     | FileMoved
     | CompactionVerified
+    | LetGoNoted
+    | LetGoEnded
 )
 
 

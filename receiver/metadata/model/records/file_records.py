@@ -262,6 +262,29 @@ class LossAcknowledged(Record, frozen=True, tag=44):
     physical: str = ""
 
 
+class LetGoNoted(Record, frozen=True, tag=136):
+    """An operator had deleted a file that its sender still lists; no row of a file tells so now.
+
+    Attributes:
+        sender: that had it loaded here.
+        path: under which it lists the file.
+        md5: of its content.
+        deleted: the commit that deleted it.
+    """
+
+    sender: str
+    path: str
+    md5: str
+    deleted: int
+
+
+class LetGoEnded(Record, frozen=True, tag=137):
+    """A sender has told the end of a file that was deleted here: nothing is left to tell it."""
+
+    sender: str
+    path: str
+
+
 class FileUploaded(Record, frozen=True, tag=70):
     """A file is in the object store, which confirmed its bytes; once more when its resource is new.
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from common import crash, wire
+from common.digests import md5
 from common.errors import NotATsFileError
 from receiver.datadirs.directory_markers import RECEIVER_MARKER
 from receiver.metadata.model import records
@@ -190,50 +191,91 @@ def test_the_row_of_a_file_that_tells_what_older_records_name_stays(
         assert len(state.file_table.deleted()) == stays
 
 
-def test_what_an_operator_deleted_is_remembered_until_its_sender_has_heard_of_it(
+def told(edge: Edge, since: int) -> set[str]:
+    """What the sender of a list that differs is told, by either of its questions."""
+    request = wire.ListedRequest(files=9, digest="", since=since)
+    found = {each.path for each in edge.node.listed.compare(edge.who, edge.uuid, request).ended}
+    page = wire.ListedPage(files=[wire.ListedFile(path=path_of(1), md5=md5(tsfile()).hexdigest())])
+    ended = edge.node.listed.ended(edge.who, edge.uuid, page).ended
+    assert {each.path for each in ended} == found
+    return found
+
+
+def loaded_and_deleted(node: Node) -> tuple[Edge, int]:
+    """An edge whose first file an operator has deleted, and the commit that it knew before."""
+    edge = Edge(node)
+    edge.round({path_of(1): tsfile()})
+    heard = node.engine.newest_commit
+    with node.engine.reading() as state:
+        (physical,) = (row.physical for row in state.files.values())
+    node.engine.commit([records.FileDeleted(physical, "operator")])
+    return edge, heard
+
+
+def notes(node: Node) -> int:
+    with node.engine.reading() as state:
+        assert state.file_table.deleted() == []
+        return len([*state.let_go])
+
+
+def test_what_an_operator_deleted_is_told_to_its_sender_until_that_has_it_no_more(
     world: World, clock: Clock
 ) -> None:
     """A sender that was silent for longer would send it again, and it would be live once more."""
-
-    def ended(node: Node, since: int) -> list[str]:
-        request = wire.ListedRequest(files=1, digest="", since=since)
-        return [each.path for each in node.listed.compare(edge.who, edge.uuid, request).ended]
-
     with world.still_node() as node:
-        edge = Edge(node)
-        edge.round({path_of(1): tsfile()})
-        heard = node.engine.newest_commit
-        with node.engine.reading() as state:
-            (physical,) = (row.physical for row in state.files.values())
-        node.engine.commit([records.FileDeleted(physical, "operator")])
-        assert ended(node, heard) == [path_of(1)]
+        edge, heard = loaded_and_deleted(node)
+        assert told(edge, heard) == {path_of(1)}
         clock.now += 10_000
-        node.load.reaper.run_once()
-        assert world.loaded() == {}
-        assert ended(node, heard) == [path_of(1)]
+        assert node.load.reaper.run_once() == 1
+        assert (world.loaded(), notes(node)) == ({}, 1)
+        assert told(edge, heard) == {path_of(1)}
+        node.engine.checkpoint()
     with world.still_node() as node:
         edge.node = node
-        node.load.reaper.run_once()
-        assert ended(node, heard) == [path_of(1)], "after a start it is not known what it heard"
-        node.load.reaper.run_once()
-        assert ended(node, heard) == [path_of(1)]
-        now = node.engine.newest_commit
-        ended(node, now)
-        node.load.reaper.run_once()
-        assert ended(node, heard) == [], "it is forgotten"
+        assert told(edge, heard) == {path_of(1)}
+        request = wire.ListedRequest(files=9, digest="", since=node.engine.newest_commit)
+        assert node.listed.compare(edge.who, edge.uuid, request).ended == []
+        edge.round({}, [path_of(1)])
+        assert (told(edge, heard), notes(node)) == (set(), 0)
 
 
-def test_what_an_operator_deleted_of_a_removed_sender_is_forgotten(
+def test_nothing_is_noted_of_a_deleted_file_whose_end_was_told_before_it_was_forgotten(
     world: World, clock: Clock
 ) -> None:
     with world.still_node() as node:
-        edge = Edge(node)
-        edge.round({path_of(1): tsfile()})
-        with node.engine.reading() as state:
-            (physical,) = (row.physical for row in state.files.values())
-        node.engine.commit([records.FileDeleted(physical, "operator")])
-        remove_sender(node.operator, OPERATOR, edge.uuid)
+        edge, heard = loaded_and_deleted(node)
+        for _ in range(2):
+            edge.round({}, [path_of(1)])
         clock.now += 10_000
-        node.load.reaper.run_once()
-        with node.engine.reading() as state:
-            assert state.file_table.deleted() == []
+        assert node.load.reaper.run_once() == 1
+        assert (told(edge, heard), notes(node)) == (set(), 0)
+
+
+@pytest.mark.parametrize("forgotten", [True, False])
+def test_what_is_loaded_again_under_its_path_is_not_told_as_deleted(
+    world: World, clock: Clock, forgotten: bool
+) -> None:
+    with world.still_node() as node:
+        edge, heard = loaded_and_deleted(node)
+        for step in (0, 1) if forgotten else (1, 0):
+            if step:
+                edge.round({path_of(1): tsfile(first=500)})
+            else:
+                clock.now += 10_000
+                node.load.reaper.run_once()
+        assert (told(edge, heard), notes(node)) == (set(), 0)
+
+
+@pytest.mark.parametrize("forgotten", [True, False])
+def test_what_an_operator_deleted_of_a_removed_sender_is_forgotten(
+    world: World, clock: Clock, forgotten: bool
+) -> None:
+    with world.still_node() as node:
+        edge, _ = loaded_and_deleted(node)
+        for step in (0, 1) if forgotten else (1, 0):
+            if step:
+                remove_sender(node.operator, OPERATOR, edge.uuid)
+            else:
+                clock.now += 10_000
+                node.load.reaper.run_once()
+        assert notes(node) == 0
