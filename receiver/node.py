@@ -61,6 +61,7 @@ from receiver.transfer.node_pulls import NodePulls
 from receiver.transfer.schemachanges import SchemaReader
 from receiver.transfer.settled import Settlements
 from receiver.transfer.tasks import Tasks
+from receiver.transfer.under_way import is_under_way_since_before
 from receiver.transfer.uploads import Uploads
 from receiver.txn.txn_manager import TxnManager
 
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables.retired import PartitionKey
+    from receiver.metadata.state.tables.tablets import LoadedTableRow
     from receiver.operator.log_file_views import LogFilesView
     from receiver.placement.node_room import NodeRoom
     from receiver.storage.copying import StorageService
@@ -173,7 +175,7 @@ class Node(Closing):
             load.disks,
             stirred=load.loader.stir,
         )
-        self.tables.may_forget = self.copies.may_forget
+        self.tables.may_forget = self._may_forget
         self.tables.has_gone, self.tables.is_empty = self.copies.has_gone, self.copies.is_empty
         load.reaper.nodes_with = self.copies.condition.count
         load.reaper.nodes_perhaps = self.copies.condition.perhaps
@@ -275,6 +277,13 @@ class Node(Closing):
         if kept is not None:
             self._resources.callback(kept.close)
         self._resources.callback(self._close_hooks)
+
+    def _may_forget(self, table: LoadedTableRow) -> bool:
+        """Whether nothing is left that would come to be in a dropped table, or was in it."""
+        load = self.load
+        if load.disks.away() or not self.copies.may_forget(table):
+            return False
+        return not is_under_way_since_before(table.dropped, load.folders, self.uploads)
 
     def _node_pulls(self) -> NodePulls | None:
         nodes = self.copies.upload_nodes

@@ -243,6 +243,10 @@ class Uploads:
         """How many uploads of a sender (or of all) are begun, and the bytes they have."""
         return self._admission.numbers(sender)
 
+    def begun(self) -> list[OpenUpload]:
+        """Those of all senders."""
+        return self._register.all()
+
     def expire(self, now: float) -> None:
         """Drop uploads that nothing came for in a long time."""
         oldest = now - self._limits.upload_expiry

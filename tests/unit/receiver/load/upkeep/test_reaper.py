@@ -9,6 +9,7 @@ from common.digests import md5
 from common.errors import NotATsFileError
 from receiver.datadirs.directory_markers import RECEIVER_MARKER
 from receiver.metadata.model import records
+from receiver.metadata.sql.executing import execute
 from receiver.node import Node
 from receiver.operator.senders import remove_sender
 from receiver.operator.status import running_status
@@ -19,7 +20,9 @@ from tests.support.node_world import (
     World,
     fsck_of,
     path_of,
+    plan_entry,
     resource_entry,
+    results,
     tsfile,
 )
 
@@ -279,3 +282,46 @@ def test_what_an_operator_deleted_of_a_removed_sender_is_forgotten(
                 clock.now += 10_000
                 node.load.reaper.run_once()
         assert notes(node) == 0
+
+
+def is_remembered(node: Node) -> bool:
+    node.load.reaper.run_once()
+    with node.engine.reading() as state:
+        return bool(state.loaded_tables.dropped())
+
+
+@pytest.mark.parametrize("begun", ["planned", "brought", "half brought"])
+def test_that_a_table_was_dropped_is_remembered_while_something_is_under_way_from_before(
+    world: World, clock: Clock, begun: str
+) -> None:
+    """Else it would be loaded, however long its sender was silent, as if nothing was deleted."""
+    path, content = path_of(2), tsfile(first=100)
+    with world.still_node() as node:
+        edge = Edge(node)
+        edge.round({path_of(1): tsfile()})
+        task = edge.start()
+        edge.plan(task, [plan_entry(path, content)])
+        if begun == "brought":
+            edge.batch(task, {path: content})
+        elif begun == "half brought":
+            metadata = {"path": path, "task": task}
+            upload = node.uploads.create(edge.who, edge.uuid, len(content), metadata)
+            node.uploads.patch(edge.who, upload.id, 0, content[:9], at_once=True)
+        execute(node.engine, "delete storage group root.sg with data")
+        clock.now += 900
+        assert is_remembered(node)
+    with world.still_node() as node:
+        edge.node = node
+        assert is_remembered(node)
+        if begun != "planned":
+            task = edge.start()  # what came of the task before counts still
+            assert is_remembered(node)
+            [decision] = edge.plan(task, [plan_entry(path, content)])
+            assert decision.action is not wire.Action.SEND
+            if decision.upload is not None:
+                edge.send(decision.upload, content, offset=9)
+        else:
+            edge.batch(task, {path: content})
+        edge.end(task, {path: content})
+        assert results(edge.outcome(task)) == {path: "quarantined"}
+        assert not is_remembered(node)
