@@ -9,6 +9,7 @@ from __future__ import annotations
 from flask import Response
 
 from common.errors import NotFoundError, ProtocolError
+from receiver.txn.errors import TxnEndedError
 from receiver.txn.txn_session import TxnSession
 from receiver.web.call import Call, json_answer
 from receiver.web.routes import EMPTY, AnswerRow, Role, Routes
@@ -93,16 +94,15 @@ def txn_outcome(call: Call) -> Response:
 )
 def commit_txn(call: Call) -> Response:
     """Commit a transaction."""
+    txn = call.arguments["txn"]
     try:
-        session = session_of(call, call.arguments["txn"])
-    except NotFoundError:
-        outcome = _outcome(call, _ident(call.arguments["txn"]))
+        commit = session_of(call, txn).commit()
+    except (NotFoundError, TxnEndedError):  # it may have ended by what was asked for before
+        outcome = _outcome(call, _ident(txn))
         if outcome.commit is None:
             raise
         return json_answer(outcome)
-    ident = _ident(call.arguments["txn"])
-    commit = session.commit()
-    return json_answer(TxnOutcome(txn=str(ident), state="committed", commit=commit))
+    return json_answer(TxnOutcome(txn=str(_ident(txn)), state="committed", commit=commit))
 
 
 @ROUTES.call("DELETE", "/v1/txn/<txn>", Role.OPERATOR, "Roll a transaction back", EMPTY)

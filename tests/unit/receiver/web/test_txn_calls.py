@@ -1,5 +1,8 @@
 """Transactions over HTTP: statements with an id, ends, outcomes, and the client of a session."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import msgspec
 import pytest
 
@@ -199,6 +202,46 @@ def test_a_commit_that_is_asked_for_again_is_answered_the_same(session, server, 
     }  # fmt: skip
     assert client.post("/v1/txn/5/commit", headers=operator).status_code == 404
     assert client.get("/v1/txn/x", headers=operator).status_code == 400
+
+
+@pytest.mark.parametrize("first", ["call", "statement"])
+def test_a_commit_that_is_asked_for_again_while_it_goes_on_is_answered_the_same(
+    session, app, operator, node, monkeypatch, first
+):
+    txn = session.begin()
+    session.run("set storage group to root.sg")
+    writing, asked = threading.Event(), threading.Event()
+    really = node.engine.commit
+
+    def slowly(*given):
+        writing.set()
+        assert asked.wait(10)
+        return really(*given)
+
+    monkeypatch.setattr(node.engine, "commit", slowly)
+    get = node.transactions.get
+
+    def looked(ident):
+        found = get(ident)
+        if writing.is_set():
+            asked.set()
+        return found
+
+    monkeypatch.setattr(node.transactions, "get", looked)
+
+    def commit():
+        return app.test_client().post(f"/v1/txn/{txn}/commit", headers=operator)
+
+    with ThreadPoolExecutor(1) as threads:
+        one = threads.submit(commit if first == "call" else lambda: session.run("commit").commit)
+        assert writing.wait(10)
+        again = commit()
+        told = one.result(10) if first == "statement" else None
+        told = told or msgspec.json.decode(one.result(10).get_data())["commit"]
+    assert again.status_code == 200
+    assert msgspec.json.decode(again.get_data()) == {
+        "txn": txn, "state": "committed", "commit": told,
+    }  # fmt: skip
 
 
 def test_an_answer_in_pages_ends_with_the_transaction(session, server, client, operator):
