@@ -200,6 +200,18 @@ class WorkQueue:
         ended = records.WorkEnded(row.id, row.attempt, end, reason)
         return self._engine.commit([*ops, ended], guards)
 
+    def came_true(self, row: WorkRow) -> bool:
+        """Whether an attempt has ended as done, also where its `end` was not answered for.
+
+        Raises:
+            ReadOnlyError, UnreachableError: that shows at the next start, or when the remote log
+                answers.
+        """
+        self._engine.settle()
+        with self._engine.reading() as state:
+            now = state.work_table.rows.get(row.id)
+        return now is not None and now.attempt == row.attempt and now.state is WorkState.DONE
+
     def give_back(self, executor: str) -> int:
         """Have others do what an executor runs that is no more; returns how much that was."""
         with self._engine.reading() as state:

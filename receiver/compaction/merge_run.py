@@ -204,9 +204,12 @@ class MergeRun:
         return commit
 
     def give_up(self, merge: StagedMerge) -> None:
-        """Leave nothing of a merge that is not committed."""
+        """Leave nothing of a merge that is not committed; what may be is left to the next start."""
         try:
-            take_back(merge.tree, merge.ident)
+            if self.work.came_true(merge.row):  # its answer was lost: readers have the outputs
+                clear_staged(merge.tree, merge.ident)
+            else:
+                take_back(merge.tree, merge.ident)
         except (OSError, TsferryError) as error:  # the next start takes it back
             log.warning("what a merge left stays", extra={"error": str(error)})
 

@@ -14,6 +14,7 @@ from receiver.background.work_queue import WorkQueue
 from receiver.compaction.merge_asked import MergeAnswer, MergeAsked
 from receiver.compaction.merge_process import MergeRefused
 from receiver.metadata.model import records
+from receiver.metadata.model.errors import UnknownOutcomeError
 from receiver.metadata.state.work_rows import WorkRow, WorkState
 from receiver.node import Node
 from tests.support.merging_node import (
@@ -163,6 +164,45 @@ def test_what_happens_to_an_input_during_the_merge_wins(
     gone = {("a", at) for at in range(40, 45)}
     assert given_by(node, row).keys().isdisjoint(gone)
     assert merged_names(world) == [each.physical for each in row.outputs]
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_what_a_commit_that_was_not_answered_for_tells_of_is_on_the_disk(
+    node: Node, world: World, clock: Clock, monkeypatch: pytest.MonkeyPatch, is_kept: bool
+) -> None:
+    """A remote log took it, and its answer was lost: the outputs are what readers are given."""
+    site = Site(node)
+    merge_here(node)
+    small_files(site, 6)
+    clock.now += 61
+    assert node.engine._committer is not None
+    appender = node.engine._committer._appender
+    append, sent = appender.append, []
+
+    def lost(commits: object, tags: bytes) -> None:
+        if b"merged-" not in b"".join(each[1] for each in commits):  # type: ignore[attr-defined]
+            append(commits, tags)  # type: ignore[arg-type]
+            return
+        sent.append((commits, tags))
+        raise UnknownOutcomeError("no answer")
+
+    def settle() -> bool:
+        if is_kept:
+            append(*sent[-1])  # type: ignore[arg-type]
+        return is_kept
+
+    with monkeypatch.context() as patched:
+        patched.setattr(appender, "append", lost)
+        patched.setattr(appender, "settle", settle)
+        node.compactor.run_once()
+    rows = compactions(node)
+    assert [each.physical for row in rows for each in row.outputs] == merged_names(world)
+    assert len(rows) == is_kept
+    clock.now += 1000
+    node.compactor.compact("root.sg")
+    node.compactor.run_once()
+    (row,) = compactions(node)
+    assert given_by(node, row) == site.answer()
 
 
 def test_an_executor_that_slept_longer_than_its_lease_commits_nothing(
