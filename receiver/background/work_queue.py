@@ -38,6 +38,8 @@ __all__ = ["WorkQueue"]
 _LEASE: Final = 60.0
 """Seconds for which an executor need not be heard of."""
 _MOST_ATTEMPTS: Final = 5
+_UNHEARD: Final = "was not heard of for"
+"""Stands in the reason of an attempt that nobody ended, and in none that an executor gives."""
 
 
 @dataclass(slots=True)
@@ -254,8 +256,8 @@ class WorkQueue:
         """End the attempt if its lease is over."""
         if row.state is not WorkState.RUNNING or not self._is_over(row):
             return False
-        again = row.attempt < self._most_attempts
-        reason = f"{row.executor} was not heard of for {self.lease:g} s (attempt {row.attempt})"
+        again = _unheard(row) + 1 < self._most_attempts
+        reason = f"{row.executor} {_UNHEARD} {self.lease:g} s (attempt {row.attempt})"
         end: records.WorkEnd = "pending" if again else "failed"
         try:
             self._engine.commit([records.WorkEnded(row.id, row.attempt, end, reason)])
@@ -285,6 +287,16 @@ class WorkQueue:
         if row is None or row.state is not WorkState.RUNNING or row.attempt != attempt:
             return None
         return row
+
+
+def _unheard(row: WorkRow) -> int:
+    """Attempts that nobody ended, since it was added or tried again; not those given back."""
+    count = 0
+    for stood in reversed(row.stood):
+        if stood.state in {WorkState.FAILED, WorkState.CANCELLED}:
+            break
+        count += stood.state is WorkState.PENDING and f" {_UNHEARD} " in stood.reason
+    return count
 
 
 def _not_its_own(row: WorkRow) -> ConflictError:

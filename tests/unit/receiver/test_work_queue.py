@@ -214,6 +214,21 @@ def test_what_nobody_ends_fails_with_the_reason_and_can_be_tried_again(engine, q
     assert queue.take("x", ["merge"]).attempt == 3
 
 
+def test_attempts_that_were_given_back_are_none_that_nobody_ended(engine, queue, clock):
+    """And what an operator has tried again has all of its attempts."""
+    ident = queue.add("merge", b"", [PARTITION])
+    for _ in range(5):
+        queue.end(queue.take("full", ["merge"]), "pending", reason="no room")
+    for state in (WorkState.PENDING, WorkState.FAILED) * 2:
+        queue.end(queue.take("full", ["merge"]), "pending", reason="no room")
+        queue.take("mayfly", ["merge"])
+        clock.now += 60
+        queue.expire()
+        assert table(engine)[ident].state is state
+        if state is WorkState.FAILED:
+            queue.retry(table(engine)[ident])
+
+
 @pytest.mark.parametrize("checkpoint", [False, True])
 def test_a_restart_keeps_all_and_gives_one_fresh_lease(tmp_path, clock, checkpoint):
     with Engine.open(tmp_path, background=False) as engine:
