@@ -90,6 +90,7 @@ class _Known:
 
     Attributes:
         refused: marks of what is not to be merged.
+        died: marks of what the process died over once.
         deaths: of the process over it.
         problem: of the last that failed.
         not_before: nothing of it is tried, by the monotonic clock.
@@ -97,6 +98,7 @@ class _Known:
     """
 
     refused: set[bytes] = field(default_factory=set)
+    died: set[bytes] = field(default_factory=set)
     deaths: int = 0
     problem: str = ""
     not_before: float = 0.0
@@ -334,7 +336,7 @@ class Compactor:
     def _consider(self, key: PartitionKey) -> bool:
         """Add work for a partition, if it is due; whether it is."""
         now = self._engine.clock.cautious()
-        known = self._known.setdefault(key, _Known())
+        known = self._at(key)
         if now < known.quiet_at or self._monotonic() < known.not_before:
             return False
         there = files_of(self._engine, key)
@@ -531,8 +533,9 @@ class Compactor:
                     self._end(row, "pending", "the receiver is stopped")
                 elif self._has_changed(choice):  # what was read may have gone under the reader
                     self._again(row, key, str(error))
-                elif isinstance(error, ProcessDied) and row.attempt == 1:
+                elif isinstance(error, ProcessDied) and choice.mark not in self._at(key).died:
                     # Killed by hand, or for what others took; of a fault of theirs it dies again.
+                    self._at(key).died.add(choice.mark)
                     self._again(row, key, str(error))
                 else:
                     self._refuse(row, there, choice, error)
@@ -576,8 +579,11 @@ class Compactor:
             for row, before in zip(now, choice.rows, strict=True)
         )
 
+    def _at(self, key: PartitionKey) -> _Known:
+        return self._known.setdefault(key, _Known())
+
     def _note(self, key: PartitionKey, problem: str) -> _Known:
-        known = self._known.setdefault(key, _Known())
+        known = self._at(key)
         known.problem = f"{'/'.join(key)}: {problem}"
         return known
 

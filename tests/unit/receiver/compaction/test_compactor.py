@@ -257,8 +257,9 @@ def test_one_whose_lease_is_lost_is_stopped_at_work(node: Node, world: World, cl
     assert merged_names(world) == []
 
 
+@pytest.mark.parametrize("given_back", [False, True])
 def test_a_process_that_is_killed_once_is_no_word_about_the_files(
-    node: Node, world: World, clock: Clock
+    node: Node, world: World, clock: Clock, given_back: bool
 ) -> None:
     site = Site(node)
     paths = small_files(site, 8)
@@ -269,6 +270,11 @@ def test_a_process_that_is_killed_once_is_no_word_about_the_files(
 
     process = merge_here(node, MergedHere(killed))
     clock.now += 61
+    if given_back:  # by an executor elsewhere that had no room
+        assert node.compactor.look() == 1
+        taken = node.operator.work.take("elsewhere", ["merge"])
+        assert taken is not None
+        node.operator.work.end(taken, "pending", reason="no room")
     assert node.compactor.run_once() == 1
     (row,) = compactions(node)
     assert set(row.inputs) == {site.row(each).physical for each in paths}
