@@ -96,6 +96,10 @@ class ReceiverMeasures:
         f"{_P}background_oldest_waiting_timestamp_seconds",
         "Since when the oldest background task waits.",
     )
+    OLDEST_ATTEMPT = gauge(
+        f"{_P}background_oldest_running_timestamp_seconds",
+        "Since when the attempt at a background task goes on that takes longest.",
+    )
 
     # -- disks, engine, copies -------------------------------------------------------------------
 

@@ -311,6 +311,7 @@ class ReceiverReadings:
         into.put(of.TASKS, tasks.overdue, "overdue")
         into.put(of.TASKS, tasks.failed, "failed")
         into.put(of.OLDEST_TASK, tasks.oldest_waiting_at)
+        into.put(of.OLDEST_ATTEMPT, tasks.oldest_running_at)
 
     # -- edges -------------------------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ ADDED_BY_HAND: Final = (MERGE, PROVE)
 TASK_STATES: Final = tuple(map(str, WorkState))
 _FAILURES: Final = 5
 _LONG: Final = 86400.0
-"""Seconds of waiting that an operator hears of."""
+"""Seconds of waiting, and of one attempt, that an operator hears of."""
 _LONGEST_REASON: Final = 400
 
 
@@ -151,10 +151,12 @@ def background_totals(there: ReceiverDirectories) -> BackgroundTotals:
         failed = _not_made_good(state.work_table)
         times = state.clock.times
     waiting = [row.changed for row in opened if row.state is WorkState.PENDING]
+    running = [row.changed for row in opened if row.state is not WorkState.PENDING]
     return BackgroundTotals(
         waiting=len(waiting),
         oldest_waiting_at=times.seconds(min(waiting)) if waiting else None,
-        running=len(opened) - len(waiting),
+        running=len(running),
+        oldest_running_at=times.seconds(min(running)) if running else None,
         overdue=overdue,
         failed=len(failed),
         failures=tuple(
@@ -178,6 +180,10 @@ def background_concerns(totals: BackgroundTotals, now: float) -> list[str]:
     if oldest is not None and now - oldest > _LONG:
         hours = (now - oldest) / 3600
         found.append(f"Nobody has taken a background task for {hours:.0f} hours.")
+    begun = totals.oldest_running_at
+    if begun is not None and now - begun > _LONG:
+        hours = (now - begun) / 3600
+        found.append(f"A background task has been running for {hours:.0f} hours.")
     return found
 
 

@@ -110,6 +110,7 @@ class BackgroundTotals(Struct, frozen=True, kw_only=True):
         waiting: that nobody has taken.
         oldest_waiting_at: since when the oldest of them waits; None for none.
         running: that somebody does.
+        oldest_running_at: since when the one that takes longest is being done; None for none.
         overdue: of those, how many nobody was heard of for a lease.
         failed: that no other task of the kind and scope has come after.
         failures: the last of them.
@@ -118,6 +119,7 @@ class BackgroundTotals(Struct, frozen=True, kw_only=True):
     waiting: int = 0
     oldest_waiting_at: float | None = None
     running: int = 0
+    oldest_running_at: float | None = None
     overdue: int = 0
     failed: int = 0
     failures: tuple[FailureView, ...] = ()

@@ -29,6 +29,7 @@ ALERTS, DASHBOARD = ROOT / "conf" / "alerts.yml", ROOT / "conf" / "dashboard.jso
 ABSENT = {
     "tsferry_receiver_storage_log_behind_timestamp_seconds",
     "tsferry_receiver_background_oldest_waiting_timestamp_seconds",
+    "tsferry_receiver_background_oldest_running_timestamp_seconds",
     "tsferry_receiver_follow_behind_seconds",
     "tsferry_receiver_hooks_failing_since_timestamp_seconds",
     "tsferry_sender_hooks_failing_since_timestamp_seconds",

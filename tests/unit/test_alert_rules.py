@@ -107,7 +107,8 @@ CASES: dict[str, list[Case]] = {
     + one("receiver_storage_up", "0", "1"),
     "TsferryNodeBehind": one("receiver_follow_behind_seconds", "90", "5"),
     "TsferryBackgroundTasks": one("receiver_background_tasks", "1", "0", f'{R},state="failed"')
-    + one("receiver_background_oldest_waiting_timestamp_seconds", f"-{DAY}", "0"),
+    + one("receiver_background_oldest_waiting_timestamp_seconds", f"-{DAY}", "0")
+    + one("receiver_background_oldest_running_timestamp_seconds", f"-{DAY}", "0"),
     "TsferryHooksFail": one(
         "receiver_hooks_failing_since_timestamp_seconds",
         "0",

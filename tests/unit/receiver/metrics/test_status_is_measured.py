@@ -50,6 +50,7 @@ STATUS: Mapping[str, Told] = {
     "merged.kept_back": TEXT, "merged.kept_back_count": of.MERGES_KEPT_BACK,
     "merged.unverified": of.MERGES_UNVERIFIED,
     "background.waiting": of.TASKS, "background.oldest_waiting_at": of.OLDEST_TASK,
+    "background.oldest_running_at": of.OLDEST_ATTEMPT,
     "background.running": of.TASKS, "background.overdue": of.TASKS, "background.failed": of.TASKS,
     "background.failures": NAMES,
     "nodes.nodes": of.NODES, "nodes.down": of.NODES, "nodes.reporting": of.NODES,
@@ -76,7 +77,8 @@ STATUS: Mapping[str, Told] = {
     "late": of.EDGES_LATE, "late_senders": of.EDGE_LATE, "shared_labels": of.SHARED_LABELS,
     "certificate_until": of.CERTIFICATE, "client_ca_until": of.CLIENT_CA,
     "client_crl_until": of.CLIENT_CRL, "edge_certificates_ending": of.EDGE_CERTIFICATE,
-    "tokens_ending": of.TOKENS_ENDING, "backup_at": of.BACKUP,
+    "tokens_ending": of.TOKENS_ENDING, "centre_loads": "16 at most; who began one waits for it",
+    "backup_at": of.BACKUP,
 }  # fmt: skip
 STANDING: Mapping[str, Told] = {
     "receiver": "is a label of every measure", "url": CONFIGURED, "standby_urls": CONFIGURED,

@@ -159,6 +159,9 @@ def test_status_and_probes_tell_what_waits_runs_is_overdue_and_has_failed(say, n
     node.work.take("y", ["prove"])
     told = say("GET", "/v1/status", StatusView).background
     assert (told.waiting, told.running, told.overdue, told.failed) == (2, 1, 0, 1)
+    assert told.oldest_running_at is not None
+    assert told.oldest_waiting_at is not None
+    assert told.oldest_running_at >= told.oldest_waiting_at
     assert told.failures[0].reason == "types contradict"
     assert told.failures[0].scope == ["root.sg 0"]
     now[0] += node.work.lease
@@ -187,6 +190,11 @@ def test_a_failure_counts_until_a_task_of_the_same_scope_comes(say, node):
 
 
 def test_what_waits_for_a_day_is_a_concern():
+    totals = views.BackgroundTotals(running=1, oldest_running_at=1000.0)
+    assert background_concerns(totals, 1000.0 + 86400) == []
+    assert background_concerns(totals, 1000.0 + 90000) == [
+        "A background task has been running for 25 hours."
+    ]
     totals = views.BackgroundTotals(waiting=1, oldest_waiting_at=1000.0)
     assert background_concerns(totals, 1000.0 + 86400) == []
     assert background_concerns(totals, 1000.0 + 90000) == [
