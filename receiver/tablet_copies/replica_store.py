@@ -322,7 +322,9 @@ class ReplicaStore(Closing):
         """See that this life of the master was heard by a heartbeat, and is noted.
 
         What a node has is then of that life, or of one that it has heard before: so no power cut
-        leaves files here of which nobody knows what they are to be held against.
+        leaves files here of which nobody knows what they are to be held against. A master that is
+        doubted may bring something all the same, as it takes nothing away: what is noted stays what
+        it is held against, until an operator confirms it.
 
         Raises:
             DoubtedMasterError: see `hear`.
@@ -330,7 +332,7 @@ class ReplicaStore(Closing):
         """
         self.hear(master)
         seen = self._home.seen
-        if seen is not None and seen.life != master.life:
+        if seen is not None and seen.life != master.life and not self._home.doubt:
             raise UnheardMasterError(
                 "this life of the master was not heard by a heartbeat yet", retry_after=1.0
             )

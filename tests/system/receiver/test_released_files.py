@@ -132,7 +132,7 @@ def test_a_master_with_a_small_disk_has_more_than_it_holds(cluster: UploadCluste
         forget_node(cluster.node.operator, other.uuid)
     view = copies_view(cluster.node.operator)
     assert view.nowhere == len(_away(cluster))
-    assert f"{view.nowhere} files have left the disks" in " ".join(cluster.node.concerns())
+    assert f"{view.nowhere} files are on no disk here" in " ".join(cluster.node.concerns())
     assert len(bring_back(cluster.node.operator).failed) == view.nowhere
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from common.wire.base import CommitTs
 from receiver.metadata.model.records.record_parts import (
     DeletionReason,
     DeviceRange,
@@ -275,7 +276,7 @@ class LetGoNoted(Record, frozen=True, tag=136):
     sender: str
     path: str
     md5: str
-    deleted: int
+    deleted: CommitTs
 
 
 class LetGoEnded(Record, frozen=True, tag=137):

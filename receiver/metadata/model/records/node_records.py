@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from common.wire.base import CommitTs
 from receiver.metadata.model.records.record_parts import Record
 
 StorageNodeKind = Literal["directory", "remote"]
@@ -106,4 +107,4 @@ class MasterLifeBegun(Record, frozen=True, tag=118):
     """
 
     life: str
-    after: int
+    after: CommitTs

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sender.send.calls import Client
+from sender.send.catalogue_calls import CatalogueCalls
 from tests.support.centre import centre as serving
 from tests.support.looking import loaded, rows
 from tests.support.web import until
@@ -68,13 +68,13 @@ def test_what_is_sent_next_is_said_ahead_and_is_on_the_disk_by_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[list[str], list[str]]] = []
-    fetch = Client.fetch
+    fetch = CatalogueCalls.fetch
 
-    def noting(self: Client, wanted: Sequence[str], ahead: Sequence[str] = ()) -> Any:
+    def noting(self: CatalogueCalls, wanted: Sequence[str], ahead: Sequence[str] = ()) -> Any:
         asked.append((list(wanted), list(ahead)))
         return fetch(self, wanted, ahead)
 
-    monkeypatch.setattr(Client, "fetch", noting)
+    monkeypatch.setattr(CatalogueCalls, "fetch", noting)
     (tmp_path / "bucket").mkdir()
     more = f'[storage]\nurl = "{(tmp_path / "bucket").as_uri()}"\nlag = "100ms"\n'
     with serving(tmp_path / "b", more) as b, serving(tmp_path / "c") as c:
