@@ -17,9 +17,9 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
 from importlib.metadata import entry_points
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,11 +27,13 @@ import pyarrow.compute as pc
 from common.errors import UsageError
 from receiver.row_checks.installed import GROUP, must_be_installed
 
-__all__ = ["BrokenConstraintError", "Constraint", "constraints_of", "named"]
+__all__ = ["BrokenConstraintError", "Constraint", "constraints_of", "must_pass", "named"]
 
 
 Constraint: TypeAlias = "Callable[[pa.RecordBatch], object]"
 """Raises where a batch of rows does not pass."""
+_NOT_RUN: Final = (Awaitable, Generator, AsyncGenerator)
+"""What a function gives of which nothing was run."""
 
 
 class BrokenConstraintError(UsageError):
@@ -78,6 +80,19 @@ def named(names: Iterable[str], tags: Iterable[str] = ()) -> dict[str, Constrain
     return found
 
 
+def must_pass(constraint: Constraint, rows: pa.RecordBatch) -> None:
+    """Put rows to a constraint.
+
+    Raises:
+        TypeError: it says otherwise than by an error that they do not pass, or has not looked.
+        Exception: they do not pass.
+    """
+    found = constraint(rows)
+    if found is False or isinstance(found, _NOT_RUN):
+        what = "False" if found is False else f"a {type(found).__name__}, which nobody runs"
+        raise TypeError(f"it gave {what}: a constraint raises where rows do not pass")
+
+
 def constraints_of(names: Iterable[str], tags: Iterable[str] = ()) -> Constraint:
     """All of these as one; arguments and errors as of `named`."""
     found = named(names, tags)
@@ -85,7 +100,7 @@ def constraints_of(names: Iterable[str], tags: Iterable[str] = ()) -> Constraint
     def check(rows: pa.RecordBatch) -> None:
         for name, constraint in found.items():
             try:
-                constraint(rows)
+                must_pass(constraint, rows)
             except Exception as error:
                 raise BrokenConstraintError(
                     f"constraint {name}: {error}; nothing is written"

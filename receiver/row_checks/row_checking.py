@@ -11,7 +11,7 @@ from common.errors import UsageError
 from common.tsfile import ColumnCategory, Corrupt
 from receiver.points.errors import DamagedData, UnsupportedData
 from receiver.points.reader import TsFileReader
-from receiver.row_checks.constraints import named
+from receiver.row_checks.constraints import must_pass, named
 from receiver.row_checks.rows_asked import BrokenRow, RowsAnswer
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ __all__ = ["check_rows"]
 
 _ROWS: Final = 8192
 """Rows that a constraint is given at once, at most."""
+_LONGEST: Final = 1000
+"""Characters of what a constraint says."""
 
 
 def check_rows(asked: RowsAsked) -> RowsAnswer:
@@ -73,9 +75,9 @@ def _rows_of(file: TsFileReader, device: Device, tags: list[str]) -> Iterator[pa
 def _why(constraint: Constraint, batch: pa.RecordBatch) -> str | None:
     """Why a batch does not pass, None if it does."""
     try:
-        constraint(batch)
+        must_pass(constraint, batch)
     except Exception as error:
-        return str(error) or type(error).__name__
+        return str(error)[:_LONGEST] or type(error).__name__
     return None
 
 

@@ -44,7 +44,25 @@ def known_device(rows: pa.RecordBatch) -> None:
         raise LookupError
 
 
-RULES = {each.__name__: each for each in (below_1000, even_sum, known_device)}
+async def later(rows: pa.RecordBatch) -> None:
+    raise ValueError("too late")
+
+
+def by_and_by(rows: pa.RecordBatch) -> Iterator[None]:
+    yield
+    raise ValueError("too late")
+
+
+def told(rows: pa.RecordBatch) -> bool:
+    return False
+
+
+def wordy(rows: pa.RecordBatch) -> None:
+    raise ValueError("no " * 10**6)
+
+
+SILENT = (later, by_and_by, told)
+RULES = {each.__name__: each for each in (below_1000, even_sum, known_device, wordy, *SILENT)}
 
 
 @pytest.fixture(autouse=True)
@@ -106,6 +124,24 @@ def test_the_first_row_that_does_not_pass_is_named_with_its_device_and_time(tmp_
     assert answer.broken.text == (
         "constraint known_device: device root.sg.strange, time 7: LookupError"
     )
+
+
+@pytest.mark.filterwarnings("ignore:coroutine")
+@pytest.mark.parametrize("rule", SILENT)
+def test_a_rule_that_has_not_looked_or_does_not_raise_lets_nothing_pass(
+    tmp_path: Path, rule: Callable[..., object]
+) -> None:
+    answer = rows_of(tmp_path / "f", tsfile(), rule.__name__)
+    assert answer.broken is not None
+    assert "a constraint raises where rows do not pass" in answer.broken.reason
+    with pytest.raises(constraints.BrokenConstraintError, match=rule.__name__):
+        constraints.constraints_of([rule.__name__])(pa.record_batch({"time": [1]}))
+
+
+def test_what_a_rule_says_is_told_in_part_where_it_is_long(tmp_path: Path) -> None:
+    answer = rows_of(tmp_path / "f", tsfile(), "wordy")
+    assert answer.broken is not None
+    assert len(answer.broken.text) < 2000
 
 
 def test_rows_that_do_not_pass_together_alone_are_named_with_their_times(tmp_path: Path) -> None:
