@@ -307,7 +307,9 @@ class CopyService(Closing):
 
     def _said(self, uuid: str, tablet: str) -> ReportedTablet | None:
         """What a node reports of a tablet; the worst of one that was not heard."""
-        return self._reported(uuid, tablet) if self.has_told(uuid) else _NOT_HEARD
+        if not self.has_told(uuid):
+            return _NOT_HEARD
+        return self._reported(uuid, tablet)
 
     def has_told(self, uuid: str) -> bool:
         """Whether a node has told of all that it has, in this life of the master."""

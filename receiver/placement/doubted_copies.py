@@ -97,4 +97,7 @@ class DoubtedCopies:
 
     def of_tablet(self, state: State, node: str, tablet: str) -> bool:
         """Whether it does not count for one of a tablet, so that it has not all of that."""
-        return tablet in self.of_node(state, node).values()
+        if state.doubted_table.of_tablet(node, tablet):
+            return True
+        with self._lock:
+            return any(key[0] == node and at == tablet for key, at in self._unsaid.items())

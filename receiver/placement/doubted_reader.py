@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from common.digests import md5
 from common.durable import Closing
-from common.errors import TsferryError
+from common.errors import TsferryError, UnreachableError
 from receiver.placement.node_orders import WITHIN
 from receiver.tablet_copies.copies_wire import FilePlace
 
@@ -70,6 +70,9 @@ class DoubtedReader(Closing):
         self._ca_cert = ca_cert
         self._monotonic = monotonic
         self._read: dict[tuple[str, str], tuple[float, int]] = {}
+        self._silent: set[str] = set()
+        """Urls of nodes that did not answer in this pass: what others have does not wait for them
+        once more."""
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -100,6 +103,7 @@ class DoubtedReader(Closing):
             rows = list(state.doubted_table.rows.values())
         keys = {(row.node, row.physical) for row in rows}
         self._read = {key: at for key, at in self._read.items() if key in keys}
+        self._silent.clear()
         return sum(self._look(row) for row in rows if not self._stopped.is_set())
 
     def _look(self, row: DoubtedCopyRow) -> bool:
@@ -109,6 +113,8 @@ class DoubtedReader(Closing):
         # One that has said meanwhile that it lost something may have replaced it.
         is_due = before != losses or self._monotonic() - at >= _AGAIN
         if node is None or not node.counts or not node.url or not is_due:
+            return False
+        if node.url in self._silent:
             return False
         with self._engine.reading() as state:
             file = state.files.get(row.physical)
@@ -156,6 +162,8 @@ class DoubtedReader(Closing):
             if at == file.size:
                 tell_doubt(calls, place, file.physical)
         except (TsferryError, OSError) as error:
+            if isinstance(error, UnreachableError):
+                self._silent.add(place.url)
             told = {"file": file.physical, "node": place.url, "error": str(error)}
             log.info("a node does not give what is doubted", extra=told)
         finally:

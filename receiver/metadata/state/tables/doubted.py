@@ -6,6 +6,7 @@ word of a node takes one away: one that calls its copy good said so before.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -44,23 +45,29 @@ class DoubtedTable:
         """Begin with none."""
         self.rows: dict[tuple[str, str], DoubtedCopyRow] = {}
         self._of_node: dict[str, dict[str, DoubtedCopyRow]] = {}
+        self._of_tablet: Counter[tuple[str, str]] = Counter()
 
     def of_node(self, node: str) -> Mapping[str, DoubtedCopyRow]:
         """Those at a node, by physical name."""
         return self._of_node.get(node, {})
 
     def of_tablet(self, node: str, tablet: str) -> bool:
-        """Whether any of a tablet is at a node."""
-        return any(row.tablet == tablet for row in self.of_node(node).values())
+        """Whether any of a tablet is at a node; it is asked of each tablet, again and again."""
+        return (node, tablet) in self._of_tablet
 
     def restore(self, row: DoubtedCopyRow) -> None:
         """Put a row in as it was."""
+        self._of_tablet[row.node, row.tablet] += 1
         self.rows[row.node, row.physical] = row
         self._of_node.setdefault(row.node, {})[row.physical] = row
 
     def _drop(self, node: str, physical: str) -> None:
-        if self.rows.pop((node, physical), None) is None:
+        row = self.rows.pop((node, physical), None)
+        if row is None:
             return
+        self._of_tablet[node, row.tablet] -= 1
+        if not self._of_tablet[node, row.tablet]:
+            del self._of_tablet[node, row.tablet]
         del self._of_node[node][physical]
         if not self._of_node[node]:
             del self._of_node[node]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from common.errors import NoSpaceError
+from common.errors import NoSpaceError, UnreachableError
 from receiver.metadata.model import records
+from receiver.metadata.state.tables.doubted import DoubtedCopyRow
+from receiver.storage.reading.reader_calls import ReaderCalls
 from receiver.tablet_copies.copies_wire import FilePlace
 from receiver.tablet_copies.copy_scrub import CopyScrub
 from tests.support.copy_nodes import Machine
@@ -353,3 +356,67 @@ def test_a_node_that_is_none_any_more_is_not_doubted(
     assert centre.doubts.count() == 2
     centre.engine.commit([records.NodeForgotten(one.uuid)])
     assert _doubted(centre) == [(other.uuid, physical)]
+
+
+def test_whether_a_tablet_is_doubted_is_known_without_a_walk_over_what_else_a_node_is_doubted_for(
+    centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str
+) -> None:
+    """A node whose disk is bad has thousands; it is asked of each tablet of each look at all."""
+    _, other = pair
+    second = centre.load()
+    centre.settle()
+    (tablet,) = centre.tablets()
+
+    def is_doubted() -> bool:
+        with centre.engine.reading() as state:
+            state.doubted_table.of_node = _walked  # type: ignore[method-assign]
+            try:
+                return centre.doubts.of_tablet(state, other.uuid, tablet)
+            finally:
+                del state.doubted_table.of_node
+
+    seen = [is_doubted()]
+    for name in (physical, second):
+        centre.doubts.doubt(other.uuid, tablet, name)
+        seen.append(is_doubted())
+    for name in (physical, second):
+        centre.doubts.trust(other.uuid, name)
+        seen.append(is_doubted())
+    assert seen == [False, True, True, True, False]
+
+
+def _walked(node: str) -> dict[str, DoubtedCopyRow]:
+    raise AssertionError(f"all doubts of {node} were walked over")
+
+
+def test_a_node_that_does_not_answer_is_waited_for_once_in_a_look_at_what_is_doubted(
+    centre: ReleasingCentre,
+    pair: tuple[Machine, Machine],
+    physical: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It keeps that of others waiting for a minute each time, and may be doubted for thousands."""
+    one, other = pair
+    names = [physical, centre.load(), centre.load()]
+    centre.settle()
+    (tablet,) = centre.tablets()
+    for name in names:
+        centre.doubts.doubt(one.uuid, tablet, name)
+    centre.doubts.doubt(other.uuid, tablet, physical)
+    asked: list[str] = []
+    get = ReaderCalls.get
+
+    def silent(calls: ReaderCalls, *rest: Any) -> bytes:
+        asked.append(calls.url)
+        if calls.url.endswith(one.host):
+            raise UnreachableError("nobody answers")
+        return get(calls, *rest)
+
+    monkeypatch.setattr(ReaderCalls, "get", silent)
+    assert centre.reader.run_once() == 1
+    assert sorted(asked) == sorted(f"http://{each.host}" for each in pair)
+    assert (other.uuid, physical) not in _doubted(centre)
+    asked.clear()
+    centre.now += 601.0
+    centre.reader.run_once()
+    assert asked == [f"http://{one.host}"]
