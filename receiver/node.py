@@ -391,6 +391,7 @@ class Node(Closing):
             stack.callback(node._close_hooks)
             node.tables.take_over()
             node.uploads.recover()
+            node.copies.doubts.take_over(config.schema_dir)
             load.start()
             node.merged.recover()
             if config.proofs.enabled:

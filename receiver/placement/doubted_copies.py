@@ -4,25 +4,47 @@ That a node gave other bytes than a file has is committed, so that whoever is ma
 as well: one that starts anew, and one that takes the place of another. What the node says of itself
 ends no doubt, nor does its next start: a node that calls its copy good did so before. It ends when
 the node has given all bytes of the file and they were the right ones (`doubted_reader`).
+
+An earlier state of this release kept them in a file, `doubted-copies.json` in the schema directory:
+`{"v": 1, "nodes": {uuid: {"boot": ..., "files": [[tablet, name], ...]}}}`, without a name for all
+of a tablet. What stands there is committed at the start, and the file goes.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+import msgspec
+
+from common.decoders import from_json
+from common.durable import Tree
 from common.errors import TsferryError
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
+from receiver.placement.copy_lists import rows_behind
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
 
 __all__ = ["DoubtedCopies"]
 
 log = logging.getLogger(__name__)
+
+_FILE: Final = "doubted-copies.json"
+
+
+class _OfNode(msgspec.Struct, frozen=True, kw_only=True):
+    files: list[tuple[str, str]]
+
+
+class _Kept(msgspec.Struct, frozen=True, kw_only=True):
+    nodes: dict[str, _OfNode]
 
 
 class DoubtedCopies:
@@ -42,6 +64,39 @@ class DoubtedCopies:
         with self._lock:
             self._unsaid[node, physical] = tablet
         self.say()
+
+    def take_over(self, directory: Path) -> None:
+        """Commit what an earlier state of this release kept in a file of the schema directory.
+
+        Before anybody is told what is at nodes.
+        """
+        with Tree(directory) as home:
+            if not home.exists(_FILE):
+                return
+            try:
+                kept = from_json(home.read(_FILE), _Kept)
+                for node, tablet, physical in self._each(kept):
+                    self.doubt(node, tablet, physical)
+                if not self._unsaid:
+                    home.unlink(_FILE)
+            except (msgspec.MsgspecError, UnicodeDecodeError, OSError, TsferryError) as error:
+                told = {"file": _FILE, "error": str(error)}
+                log.warning("which copies were doubted is not known any more", extra=told)
+
+    def _each(self, kept: _Kept) -> Iterator[tuple[str, str, str]]:
+        for node, of_node in kept.nodes.items():
+            for tablet, physical in of_node.files:
+                for name in [physical] if physical else self._names(tablet):
+                    yield node, tablet, name
+
+    def _names(self, tablet: str) -> list[str]:
+        """Of all files of a tablet that nodes are to have."""
+        with self._engine.reading() as state:
+            row = state.tablet_table.rows.get(tablet)
+            if row is None:
+                return []
+            name = state.loaded_tables.rows[row.table].name
+            return [each.physical for each in rows_behind(state, row, name, None)]
 
     def say(self) -> None:
         """Commit what could not be committed before."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from common.errors import NoSpaceError, UnreachableError
@@ -420,3 +421,28 @@ def test_a_node_that_does_not_answer_is_waited_for_once_in_a_look_at_what_is_dou
     centre.now += 601.0
     centre.reader.run_once()
     assert asked == [f"http://{one.host}"]
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_what_an_earlier_state_of_the_release_kept_in_a_file_is_doubted_still(
+    centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str, is_whole: bool
+) -> None:
+    one, other = pair
+    second = centre.load()
+    centre.settle()
+    (tablet,) = centre.tablets()
+    home = centre.root / "schema-of-then"
+    home.mkdir()
+    kept = home / "doubted-copies.json"
+    centre.doubts.take_over(home)  # there is none
+    of_node = {"boot": "b" * 32, "files": [[tablet, "" if is_whole else physical]]}
+    gone = {"boot": "b" * 32, "files": [["f" * 32, ""], [tablet, physical]]}
+    content = {"v": 1, "nodes": {other.uuid: of_node, "e" * 32: gone}}
+    kept.write_bytes(msgspec.json.encode(content))
+    centre.doubts.take_over(home)
+    assert centre.has(physical) == [one.uuid]
+    assert centre.has(second) == ([one.uuid] if is_whole else [one.uuid, other.uuid])
+    assert not kept.exists()
+    kept.write_bytes(b"{")
+    centre.doubts.take_over(home)
+    assert kept.exists()
