@@ -76,9 +76,13 @@ class ListedFile(Struct, frozen=True, kw_only=True):
 
 
 class ListedPage(Struct, frozen=True, kw_only=True):
-    """`POST /listed/ended`: files on the sender's list that the inventory lacks."""
+    """`POST /listed/ended`: files on the sender's list that the inventory lacks.
+
+    `freed`: or files that it had freed; of these it is told which nothing is known of any more.
+    """
 
     files: list[ListedFile]
+    freed: bool = False
 
 
 class EndedHere(Struct, frozen=True, kw_only=True):
@@ -139,3 +143,5 @@ class SettledAnswer(Struct, frozen=True, kw_only=True):
     """The newest: there is nothing more up to here once the pages have ended."""
     files: list[SettledFile] = []
     next: str | None = None
+    oldest: Count = 0
+    """Of what was deleted up to here, files may be forgotten, and are not told."""

@@ -69,6 +69,9 @@ class ListComparison:
     def ended(self, who: Principal, sender: str, page: ListedPage) -> EndedAnswer:
         """What of a page was let go here, though its sender never told its end.
 
+        Of files that it freed: what nothing here knows of. It asks where nothing was restored, so
+        these were deleted, and are forgotten.
+
         Raises:
             TooLargeError: the page has too many files.
         """
@@ -77,6 +80,8 @@ class ListComparison:
             raise TooLargeError(f"{len(page.files)} files on a page; at most {self._most}")
         asked = {(each.path, each.md5) for each in page.files}
         with self._engine.reading() as state:
+            if page.freed:
+                return EndedAnswer(ended=list(_unknown(state, sender, asked)))
             rows = state.files.of({sender}, held=False)
             ended = list(_ended(state, rows, asked))
             notes = (state.let_go.get(sender, path) for path, _ in asked)
@@ -106,6 +111,16 @@ def _ended(
             for path in found:
                 asked.discard((path, row.md5))
                 yield EndedHere(path=path, md5=row.md5, reason=reason)
+
+
+def _unknown(state: State, sender: str, asked: set[tuple[str, str]]) -> Iterable[EndedHere]:
+    contents = {md5 for _, md5 in asked}
+    known = {row.md5 for row in state.files.of({sender}) if row.md5 in contents}
+    for path, md5 in sorted(asked):
+        if md5 in known or (sender, path, md5) in state.lost_table.rows:
+            continue
+        if not state.compacted_table.finals.with_leaf(sender, path, md5):
+            yield EndedHere(path=path, md5=md5, reason="deleted, and forgotten")
 
 
 def _forgotten(state: State, notes: Iterable[LetGoRow]) -> Iterable[EndedHere]:

@@ -57,6 +57,7 @@ class Settlements:
         return SettledAnswer(
             engine=self._engine.uuid,
             commit=newest,
+            oldest=min(newest, self._engine.oldest_answerable),
             files=[SettledFile(path=path, md5=md5, commit=commit) for commit, md5, path in page],
             next="/".join(map(str, page[-1])) if len(found) > limit else None,
         )

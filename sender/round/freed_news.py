@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 
 __all__ = ["forget_settled", "freed_pages", "renew_freed"]
 
+_FILE_BYTES = 2048
+"""Of a file on a page, at most."""
 _log = logging.getLogger(__name__)
 
 
-def forget_settled(remote: Remote, kept: ReceiverState) -> None:
+def forget_settled(remote: Remote, kept: ReceiverState, limits: wire.Limits) -> None:
     """Take off the list what the receiver needs no more.
 
     The list is only read where something has happened at the receiver since the last round.
@@ -40,22 +42,53 @@ def forget_settled(remote: Remote, kept: ReceiverState) -> None:
     after = memory.now.settled or _oldest(kept)
     settled: dict[tuple[str, str], int] = {}
     newest = after
+    oldest = 0
 
     def ask() -> list[wire.SettledAnswer]:
         return list(remote.client.settled(after))
 
     for page in remote.patiently(ask):
         settled |= {(each.path, each.md5): each.commit for each in page.files}
-        newest = page.commit
+        newest, oldest = page.commit, page.oldest
     count = 0
     if settled:
         with changing_freed(kept.sync, kept.directory) as freed:
             # What happened before it was freed concerns a file that had the path before.
             count = freed.drop(lambda each: settled.get(each.key, 0) > each.commit)
             _say(freed)
+    if oldest > after:
+        count += _forget_unknown(remote, kept, limits)
     memory.update(settled=newest)
     if count:
         _log.info("%s: %d files that were freed here need not be remembered", remote.name, count)
+
+
+def _forget_unknown(remote: Remote, kept: ReceiverState, limits: wire.Limits) -> int:
+    """Take off the list what the receiver has deleted, and forgotten since it was asked last.
+
+    How many lines that were. Its past goes on: what it had, and knows nothing of, it let go.
+    """
+    check = remote.client.ended
+    most = max(1, min(limits.max_page_items, limits.max_page_bytes // _FILE_BYTES))
+    gone: set[tuple[str, str]] = set()
+    lines = iter([wire.ListedFile(path=path, md5=md5) for path, md5 in _keys(kept)])
+    while files := list(islice(lines, most)):
+        page = wire.ListedPage(files=files, freed=True)
+        answer = remote.patiently(lambda page=page: check(page))  # type: ignore[misc]
+        gone |= {(each.path, each.md5) for each in answer.ended}
+    if not gone:
+        return 0
+    with changing_freed(kept.sync, kept.directory) as freed:
+        count = freed.drop(lambda each: each.key in gone)
+        _say(freed)
+    return count
+
+
+def _keys(kept: ReceiverState) -> list[tuple[str, str]]:
+    freed = FreedList(kept.sync, kept.directory)
+    found = [each.key for each in freed]
+    _say(freed)
+    return found
 
 
 def _oldest(kept: ReceiverState) -> int:

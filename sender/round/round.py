@@ -208,7 +208,7 @@ class Round:
         if compared.agreed is not None:  # it costs no write of its own
             kept.memory.suppose(compared=check.newest_commit)
         if check.history is History.CONTINUES and check.compares:
-            forget_settled(self.remote, kept)
+            forget_settled(self.remote, kept, check.limits)
         self._report_plan(kept, look, ahead)
         if not check.resources:
             self._tell_of_resources(ahead)

@@ -179,3 +179,34 @@ def test_a_file_that_came_back_and_was_freed_again_keeps_its_line(
     edge.round()
     edge.round()
     assert freed_lines(edge).keys() == {path}
+
+
+def test_a_line_goes_where_the_edge_was_silent_for_longer_than_the_centre_remembers(
+    tmp_path: Path,
+) -> None:
+    """Else it stays for good, and is told as lost once the centre is restored from a copy."""
+    with centre(tmp_path, '[load]\nkeep_deleted = "0s"\n[metadata]\nhistory = "0s"\n') as there:
+        edge = Edge(tmp_path / "edge", there.start())
+        first, second = edge.write(1), edge.write(2)
+        settled(edge)
+        edge.free()
+        settled(edge)
+        (physical,) = (
+            each["physical"]
+            for each in there.call("retired", "list")["files"]
+            if each["path"] == first
+        )
+        there.call("retired", "drop", physical)
+        assert there.server is not None
+        there.server.until(
+            lambda: not there.call("files", "--state", "deleted")["files"], "it is forgotten"
+        )
+        edge.round()
+        assert freed_lines(edge).keys() == {second}
+        copied(there, tmp_path / "copy")
+        edge.write(3)
+        assert edge.round().sent == 1
+        restored(there, tmp_path / "copy")
+        for _ in range(2):
+            assert edge.round().lost == []
+        assert lost_at(there) == []

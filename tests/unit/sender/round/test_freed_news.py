@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from common.durable import Tree
-from common.wire import SettledAnswer, SettledFile
+from common.wire import EndedAnswer, EndedHere, ListedPage, SettledAnswer, SettledFile
 from sender.kept.freed import FreedFile, FreedList, changing_freed
 from sender.kept.receiver_file import ReceiverFile
 from sender.round.freed_news import forget_settled, freed_pages
@@ -13,6 +13,7 @@ from tests.support import site
 
 HERE = "dc1_5555"
 MD5 = "a" * 32
+LIMITS = SimpleNamespace(max_page_items=2, max_page_bytes=1 << 20)
 
 
 class Receiver:
@@ -23,6 +24,9 @@ class Receiver:
     def __init__(self) -> None:
         self.asked: list[int] = []
         self.files: list[SettledFile] = []
+        self.forgotten: set[str] = set()
+        self.oldest = 0
+        self.pages: list[list[str]] = []
         self.client = self
 
     def patiently(self, call):
@@ -31,7 +35,18 @@ class Receiver:
     def settled(self, after: int):
         self.asked.append(after)
         found = [each for each in self.files if each.commit > after]
-        yield SettledAnswer(engine="0" * 32, commit=100, files=found)
+        yield SettledAnswer(engine="0" * 32, commit=100, files=found, oldest=self.oldest)
+
+    def ended(self, page: ListedPage) -> EndedAnswer:
+        assert page.freed
+        self.pages.append([each.path for each in page.files])
+        return EndedAnswer(
+            ended=[
+                EndedHere(path=each.path, md5=each.md5, reason="forgotten")
+                for each in page.files
+                if each.path in self.forgotten
+            ]
+        )
 
 
 @pytest.fixture
@@ -60,7 +75,7 @@ def listed(kept) -> list[str]:
 
 
 def test_while_nothing_is_remembered_nobody_is_asked(kept, receiver):
-    forget_settled(receiver, kept)
+    forget_settled(receiver, kept, LIMITS)
     assert receiver.asked == []
 
 
@@ -68,9 +83,9 @@ def test_what_happened_since_the_last_time_is_asked_for(kept, receiver):
     freed(kept, 1, 50)
     freed(kept, 2, 40)
     receiver.files = [SettledFile(path=path(1), md5=MD5, commit=60)]
-    forget_settled(receiver, kept)
+    forget_settled(receiver, kept, LIMITS)
     assert listed(kept) == [path(2)]
-    forget_settled(receiver, kept)
+    forget_settled(receiver, kept, LIMITS)
     assert receiver.asked == [40, 100]
     assert kept.memory.now.settled == 100
 
@@ -79,25 +94,36 @@ def test_what_happened_before_a_file_was_freed_concerns_another(kept, receiver):
     freed(kept, 1, 50)
     freed(kept, 2, 70)
     receiver.files = [SettledFile(path=path(2), md5=MD5, commit=60)]
-    forget_settled(receiver, kept)
+    forget_settled(receiver, kept, LIMITS)
     assert listed(kept) == [path(1), path(2)]
+
+
+def test_where_it_may_have_forgotten_something_since_it_is_asked_what_it_knows(kept, receiver):
+    for number in (1, 2, 3):
+        freed(kept, number, 50)
+    receiver.forgotten, receiver.oldest = {path(3)}, 60
+    forget_settled(receiver, kept, LIMITS)
+    assert [len(each) for each in receiver.pages] == [2, 1]
+    assert listed(kept) == [path(1), path(2)]
+    forget_settled(receiver, kept, LIMITS)  # behind 100 nothing is forgotten yet
+    assert len(receiver.pages) == 2
 
 
 def test_another_content_under_the_path_is_another_file(kept, receiver):
     freed(kept, 1, 50)
     receiver.files = [SettledFile(path=path(1), md5="b" * 32, commit=60)]
-    forget_settled(receiver, kept)
+    forget_settled(receiver, kept, LIMITS)
     assert listed(kept) == [path(1)]
 
 
 def test_once_nothing_is_remembered_the_next_list_begins_anew(kept, receiver):
     freed(kept, 1, 50)
     receiver.files = [SettledFile(path=path(1), md5=MD5, commit=60)]
-    forget_settled(receiver, kept)
-    forget_settled(receiver, kept)
+    forget_settled(receiver, kept, LIMITS)
+    forget_settled(receiver, kept, LIMITS)
     assert kept.memory.now.settled == 0
     freed(kept, 1, 90)
-    forget_settled(receiver, kept)
+    forget_settled(receiver, kept, LIMITS)
     assert receiver.asked == [50, 90]
 
 

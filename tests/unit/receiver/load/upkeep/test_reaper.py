@@ -325,3 +325,25 @@ def test_that_a_table_was_dropped_is_remembered_while_something_is_under_way_fro
         edge.end(task, {path: content})
         assert results(edge.outcome(task)) == {path: "quarantined"}
         assert not is_remembered(node)
+
+
+def test_of_freed_files_those_are_told_that_nothing_is_known_of(world: World, clock: Clock) -> None:
+    with world.still_node() as node:
+        edge = delete_one(node)  # of path 1; path 2 ends, and is there still
+        edge.round({}, [path_of(2)])
+        contents = {path_of(1): tsfile(), path_of(2): tsfile(first=100), path_of(3): b"lost"}
+        op = records.FileLost(edge.uuid, path_of(3), md5(b"lost").hexdigest(), 4)
+        node.engine.commit([op])
+
+        def unknown() -> list[str]:
+            files = [
+                wire.ListedFile(path=path, md5=md5(content).hexdigest())
+                for path, content in contents.items()
+            ]
+            page = wire.ListedPage(files=files, freed=True)
+            return [each.path for each in node.listed.ended(edge.who, edge.uuid, page).ended]
+
+        assert unknown() == []
+        clock.now += 10_000
+        node.load.reaper.run_once()
+        assert unknown() == [path_of(1)]
