@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from common.errors import TooLargeError
@@ -63,7 +64,7 @@ class ListComparison:
                 for path in row.paths
             ]
             behind = (row for row in state.let_go.of(sender) if row.deleted > request.since)
-            ended += _forgotten(state, behind)
+            ended += islice(_forgotten(state, behind), _MOST_ENDED)
         return ListedAnswer(agrees=False, ended=ended[:_MOST_ENDED])
 
     def ended(self, who: Principal, sender: str, page: ListedPage) -> EndedAnswer:

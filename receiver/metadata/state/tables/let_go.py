@@ -6,6 +6,7 @@ it again. A note goes when its sender tells the end of the file, or has other co
 
 from __future__ import annotations
 
+from sys import intern
 from typing import TYPE_CHECKING
 
 from receiver.metadata.model import records
@@ -56,7 +57,7 @@ class LetGoTable:
         if known is None or known.deleted:
             self.restore(
                 LetGoRow(
-                    sender=op.sender,
+                    sender=intern(op.sender),
                     path=op.path,
                     md5=op.md5,
                     deleted=op.deleted,
