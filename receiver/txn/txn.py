@@ -116,7 +116,11 @@ class Txn:
         with self._busy:
             self._need_active()
             self._store.use()
-            return work()
+            try:
+                return work()
+            finally:
+                if self._store.over is None:  # it was used all the while
+                    self._store.use()
 
     def write(self, ops: Sequence[Op]) -> None:
         """Take operations as records; see `TxnStore.write`."""

@@ -392,6 +392,21 @@ def test_what_nobody_uses_is_rolled_back_and_what_is_used_is_not(engine):
     used.commit()
 
 
+def test_who_waits_longer_for_an_answer_than_a_lease_still_has_the_transaction(engine):
+    clock = Clock()
+    txns = TxnManager(engine, lease=60, clock=clock)
+    txn = txns.begin()
+    txn.keys.save("a", "1")
+
+    def slowly():
+        clock.now += 100.0
+
+    txn.do(slowly)
+    assert [each.id for each in txns.running()] == [txn.id]
+    clock.now += 61.0
+    assert txns.running() == []
+
+
 @pytest.mark.parametrize("bits", [12, 13])
 def test_no_number_of_an_id_comes_twice(bits):
     numbers = TxnNumbers(bits)
