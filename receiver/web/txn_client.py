@@ -8,6 +8,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from common.errors import TsferryError, UnreachableError
+from receiver.metadata.sql.parser import parse
+from receiver.metadata.sql.statements import CommitTransaction
 from receiver.txn.errors import TxnActiveError, TxnEndedError, TxnMissingError
 from receiver.web.sql_wire import SqlAnswer, SqlRequest
 from receiver.web.txn_wire import TxnBegun, TxnOutcome
@@ -65,7 +67,7 @@ class TxnClient:
             TsferryError: as it was refused; `txn` is None behind it if the transaction is over.
         """
         request = SqlRequest(statement=statement, at=at, fetch_size=size, txn=self.txn)
-        commits = self.txn is not None and statement.strip(" \n;").lower() == "commit"
+        commits = self.txn is not None and _commits(statement)
         try:
             answer = self._server().ask("POST", "/v1/sql", SqlAnswer, body=request)
         except (UnreachableError, TxnMissingError):
@@ -158,6 +160,13 @@ class TxnClient:
         if self.txn is None:
             raise TxnMissingError("the session is in no transaction")
         return self.txn
+
+
+def _commits(statement: str) -> bool:
+    try:
+        return isinstance(parse(statement), CommitTransaction)
+    except TsferryError:  # the server says so
+        return False
 
 
 def _done(told: TxnOutcome) -> int:

@@ -149,7 +149,7 @@ def test_a_refused_statement_leaves_it_open(session):
 
 
 @pytest.mark.parametrize("how", ["answer", "request"])
-@pytest.mark.parametrize("by", ["call", "statement"])
+@pytest.mark.parametrize("by", ["call", "commit;", "-- all of it\nCOMMIT\t; ", "commit /* it */"])
 def test_a_commit_whose_answer_is_lost_is_found_out(session, other, server, node, how, by):
     session.begin()
     session.run("set storage group to root.sg")
@@ -157,7 +157,7 @@ def test_a_commit_whose_answer_is_lost_is_found_out(session, other, server, node
     if by == "call":
         commit = session.commit()
     else:
-        answer = session.run("commit;")
+        answer = session.run(by)
         commit = answer.commit
         assert answer.message == "committed"
     assert session.txn is None
