@@ -94,9 +94,11 @@ def load_task(
         TsferryError, OSError: it could not be done now; making another attempt is safe.
     """
     with folder.lock:
-        with engine.reading() as state:
-            done = state.task_table.has(folder.uuid, current.id)
-        if not done:
+        if not _is_done(engine, folder, current):
+            # The commit of the attempt before may be true without an answer: what it has placed
+            # is loaded then, and would be taken back where it is decided otherwise by now.
+            engine.settle()
+        if not _is_done(engine, folder, current):
             _commit(
                 engine,
                 trees,
@@ -108,6 +110,11 @@ def load_task(
                 deletes=deletes,
             )
         finish(engine, trees, folder, current, keep_bytes=keep_bytes)
+
+
+def _is_done(engine: Engine, folder: SenderFolder, current: CurrentTask) -> bool:
+    with engine.reading() as state:
+        return state.task_table.has(folder.uuid, current.id)
 
 
 def _commit(

@@ -10,6 +10,7 @@ import pytest
 from common.errors import ForbiddenError
 from common.wire import Action, Propagate
 from receiver.metadata.model import records
+from receiver.metadata.model.errors import UnknownOutcomeError
 from receiver.node import Node
 from receiver.operator.files import list_files
 from receiver.operator.tokens import make_token, revoke_token
@@ -139,6 +140,43 @@ def test_nothing_is_loaded_of_a_token_that_expired_after_the_end(world: World) -
     clock.now += 6
     assert set(results(edge.outcome(task)).values()) == {"missing"}
     node.close()
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_what_a_commit_that_was_not_answered_for_has_loaded_stays_where_it_is(
+    world: World, monkeypatch: pytest.MonkeyPatch, is_kept: bool
+) -> None:
+    """A remote log took it, and its answer was lost; the next attempt would decide otherwise."""
+    clock = world.clock
+    assert isinstance(clock, Clock)
+    with world.still_node() as node:
+        edge = Edge(node, who=token(node, expires=clock.now + 60))
+        edge.check()
+        task = brought(edge)
+        edge.end(task, FILES)
+        assert node.engine._committer is not None
+        appender = node.engine._committer._appender
+        append, sent = appender.append, []
+
+        def lost(*given: object) -> None:
+            sent.append(given)
+            raise UnknownOutcomeError("no answer")
+
+        def settle() -> bool:
+            if is_kept:
+                append(*sent[0])  # type: ignore[arg-type]
+            return is_kept
+
+        with monkeypatch.context() as patched:
+            patched.setattr(appender, "append", lost)
+            node.load.loader.run_due()
+        assert sent
+        monkeypatch.setattr(appender, "settle", settle)
+        clock.now += 100
+        node.load.loader._monotonic = lambda: 1e9
+        node.load.loader.run_due()
+        assert set(results(edge.outcome(task)).values()) == {"loaded" if is_kept else "missing"}
+        assert len(world.loaded()) == len(paths(node)) == 2 * is_kept
 
 
 def test_a_deletion_of_a_token_that_was_revoked_is_held(still: Node) -> None:
