@@ -9,7 +9,7 @@ from common.errors import TooLargeError
 from common.listed import ListedSum
 from common.wire import EndedAnswer, EndedHere, ListedAnswer
 from receiver.metadata.model.centre_source import is_centre
-from receiver.metadata.query.given_back import came_back, is_anothers
+from receiver.metadata.query.given_back import came_back, ended_with_transfer, is_anothers
 from receiver.metadata.state.table_rows import FileState
 from receiver.scope import Scope
 from receiver.transfer.epochs import is_removed
@@ -59,7 +59,7 @@ class ListComparison:
             ended = [
                 EndedHere(path=path, md5=row.md5, reason=str(row.reason))
                 for row in state.file_table.deleted_since(request.since)
-                if row.sender == sender and _is_let_go(row)
+                if row.sender == sender and _is_let_go(state, row)
                 if scope.first_outside(row.devices) is None
                 for path in row.paths
             ]
@@ -107,8 +107,8 @@ def _ended(
         found = [path for path in row.paths if (path, row.md5) in asked]
         if not found:
             continue
-        reason = str(row.reason) if _is_let_go(row) else _TRANSFERRED
-        if _is_let_go(row) or is_anothers(state, row):
+        reason = str(row.reason) if _is_let_go(state, row) else _TRANSFERRED
+        if _is_let_go(state, row) or is_anothers(state, row):
             for path in found:
                 asked.discard((path, row.md5))
                 yield EndedHere(path=path, md5=row.md5, reason=reason)
@@ -140,9 +140,14 @@ def is_awaited(state: State, row: FileRow) -> bool:
     """
     sender = state.senders.get(row.sender)
     known = sender is not None and not is_removed(sender) and not is_centre(row.sender)
-    return known and row.reason == _OPERATOR and _is_let_go(row)
+    return known and row.reason == _OPERATOR and _is_let_go(state, row)
 
 
-def _is_let_go(row: FileRow) -> bool:
-    """Whether this side decided it: past its TTL, or deleted by an operator."""
-    return row.state is FileState.DELETED and not row.retired and row.reason in _BY_THE_RECEIVER
+def _is_let_go(state: State, row: FileRow) -> bool:
+    """Whether this side decided it: past its TTL, or deleted by an operator.
+
+    Its sender lists it still, also where it had ended here with a transfer.
+    """
+    if row.state is not FileState.DELETED or row.reason not in _BY_THE_RECEIVER:
+        return False
+    return not row.retired or ended_with_transfer(state, row)

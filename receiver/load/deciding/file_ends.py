@@ -17,7 +17,7 @@ from receiver.load.deciding.task_decision import waits_for
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.records import FileOutcome
-from receiver.metadata.query.given_back import GivenBack
+from receiver.metadata.query.given_back import GivenBack, ended_with_transfer
 from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
@@ -164,7 +164,8 @@ class FileEnds:
         return {
             path
             for row in self._state.file_table.deleted()
-            if row.sender == self._record.sender and row.reason == "operator" and not row.retired
+            if row.sender == self._record.sender and row.reason == "operator"
+            if not row.retired or ended_with_transfer(self._state, row)
             for path in row.paths
         }
 

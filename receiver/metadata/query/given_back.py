@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables.owners import OwnerMove
 
-__all__ = ["GivenBack", "came_back", "is_anothers", "is_given_back"]
+__all__ = ["GivenBack", "came_back", "ended_with_transfer", "is_anothers", "is_given_back"]
 
 _ENDED = (FileState.RETIRED, FileState.SUPERSEDED)
 
@@ -32,16 +32,19 @@ def is_anothers(state: State, row: FileRow) -> bool:
     )
 
 
-def is_given_back(state: State, row: FileRow) -> bool:
-    """Whether a file ended with a transfer, has a device that is its sender's again, and waits."""
-    if row.state not in _ENDED or not row.retired:
-        return False
+def ended_with_transfer(state: State, row: FileRow) -> bool:
+    """Whether a file ended since its devices went to other senders, and its own never told so."""
     moves = (state.owner_table.moves.get(device, ()) for device in row.devices)
-    if not any(
+    return row.retired and any(
         move.commit == row.last_look and move.sender != row.sender and not move.released
         for several in moves
         for move in several
-    ):
+    )
+
+
+def is_given_back(state: State, row: FileRow) -> bool:
+    """Whether a file ended with a transfer, has a device that is its sender's again, and waits."""
+    if row.state not in _ENDED or not ended_with_transfer(state, row):
         return False
     owners = (state.owners.get(device) for device in row.devices)
     if not any(owner is not None and owner.sender == row.sender for owner in owners):

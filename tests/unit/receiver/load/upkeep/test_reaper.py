@@ -11,6 +11,7 @@ from receiver.datadirs.directory_markers import RECEIVER_MARKER
 from receiver.metadata.model import records
 from receiver.metadata.sql.executing import execute
 from receiver.node import Node
+from receiver.operator.owners import set_owner
 from receiver.operator.senders import remove_sender
 from receiver.operator.status import running_status
 from tests.support.node_world import (
@@ -251,6 +252,31 @@ def test_nothing_is_noted_of_a_deleted_file_whose_end_was_told_before_it_was_for
             edge.round({}, [path_of(1)])
         clock.now += 10_000
         assert node.load.reaper.run_once() == 1
+        assert (told(edge, heard), notes(node)) == (set(), 0)
+
+
+@pytest.mark.parametrize("forgotten", [True, False])
+def test_what_was_deleted_while_its_device_was_another_senders_does_not_come_back_with_it(
+    world: World, clock: Clock, forgotten: bool
+) -> None:
+    with world.still_node() as node:
+        edge, other = Edge(node), Edge(node, "b" * 32)
+        edge.round({path_of(1): tsfile()})
+        other.round({path_of(1): tsfile("root.sg.other")})
+        heard = node.engine.newest_commit
+        with node.engine.reading() as state:
+            [row] = [each for each in state.files.values() if each.sender == edge.uuid]
+            device = next(iter(row.devices))
+        set_owner(node.engine, OPERATOR, device, other.uuid)
+        node.engine.commit([records.FileDeleted(row.physical, "operator")])
+        if forgotten:
+            clock.now += 10_000
+            assert node.load.reaper.run_once() == 1
+        set_owner(node.engine, OPERATOR, device, edge.uuid)
+        assert told(edge, heard) == {path_of(1)}
+        edge.round({}, [path_of(1)])
+        clock.now += 10_000
+        node.load.reaper.run_once()
         assert (told(edge, heard), notes(node)) == (set(), 0)
 
 
