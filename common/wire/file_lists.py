@@ -78,7 +78,10 @@ class ListedFile(Struct, frozen=True, kw_only=True):
 class ListedPage(Struct, frozen=True, kw_only=True):
     """`POST /listed/ended`: files on the sender's list that the inventory lacks.
 
-    `freed`: or files that it had freed; of these it is told which nothing is known of any more.
+    Attributes:
+        files: a page of them.
+        freed: they are files that the sender had freed; of these it is told which nothing is known
+            of any more.
     """
 
     files: list[ListedFile]

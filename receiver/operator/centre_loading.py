@@ -268,7 +268,7 @@ class CentreLoads:
             if current is None and self.is_visible(task):
                 raise ConflictError(
                     f"load {task} is over, and its files are visible; so many came behind it that "
-                    "what became of each is not kept any more: tsferry-receiver files list"
+                    "what became of each is not kept any more: tsferry-receiver files"
                 )
             if current is None:
                 raise NotFoundError(

@@ -15,14 +15,11 @@ from __future__ import annotations
 import secrets
 from bisect import bisect_left
 from collections import deque
-from heapq import merge
 from itertools import islice
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from common.errors import NotFoundError
-from common.names import Kind
-from receiver.metadata.state.table_rows import FileState
+from receiver.placement.tablet_files import rows_behind
 from receiver.tablet_copies.copies_wire import (
     CopiedDeletions,
     CopiedFile,
@@ -37,7 +34,7 @@ from receiver.tablet_copies.copies_wire import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from receiver.heartbeats.node_wire import MasterMark
     from receiver.metadata.engine import Engine
@@ -48,7 +45,7 @@ if TYPE_CHECKING:
     from receiver.placement.held_copies import HeldCopiesBook
     from receiver.tablet_copies.copies_wire import CopySource, GoneAsked, HeldCopies
 
-__all__ = ["CopyLists", "attributes_of", "copied_file", "rows_behind"]
+__all__ = ["CopyLists", "attributes_of", "copied_file"]
 
 _MARKS: Final = 1000
 """Commits that are remembered as told to a node, however short the history is."""
@@ -308,52 +305,6 @@ class CopyLists:
             commits = self._engine.window.commits
             at = bisect_left(commits, commit)
             return at < len(commits) and commits[at] == commit
-
-
-def rows_behind(state: State, tablet: TabletRow, name: str, after: str | None) -> Iterator[FileRow]:
-    """Files of a tablet by physical name, from behind one: visible ones, and some others.
-
-    What has left the master's disks is nowhere else, and stays as long as its row, seen or not.
-    """
-    rows = (state.files.get(each) for each in state.released_table.of_tablet(tablet.id))
-    unseen = sorted(
-        (row for row in rows if row is not None and not row.visible),
-        key=attrgetter("physical"),
-    )
-    behind = (row for row in unseen if after is None or row.physical > after)
-    return merge(_visible_behind(state, tablet, name, after), behind, key=attrgetter("physical"))
-
-
-def _visible_behind(
-    state: State, tablet: TabletRow, name: str, after: str | None
-) -> Iterator[FileRow]:
-    for directory in _directories(state, tablet, name):
-        if after is not None and after >= f"{directory}0":  # '0' is what follows '/'
-            continue
-        behind = max(f"{directory}/", after or "")
-        while True:
-            rows = state.file_table.among(FileState.LIVE, behind, _PAGE)
-            inside = [each for each in rows if each.physical.startswith(f"{directory}/")]
-            yield from inside
-            if len(inside) < len(rows) or len(rows) < _PAGE:
-                break
-            behind = rows[-1].physical
-
-
-def _directories(state: State, tablet: TabletRow, name: str) -> list[str]:
-    """Directories of a tablet's partitions that may have visible files, in order."""
-    found: list[str] = []
-    for kind in Kind:
-        behind = f"{kind}/{name}/"
-        while rows := state.file_table.among(FileState.LIVE, behind, 1):
-            parts = rows[0].physical.split("/")
-            if parts[:2] != [str(kind), name]:
-                break
-            found += [
-                f"{kind}/{name}/{parts[2]}/{number}" for number in range(tablet.begin, tablet.end)
-            ]
-            behind = f"{kind}/{name}/{parts[2]}0"
-    return sorted(found)
 
 
 def attributes_of(table: LoadedTableRow) -> TableAttributes:

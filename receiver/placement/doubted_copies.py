@@ -23,7 +23,7 @@ from common.durable import Tree
 from common.errors import TsferryError
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
-from receiver.placement.copy_lists import rows_behind
+from receiver.placement.tablet_files import rows_behind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
