@@ -298,8 +298,9 @@ def test_a_load_that_waits_for_the_store_keeps_no_other_from_being_loaded(
         centre = node.operator.centre
         for each in requests:
             centre.begin(each)
-        until(lambda: all(centre.is_done(each.task) for each in requests))
-        assert all("elsewhere" in _step_of(centre.answer(each.task, 0.0)) for each in requests)
+        until(
+            lambda: all("elsewhere" in _step_of(centre.answer(each.task, 0.0)) for each in requests)
+        )
         assert [each.committed for each in centre.under_way()] == [True] * 3
         with pytest.raises(ConflictError, match="is loaded already, and its files stay visible"):
             centre.cancel(requests[1].task, "enough")
