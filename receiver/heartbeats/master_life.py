@@ -88,4 +88,5 @@ class MasterLife:
             end = lives.end(life)
         if end is not None:
             return end
+        # What this process commits comes behind its own life: with none yet, both are the same.
         return newest if life == self._life else self._engine.opened_at
