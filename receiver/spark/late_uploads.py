@@ -3,8 +3,9 @@
 Absent on every disk means the object store, under the key that the file would have: its upload may
 be newer than the copy of the log that a job was planned by. Absent there means a look at its row in
 the newest copy of the log. Only what that says is told as the truth: it is somewhere else, it is
-forgotten, it waits to be uploaded, or the store has lost it. What is found without a commit is
-compared with the MD5 of the catalogue like anything else, before it is used.
+forgotten, it waits to be uploaded, the store has lost it, or it was hidden before it came there and
+never will: only what readers see is uploaded. What is found without a commit is compared with the
+MD5 of the catalogue like anything else, before it is used.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from receiver.storage.stored_files import place_of
 from receiver.storage.uploader import data_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from receiver.metadata.state.state import State
     from receiver.storage.reading.stored_place import StoreAddress, StoredPlace
@@ -48,6 +49,8 @@ class _Waiting(NamedTuple):
     until: float
     names: frozenset[str]
     """Files that readers see, and that no commit tells to be in the store."""
+    hidden: Mapping[str, str]
+    """MD5s of those that readers do not see any more, by their physical names."""
 
 
 class _Looks:
@@ -72,7 +75,7 @@ class _Looks:
         """Where its row says that it is now.
 
         Raises:
-            HistoryGoneError: it is forgotten.
+            HistoryGoneError: it is forgotten, or never came there.
             FileWaitsError: it is not there yet.
         """
         # Only here: all workers import this module, and hardly one lacks a file.
@@ -82,11 +85,15 @@ class _Looks:
             known = self._waiting.get((store, place.engine))
             if known and known.until > self._monotonic() and place.physical in known.names:
                 raise _waits(place, known.names)
+            if known and known.until > self._monotonic():
+                _refuse_hidden(place, known.hidden)
             with StoreView(opened_at(store)) as view, view.engine.reading() as state:
-                names = _waiting_names(state)
+                names, hidden = _lacking(state)
                 found = _found_in(state, place, store)
-            self._waiting[store, place.engine] = _Waiting(self._monotonic() + _FRESH, names)
+            until = self._monotonic() + _FRESH
+            self._waiting[store, place.engine] = _Waiting(until, names, hidden)
             if found is None:
+                _refuse_hidden(place, hidden)
                 raise _waits(place, names)
             return found
 
@@ -98,7 +105,7 @@ def place_now(place: StoredPlace) -> StoredPlace:
     """The same place, or where the file is of which nobody said so.
 
     Raises:
-        HistoryGoneError: it is forgotten.
+        HistoryGoneError: it is forgotten, or was hidden before it came to the store.
         FileWaitsError: it is not in the store yet.
         TsferryError: of the store.
     """
@@ -123,7 +130,7 @@ def place_again(place: StoredPlace, missing: NotFoundError) -> StoredPlace:
         missing: what came of that.
 
     Raises:
-        HistoryGoneError: it is forgotten.
+        HistoryGoneError: it is forgotten, or was hidden before it came to the store.
         FileWaitsError: it is not in the store.
         NotFoundError: it should be where it was looked for.
     """
@@ -139,7 +146,7 @@ def place_again(place: StoredPlace, missing: NotFoundError) -> StoredPlace:
 
 
 def _found_in(state: State, place: StoredPlace, store: StoreAddress) -> StoredPlace | None:
-    """Where it is by its row; None if it waits."""
+    """Where it is by its row; None if it is not in the store."""
     row = state.files.get(place.physical)
     if row is None or row.md5 != place.md5:
         raise HistoryGoneError(
@@ -151,10 +158,24 @@ def _found_in(state: State, place: StoredPlace, store: StoreAddress) -> StoredPl
     return place_of(store, place.engine, state.uploaded_table.rows[place.physical], row.md5)
 
 
-def _waiting_names(state: State) -> frozenset[str]:
+def _lacking(state: State) -> tuple[frozenset[str], dict[str, str]]:
+    """Of what no commit tells to be in the store: what waits, and what is hidden."""
     parts = state.uploaded_table.parts
-    return frozenset(
-        name for name, row in state.files.items() if row.visible and not parts(row).file
+    rows = [row for row in state.files.values() if not parts(row).file]
+    waiting = frozenset(row.physical for row in rows if row.visible)
+    return waiting, {row.physical: row.md5 for row in rows if not row.visible}
+
+
+def _refuse_hidden(place: StoredPlace, hidden: Mapping[str, str]) -> None:
+    """Say of a file that readers do not see any more that it does not come."""
+    if hidden.get(place.physical) != place.md5:
+        return
+    assert place.store is not None
+    raise HistoryGoneError(
+        f"{place.physical}: readers do not see it any more, and {place.store.url} never had it: it "
+        "was deleted, superseded or put in quarantine before it came there. Ask about a later "
+        "time; while a receiver has its bytes, this one is answered with dataDirs, or with option "
+        "receiver"
     )
 
 

@@ -23,7 +23,6 @@ from receiver.metadata.sql.executing import execute
 from receiver.metadata.state.table_rows import FileRow
 from receiver.open_engine import open_engine
 from receiver.operator.senders import accept_sender
-from receiver.spark.late_uploads import FileWaitsError
 from receiver.storage.copying import StorageService, store_of
 from receiver.storage.file_restore import restore_files
 from receiver.storage.incarnation import next_incarnation
@@ -376,12 +375,13 @@ class StoredLife(MergingLife):
         at = self.chance.choice(self.past)
         try:
             given = self.given(as_of=at[0])
-        except HistoryGoneError:
-            self.past.clear()
-            return
-        except FileWaitsError:
-            # The store has what is visible; what was not any more was lost with the machine.
-            assert at[0] < self.made_anew
+        except HistoryGoneError as error:
+            if "never had it" in error.message:
+                # The store has what is visible; what was not any more was lost with the machine.
+                assert at[0] < self.made_anew
+                self.saw("a past that went with its machine")
+            else:
+                self.past.clear()
             return
         assert given == at[1]
         self.saw("reads of the past")

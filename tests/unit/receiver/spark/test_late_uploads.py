@@ -179,6 +179,41 @@ def test_one_that_is_forgotten_since_is_a_moment_that_is_gone(world: StoredWorld
         rows()
 
 
+def test_those_that_were_hidden_before_they_came_there_are_gone_and_looked_up_once(
+    world: StoredWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an earlier time has them, after a restore from the store: nobody will ever upload them."""
+    for number in range(1, 5):
+        world.load(NORTH, PATH.format(number), small(number))
+    then = world.engine.newest_commit
+    for physical in world.physicals()[:3]:
+        world.engine.commit([records.FileDeleted(physical, "gone")])
+    upload(world)
+    ship(world)
+    options = parse_options({"catalog": world.url, "form": "long", "asOf": str(then)})
+    files = list_sources(options)
+    plan = plan_of(options, columns_of(options))
+    looks = []
+
+    class Counted(store_view.StoreView):
+        def __init__(self, store: DirectoryStore) -> None:
+            looks.append(store.url)
+            super().__init__(store)
+
+    monkeypatch.setattr(store_view, "StoreView", Counted)
+    late_uploads._looks.__init__()  # type: ignore[misc]
+    rows = 0
+    for file in files:
+        part = [Slice(file.for_worker(), plan.selection.span)]
+        if file.name in world.physicals()[:3]:
+            with pytest.raises(HistoryGoneError, match="never had it: it was deleted"):
+                list(read_slices(part, plan))
+        else:
+            rows += sum(batch.num_rows for batch in read_slices(part, plan))
+    assert rows == 50
+    assert len(looks) == 1
+
+
 def test_one_that_the_store_lost_is_missing_whatever_else_is_asked(world: StoredWorld) -> None:
     world.load(NORTH, PATH.format(1), small(1))
     upload(world)
