@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from common.wire import Propagate
 from receiver.metadata.model import records
 from receiver.metadata.model.ranks import highest
 from receiver.metadata.state.state import State
@@ -77,6 +78,7 @@ class Site:
     uuid: str = A
     look: int = 0
     marks: bool = True
+    mode: Propagate = Propagate.REPLACED
     edge: Edge = field(init=False)
     points: dict[str, Points] = field(default_factory=dict)
     deleted: list[tuple[str | None, str, int, int, int]] = field(default_factory=list)
@@ -109,7 +111,7 @@ class Site:
             path: self.bytes_of(points, path if self.marks else "")
             for path, points in files.items()
         }
-        task = self.edge.start(**more)
+        task = self.edge.start(**{"propagate": self.mode} | more)
         self.edge.plan(task, [plan_entry(path, each) for path, each in bytes_of.items()])
         if gone:
             self.edge.deleted(task, gone)

@@ -102,6 +102,7 @@ class _Backup(NamedTuple):
     deleted: list[Any]
     types: Mapping[str, str]
     answer: Answer
+    is_bitten: bool
 
 
 class StoredLife(MergingLife):
@@ -264,7 +265,9 @@ class StoredLife(MergingLife):
         shutil.copytree(self.world.root, place, symlinks=True)
         self._again()
         answer = self.site.answer()
-        self.backup = _Backup(place, list(self.site.deleted), self.site.types, answer)
+        self.backup = _Backup(
+            place, list(self.site.deleted), self.site.types, answer, self.is_bitten
+        )
 
     def turn_back(self) -> None:
         """The machine is what the copy was; the edge goes on as an operator has it."""
@@ -286,6 +289,9 @@ class StoredLife(MergingLife):
         known = self.rows()
         self.site.points = {name: each for name, each in self.site.points.items() if name in known}
         self.past.clear()
+        self.is_bitten = kept.is_bitten
+        if self.is_bitten:  # by the time that has passed since
+            self._set_ttl()
         assert self.site.answer() == kept.answer
         self.saw("backups restored")
         self.read()

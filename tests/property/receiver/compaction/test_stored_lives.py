@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from common.wire import Propagate
 from tests.support import tiers
 from tests.support.stored_life import StoredLife
 
@@ -15,6 +16,7 @@ LIVES = 5
 STEPS = 30
 INTERVAL = 20
 KINDS = ("tree", "table", "partitions")
+MODES = tuple(Propagate)
 MET = {
     "merged", "finals", "evicted inputs", "evicted merged files", "expired", "expired merged files",
     "restores of the store", "backups restored", "reads", "reads of the past",
@@ -22,12 +24,20 @@ MET = {
 """What many lives have in them."""
 
 
-def lived(kind: str, name: str, root: Path) -> Counter[str]:
-    """Live; returns what was met."""
+def lived(kind: str, name: str, root: Path, mode: Propagate) -> Counter[str]:
+    """Live; returns what was met.
+
+    Args:
+        kind: of data.
+        name: of the life, which is made of it.
+        root: for what it has on disk.
+        mode: what the word of the edge takes away.
+    """
     chance = random.Random(name)
     life = StoredLife(
         chance, root, table=kind == "table", interval=INTERVAL if kind == "partitions" else 0
     )
+    life.site.mode = mode
     steps = [
         life.files, life.files, life.files, life.files, life.ends, life.deletion, life.loss,
         life.proofs, life.merge, life.merge, life.by_hand, life.by_hand, life.let_go, life.fade,
@@ -45,7 +55,7 @@ def lived(kind: str, name: str, root: Path) -> Counter[str]:
             life.remember()
         life.read()
     except BaseException as error:
-        error.add_note(f"{kind}, {name}: {told}")
+        error.add_note(f"{kind}, {mode}, {name}: {told}")
         raise
     finally:
         life.close()
@@ -60,7 +70,8 @@ def test_merged_files_change_no_answer_wherever_they_are_and_whatever_is_past(
     met: Counter[str] = Counter()
     for number in range(tiers.examples(LIVES)):
         name = f"{tiers.seed()}-{number}"
-        met += lived(kind, name, tmp_path / name)
+        mode = MODES[(number + KINDS.index(kind)) % len(MODES)]
+        met += lived(kind, name, tmp_path / name, mode)
     assert met["merged"]
     if tiers.is_long():
         assert met.keys() >= MET
