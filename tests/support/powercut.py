@@ -14,6 +14,7 @@ Needs root, mkfs.ext4, losetup and mount; without them tests are skipped and say
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import os
 import shutil
@@ -34,8 +35,9 @@ _TOOLS = ("mkfs.ext4", "losetup", "mount", "umount")
 class Disk:
     """A mounted file system; made by `disk`, which takes it down again."""
 
-    def __init__(self, device: str, path: Path) -> None:
-        self._device = device
+    def __init__(self, image: Path, path: Path) -> None:
+        self._image = image
+        self._device = _run("losetup", "--find", "--show", str(image)).strip()
         self.path = path
         """Where it is mounted; the same before and after a cut."""
         self.mounted = False
@@ -48,6 +50,8 @@ class Disk:
 
     def mount(self, *, read_only: bool = False) -> None:
         """Switch the power on: the journal is replayed."""
+        if self._is_held():
+            self._renew()
         options = _OPTIONS + (",ro" if read_only else "")
         _run("mount", "-t", "ext4", "-o", options, self._device, str(self.path))
         self.mounted = True
@@ -86,6 +90,31 @@ class Disk:
         finally:
             os.close(fd)
 
+    def detach(self) -> None:
+        """Give the device back; the image stays."""
+        _run("losetup", "--detach", self._device)
+
+    def _is_held(self) -> bool:
+        """Whether a mount namespace of somebody else has a copy of the mount.
+
+        Such a copy keeps the dead file system alive, and mounting the device would give that one.
+        """
+        try:
+            os.close(os.open(self._device, os.O_RDONLY | os.O_EXCL))
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            return True
+        return False
+
+    def _renew(self) -> None:
+        """Go on with a copy of the image: what was flushed is in it, as on a disk without power."""
+        image = self._image.with_name(f"{self._image.name}+")
+        shutil.copyfile(self._image, image)
+        self.detach()  # goes with the last mount
+        self._image = image
+        self._device = _run("losetup", "--find", "--show", str(image)).strip()
+
     def check(self) -> None:
         """Fail if the file system itself was harmed; the disk has to be off."""
         done = _tool("fsck.ext4", "-fn", self._device)
@@ -103,8 +132,7 @@ def disk(directory: Path, *, megabytes: int = 16, inodes: int | None = None) -> 
         file.truncate(megabytes << 20)
     extra = ["-N", str(inodes)] if inodes is not None else []
     _run("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "nodiscard", *extra, str(image))
-    device = _run("losetup", "--find", "--show", str(image)).strip()
-    made = Disk(device, mount_point)
+    made = Disk(image, mount_point)
     try:
         with _shared(mount_point.parent):
             made.mount()
@@ -114,7 +142,7 @@ def disk(directory: Path, *, megabytes: int = 16, inodes: int | None = None) -> 
                 if made.mounted:
                     _run("umount", "--lazy", str(mount_point))
     finally:
-        _run("losetup", "--detach", device)
+        made.detach()
 
 
 @contextmanager

@@ -76,6 +76,25 @@ def test_what_is_closed_in_good_order_stays(disk):
     assert content(disk) == {"x": b"1"}
 
 
+def test_a_disk_comes_back_though_somebody_elses_namespace_keeps_the_dead_one(disk):
+    holder = subprocess.Popen(
+        ["unshare", "--mount", "sh", "-c", "echo begun; exec cat"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with holder:
+        assert holder.stdout.readline() == b"begun\n"  # and no unmounting reaches it
+        for number in range(3):
+            with Tree(disk.path) as tree:
+                tree.write_atomic(f"x{number}", b"1")
+            (disk.path / "y").write_bytes(b"2")
+            disk.cut()
+            assert content(disk) == {f"x{each}": b"1" for each in range(number + 1)}
+        holder.stdin.close()
+    disk.unmount()
+    disk.check()
+
+
 # -- what returned is there ----------------------------------------------------------------------
 
 
