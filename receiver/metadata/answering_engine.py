@@ -127,6 +127,11 @@ class AnsweringEngine(Closing):
 
     # -- the past ----------------------------------------------------------------------------
 
+    def answering(self, query: object, at: object) -> Self:
+        """What answers a question: the engine does, whatever it is about."""
+        del query, at
+        return self
+
     @property
     def times(self) -> TrueTimes:
         """The moments that timestamps stand for; they differ where a clock was wrong."""

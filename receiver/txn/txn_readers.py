@@ -17,12 +17,16 @@ from receiver.metadata.model.errors import (
     StorageGroupMissingError,
 )
 from receiver.metadata.model.paths import Nodes, Pattern, format_path, parse_pattern
+from receiver.metadata.query import questions as ask
+from receiver.txn.txn_snapshot import TxnSnapshot, is_committed_only
 from receiver.txn.txn_store import MOST_OPS
 
 if TYPE_CHECKING:
     from receiver.metadata.commit.guards import Guard
     from receiver.metadata.engine import Engine
     from receiver.metadata.model.alterations import Alteration
+    from receiver.metadata.query.questions import At, Query
+    from receiver.metadata.query.row_source import Answering
     from receiver.metadata.state.lock import Reading
     from receiver.metadata.state.state import State
     from receiver.txn.txn_store import TxnStore
@@ -144,6 +148,27 @@ class TxnDatabase(Operations):
 
     # -- questions ---------------------------------------------------------------------------
 
+    def answering(self, query: Query, at: At) -> Answering:
+        """What answers a question: this, or what was committed, of which nothing was written here.
+
+        Raises:
+            UsageError: it is about what the transaction has changed and only a commit shows; or
+                about what has no past.
+        """
+        if isinstance(query, ask.ShowUpload):
+            raise UsageError(
+                "show upload: when files go is known as it is now, not as of when the transaction "
+                "began; ask outside of it"
+            )
+        if is_committed_only(query, self._store.ops):
+            return TxnSnapshot(self._store)
+        when = at if query.at is None else query.at
+        if when is not None and self._store.has_written_schema:
+            snapshot = TxnSnapshot(self._store)
+            if snapshot.at(when) < self._store.read_ts:
+                return snapshot
+        return self
+
     @property
     def newest_commit(self) -> int:
         """What is newest as the transaction sees it: the read time, and one for each writing.
@@ -162,7 +187,7 @@ class TxnDatabase(Operations):
         """The time that a question is about; none later than the read time, and own writes.
 
         Raises:
-            UsageError: it is an earlier time, and the transaction has written.
+            UsageError: it is an earlier time, and own writes stand in what answers.
         """
         self._store.use()
         if when is None:
@@ -171,7 +196,7 @@ class TxnDatabase(Operations):
         if ts >= self._store.read_ts:
             return self.newest_commit
         if self._store.has_written_schema:
-            raise UsageError("at: a transaction that has written sees its own time alone")
+            raise UsageError("at: what the transaction has written has no past; see `answering`")
         return ts
 
     def reading(self) -> Reading:

@@ -4,17 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from common.errors import UsageError
-from receiver.metadata.query.questions import (
-    ShowCacheSlots,
-    ShowFiles,
-    ShowPartitions,
-    ShowStorageNodes,
-    ShowTables,
-    ShowTablets,
-    ShowTasks,
-    ShowUpload,
-)
 from receiver.metadata.sql import statements as sql
 from receiver.metadata.sql.executing import (
     DELETES_HELD_FROM,
@@ -134,7 +123,6 @@ class TxnSession:
                 self._engine, statement, at=at, fetch_size=fetch_size, held_from=held_from
             )
         txn = self.txn
-        _check_within(txn, statement)
         result = txn.do(
             lambda: execute(
                 txn.database, statement, at=at, fetch_size=fetch_size, held_from=held_from
@@ -148,24 +136,3 @@ class TxnSession:
         if self.txn is None:
             raise TxnMissingError("the session is in no transaction; `begin` begins one")
         return self.txn
-
-
-_WHAT = {ShowTasks: "tasks", ShowStorageNodes: "nodes", ShowCacheSlots: "cache slots"}
-
-
-def _check_within(txn: Txn, statement: sql.Statement) -> None:
-    """Files, and when they are uploaded, are told of as they were committed."""
-    if isinstance(statement, ShowUpload):
-        raise UsageError("show upload has no past: ask outside of the transaction")
-    committed = (
-        ShowCacheSlots
-        | ShowFiles
-        | ShowPartitions
-        | ShowTables
-        | ShowTablets
-        | ShowStorageNodes
-        | ShowTasks
-    )
-    if txn.written and isinstance(statement, committed):
-        what = _WHAT.get(type(statement), "files")
-        raise UsageError(f"a transaction that has written does not show {what}; ask outside of it")

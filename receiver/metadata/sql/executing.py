@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from common.config.upload_rules import upload_text
 from common.errors import UsageError
 from receiver.metadata.query.answers import Answer
-from receiver.metadata.query.questions import At, ShowUpload
+from receiver.metadata.query.questions import At, Query, ShowUpload
 from receiver.metadata.query.row_source import Answering, Row
 from receiver.metadata.sql import statements as sql
 from receiver.metadata.sql.parser import parse
@@ -41,6 +41,9 @@ class SqlTarget(Answering, Protocol):
     @property
     def newest_commit(self) -> int:
         """Timestamp of the newest commit."""
+
+    def answering(self, query: Query, at: At) -> Answering:
+        """What answers a question, about a time where it says none itself."""
 
     def checkpoint(self) -> int:
         """Take a checkpoint."""
@@ -163,7 +166,8 @@ def execute(
     if isinstance(statement, ShowUpload) and (at, statement.at) != (None, None):
         raise UsageError("when files are uploaded has no past: `show upload` is as it is now")
     if sql.is_query(statement):
-        answer = Answer(engine, statement, at=moment(at))
+        when = moment(at)
+        answer = Answer(engine.answering(statement, when), statement, at=when)
         size = fetch_size or engine.options.fetch_size
         return StatementResult(statement, answer.ts, answer=answer, size=size)
     if isinstance(statement, sql.TxnStatement):

@@ -299,8 +299,44 @@ def test_the_past_is_that_of_its_own_time(engine, txns):
     later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
     assert len(list(execute(txn.database, "show timeseries", at=later))) == 2
     txn.database.create_series("root.sg.d.d", "INT32")
-    with pytest.raises(UsageError):
-        execute(txn.database, "show timeseries", at=before)
+    assert [row[0] for row in execute(txn.database, "show timeseries", at=before)] == [
+        "root.sg.d.a"
+    ]
+    assert len(list(execute(txn.database, "show timeseries", at=later))) == 3
+
+
+def test_files_tables_and_tasks_are_shown_as_they_were_when_it_began(engine, txns):
+    engine.commit([seen()])
+    first = load(path("1-1-0", sg="root.sg"), 1, devices={"root.sg.e": (0, 9)})
+    engine.commit([first])
+    txn = txns.begin()
+    engine.commit([load(path("2-2-0", sg="root.sg"), 2, devices={"root.sg.e": (20, 29)})])
+    txn.database.create_series("root.sg.d.b", "INT32")
+    assert shown(txn.database, "show files") == [first.physical]
+    assert [row[3] for row in execute(txn.database, "show partitions")] == [1]
+    assert [row[3] for row in execute(txn.database, "show tables")] == [1]
+    assert [row[4] for row in execute(txn.database, "show tablets")] == [1]
+    for statement in ("show tasks", "show nodes", "show cache slots"):
+        assert shown(txn.database, statement) == []
+    pages = execute(txn.database, "show files", fetch_size=1)
+    txn.database.create_series("root.sg.d.c", "INT32")
+    assert [row[0] for row in pages] == [first.physical]
+    assert len(shown(engine, "show files")) == 2
+
+
+def test_what_it_has_changed_of_them_itself_is_refused_by_name(engine, txns):
+    engine.commit([seen()])
+    file = load(path("1-1-0", sg="root.sg"), 1, devices={"root.sg.e": (0, 9)})
+    engine.commit([file])
+    with_ttl, with_file = txns.begin(), txns.begin()
+    with_ttl.database.set_ttl("root.sg", 9)
+    assert shown(with_ttl.database, "show files") == [file.physical]
+    with pytest.raises(UsageError, match=r"show tables: the transaction has changed.*TtlSet"):
+        execute(with_ttl.database, "show tables")
+    with_file.write([records.FileDeleted(file.physical, "operator")])
+    with pytest.raises(UsageError, match=r"show files: .*FileDeleted"):
+        execute(with_file.database, "show files")
+    assert shown(with_file.database) == ["root.sg.d.a"]
 
 
 def test_who_has_written_keys_sees_no_commit_of_the_same_millisecond(tmp_path):
