@@ -18,7 +18,7 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from common.errors import NotFoundError
+from common.errors import NotFoundError, ProtocolError
 from receiver.placement.tablet_files import rows_behind
 from receiver.tablet_copies.copies_wire import (
     CopiedDeletions,
@@ -34,7 +34,7 @@ from receiver.tablet_copies.copies_wire import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from receiver.heartbeats.node_wire import MasterMark
     from receiver.metadata.engine import Engine
@@ -242,8 +242,12 @@ class CopyLists:
 
     def held(self, said: HeldCopies) -> None:
         """A node says which replicas are complete."""
+        node, mine = said.start.uuid, self.mark().life
         for each in said.copies:
-            self._book.said(said.start.uuid, each.tablet, each.generation, each.commit)
+            if each.life in ("", mine):
+                self._book.said(node, each.tablet, each.generation, each.commit)
+            else:  # by the list of another life, whose commit may have the number of one here
+                self._book.not_by_us(node, each.tablet)
 
     # -- what may go -------------------------------------------------------------------------
 
@@ -252,32 +256,35 @@ class CopyLists:
 
         Raises:
             NotFoundError: the tablet is not placed at this node, or not any more.
+            ProtocolError: lives are told of some of the files alone.
         """
         mark = self.mark()
+        if asked.lives and len(asked.lives) != len(asked.files):
+            raise ProtocolError(f"{len(asked.lives)} lives are told of {len(asked.files)} files")
         if asked.unplaced:
             return self._known(mark, asked)
         with self._engine.reading() as state:
             _, placement, _ = self._placed(state, node, tablet)
-            forgotten = [each for each in asked.files if each[0] not in state.files]
+            forgotten = [each for each in _with_lives(asked) if each[0] not in state.files]
         if asked.generation != placement.generation:
             forgotten = []
         is_ours = (
-            asked.seen in self._told.get(node, ())
-            or self._has(asked.seen)
-            or (bool(asked.life) and self._had(asked.life, asked.seen))
+            self._had(asked.life, asked.seen)
+            if asked.life
+            else asked.seen in self._told.get(node, ()) or self._has(asked.seen)
         )
         # Nodes may have heard of this engine only since it lacks what they have: each file tells.
         files = [
             name
-            for name, commit in forgotten
-            if (not self._lacks(commit) if is_ours else self._has(commit))
+            for name, commit, life in forgotten
+            if (not self._lacks(commit) if is_ours else self._is_of_ours(commit, life))
         ]
         known = set(files)
         return GoneSaid(
             master=mark,
             generation=placement.generation,
             files=files,
-            unknown=tuple(name for name, _ in forgotten if name not in known),
+            unknown=tuple(name for name, _, _ in forgotten if name not in known),
         )
 
     def _known(self, mark: MasterMark, asked: GoneAsked) -> GoneSaid:
@@ -285,13 +292,21 @@ class CopyLists:
         with self._engine.reading() as state:
             rows = [(state.files.get(name), name, commit) for name, commit in asked.files]
             here = {name for row, name, commit in rows if row and row.created == commit}
-        known = {name for name, commit in asked.files if name in here or self._has(commit)}
+        known = {
+            name
+            for name, commit, life in _with_lives(asked)
+            if name in here or self._is_of_ours(commit, life)
+        }
         return GoneSaid(
             master=mark,
             generation=asked.generation,
             files=sorted(known),
             unknown=tuple(name for name, _ in asked.files if name not in known),
         )
+
+    def _is_of_ours(self, commit: int, life: str) -> bool:
+        """Whether a commit that a node has of a life of its master is one of this engine's."""
+        return self._had(life, commit) if life else self._has(commit)
 
     def _lacks(self, commit: int) -> bool:
         """Whether a commit is none of this engine's, though its history goes back as far."""
@@ -305,6 +320,12 @@ class CopyLists:
             commits = self._engine.window.commits
             at = bisect_left(commits, commit)
             return at < len(commits) and commits[at] == commit
+
+
+def _with_lives(asked: GoneAsked) -> Iterator[tuple[str, int, str]]:
+    """Name, commit and life of each file; of an earlier state of the node no life is known."""
+    lives = asked.lives or ("",) * len(asked.files)
+    return ((name, commit, life) for (name, commit), life in zip(asked.files, lives, strict=True))
 
 
 def attributes_of(table: LoadedTableRow) -> TableAttributes:

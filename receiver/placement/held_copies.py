@@ -84,6 +84,11 @@ class HeldCopiesBook:
             self._again.get(node, {}).pop(tablet, None)
             return True
 
+    def not_by_us(self, node: str, tablet: str) -> None:
+        """A node is complete by the list of another life: it is to look at the one of this."""
+        with self._lock:
+            self._again.setdefault(node, {})[tablet] = None
+
     def not_complete(self, node: str, tablets: Iterable[str]) -> None:
         """A node says that it has lost something of replicas, or has them no more.
 

@@ -233,6 +233,9 @@ class GoneAsked(Struct, frozen=True, kw_only=True):
             master that has it not is not the one of then.
         files: (physical name, commit that loaded it).
         life: of the master that it was heard in; empty if that said none.
+        lives: of the masters that listed the files, each in its place; empty where it is not known.
+            A number is no proof that a commit is this master's: where clocks were set back, two
+            histories that went apart have commits of one number.
         unplaced: that the replica is to go, and no list of a trusted master has named these: which
             of them the master had is all that is asked, and nothing goes by the answer.
     """
@@ -242,6 +245,7 @@ class GoneAsked(Struct, frozen=True, kw_only=True):
     seen: Count
     files: list[tuple[str, Count]]
     life: str = ""
+    lives: tuple[str, ...] = ()
     unplaced: bool = False
 
 
@@ -270,12 +274,14 @@ class HeldCopy(Struct, frozen=True, kw_only=True):
         commit: it has all files that were in the tablet then and still are: of a list that the
             master gave.
         digest: of the list of what is there; see `digest_of_list`.
+        life: of the master that gave it; empty if that said none.
     """
 
     tablet: str
     generation: Count
     commit: Count
     digest: str
+    life: str = ""
 
 
 class HeldCopies(Struct, frozen=True, kw_only=True):

@@ -1,7 +1,8 @@
 """The journal of a replica in one directory: what was made, which files are whole, what is gone.
 
     {"made": <CopyOrder>}     the replica, of a generation; again with each higher one
-    {"file": <CopiedFile>}    a file is whole and has its name; again when more is known of it
+    {"file": <CopiedFile>,    a file is whole and has its name; again when more is known of it
+             "life": <life>}  of the master that listed it
     {"known": <TableAttributes>}   more is known of its table than the order said
     {"gone": <name>}          it is going: its bytes may be there or not
     {"kept": <name>}          a master did not know it: it does not go by a master's word
@@ -18,6 +19,7 @@ is behind the last whole line never was.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -34,11 +36,12 @@ COPIES_LOG = "copies.log"
 
 
 class JournalLine(Struct, frozen=True, kw_only=True):
-    """One line; one member is set."""
+    """One line; one member is set, but for `life` beside `file`."""
 
     made: CopyOrder | None = None
     known: TableAttributes | None = None
     file: CopiedFile | None = None
+    life: str = ""
     gone: str | None = None
     kept: str | None = None
     rotten: str | None = None
@@ -53,6 +56,7 @@ class JournalState:
         made: the newest order, None before the first.
         attributes: of the table, those of the highest version.
         files: by physical name.
+        lives: of the masters that listed them, by name; of some it is not known.
         going: names of files whose bytes may still be there.
         kept: names of files that a master did not know.
         rotten: what was known of files whose bytes are not those that came.
@@ -64,6 +68,7 @@ class JournalState:
         self.made: CopyOrder | None = None
         self.attributes = TableAttributes()
         self.files: dict[str, CopiedFile] = {}
+        self.lives: dict[str, str] = {}
         self.going: set[str] = set()
         self.kept: set[str] = set()
         self.rotten: dict[str, CopiedFile] = {}
@@ -81,11 +86,13 @@ class JournalState:
                 self.attributes = each
         if line.file is not None:
             self.files[line.file.physical] = line.file
+            self.lives[line.file.physical] = sys.intern(line.life)
             self.going.discard(line.file.physical)
             self.kept.discard(line.file.physical)
             self.rotten.pop(line.file.physical, None)
         if line.gone is not None:
             self.files.pop(line.gone, None)
+            self.lives.pop(line.gone, None)
             self.rotten.pop(line.gone, None)
             self.kept.discard(line.gone)
             self.going.add(line.gone)

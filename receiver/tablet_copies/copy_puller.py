@@ -270,6 +270,7 @@ class CopyPuller(Closing):
                 generation=held.generation,
                 commit=replica.commit,
                 digest=held.digest,
+                life=replica.life,
             )
         ]
 
@@ -300,7 +301,11 @@ class CopyPuller(Closing):
         digest = "" if is_damaged else replica.digest()
         page = self._calls.page(replica.tablet, None, digest, since)
         self._store.must_be_noted(page.master)
-        commit, is_delta = page.commit, page.is_delta
+        if page.is_delta and page.master.life != replica.life:
+            # Its commit of that number may be another one than what is here is complete as of.
+            page = self._calls.page(replica.tablet, None, digest, 0)
+            self._store.must_be_noted(page.master)
+        commit, is_delta, life = page.commit, page.is_delta, page.master.life
         if not page.same:
             listed: set[str] = set()
             problems: list[str] = []
@@ -325,7 +330,7 @@ class CopyPuller(Closing):
                 is_delta = True  # a newer list has the rest
         if not is_delta:
             replica.set_unlisted(False)
-        if not replica.completed(commit, losses):
+        if not replica.completed(commit, losses, life):
             return False
         crash.point("copies.complete")
         return True
@@ -333,42 +338,45 @@ class CopyPuller(Closing):
     def _pull_page(self, replica: TabletReplica, page: CopyPage) -> list[str]:
         """Have all of a page; why what does not come does not."""
         here = replica.files()
-        replica.note([each for each in page.files if each.physical in here])
+        life = page.master.life
+        replica.note([each for each in page.files if each.physical in here], life)
         wanted = [each for each in page.files if each.physical not in here]
         if wanted:
             replica.is_behind = True
         sources = [*([page.source] if page.source else ()), *page.others]
-        asked = [self._pool.submit(self._fetch, replica, each, sources) for each in wanted]
+        asked = [self._pool.submit(self._fetch, replica, each, sources, life) for each in wanted]
         found = (each.result() for each in asked)
         return [why for why in found if why is not None]
 
     def _fetch(
-        self, replica: TabletReplica, file: CopiedFile, sources: Sequence[CopySource]
+        self, replica: TabletReplica, file: CopiedFile, sources: Sequence[CopySource], life: str
     ) -> str | None:
-        if self._staged is not None and self._take_staged(replica, file, self._staged):
+        if self._staged is not None and self._take_staged(replica, file, self._staged, life):
             return None
-        why = self._pulled(replica, file, sources)
+        why = self._pulled(replica, file, sources, life)
         if why is None and self._staged is not None:
             self._staged.let_go(file)
         return why
 
     def _pulled(
-        self, replica: TabletReplica, file: CopiedFile, sources: Sequence[CopySource]
+        self, replica: TabletReplica, file: CopiedFile, sources: Sequence[CopySource], life: str
     ) -> str | None:
         for source in sources:
             if file.commit > source.commit:
                 continue
-            why = self._fetch_from(replica, file, source)
+            why = self._fetch_from(replica, file, source, life)
             if why is None:
                 return None
             log.info("a copy does not come from a node", extra={"file": file.physical, "why": why})
-        return self._fetch_from(replica, file, None)
+        return self._fetch_from(replica, file, None, life)
 
-    def _take_staged(self, replica: TabletReplica, file: CopiedFile, staged: OffersFiles) -> bool:
+    def _take_staged(
+        self, replica: TabletReplica, file: CopiedFile, staged: OffersFiles, life: str
+    ) -> bool:
         """Have a file that an edge has sent here; whether that was so."""
         try:
             with staged.offered(file) as there:
-                return there is not None and replica.adopt(*there, file)
+                return there is not None and replica.adopt(*there, file, life)
         except (TsferryError, OSError) as error:
             log.warning(
                 "a file that was sent here is pulled",
@@ -377,12 +385,12 @@ class CopyPuller(Closing):
             return False
 
     def _fetch_from(
-        self, replica: TabletReplica, file: CopiedFile, source: CopySource | None
+        self, replica: TabletReplica, file: CopiedFile, source: CopySource | None, life: str
     ) -> str | None:
         try:
             number = self._store.place(file.size)
             try:
-                replica.receive(number, file, self._blocks(replica.tablet, file, source))
+                replica.receive(number, file, self._blocks(replica.tablet, file, source), life)
             except OSError as error:
                 if error.errno in _OF_THE_DISK:
                     self._store.note_failure(number)
@@ -428,7 +436,12 @@ class CopyPuller(Closing):
         for begin in range(0, len(over), _GONE_AT_ONCE):
             some = over[begin : begin + _GONE_AT_ONCE]
             asked = GoneAsked(
-                generation=replica.generation, commit=commit, seen=heard, files=some, life=life
+                generation=replica.generation,
+                commit=commit,
+                seen=heard,
+                files=some,
+                life=life,
+                lives=replica.lives(name for name, _ in some),
             )
             said = self._calls.gone(replica.tablet, asked)
             replica.keep(_among(said.unknown, {name for name, _ in some}))

@@ -73,6 +73,7 @@ class TabletReplica:
     Attributes:
         commit: it has all files that were in the tablet then and still are; 0 for never in this
             life.
+        life: of the master whose commit that is.
         is_behind: files of it are known to lack.
         losses: how often files were found not to be here any more, in this life.
     """
@@ -94,7 +95,7 @@ class TabletReplica:
             rotted: called with the number of a directory in which a file has rotted, likewise.
         """
         self.tablet = tablet
-        self.commit = 0
+        self.commit, self.life = 0, ""
         self.is_behind = False
         self.losses = 0
         self._lost = lost
@@ -291,13 +292,16 @@ class TabletReplica:
                 digest=self.digest(),
             )
 
-    def receive(self, number: int, file: CopiedFile, blocks: Iterable[bytes]) -> None:
+    def receive(
+        self, number: int, file: CopiedFile, blocks: Iterable[bytes], life: str = ""
+    ) -> None:
         """Take a file in; when this returns it is whole, checked, and on the disk.
 
         Args:
             number: of the directory that it goes to.
             file: what it must be.
             blocks: its bytes.
+            life: of the master that lists it.
 
         Raises:
             DigestError: they are others; nothing is left of them.
@@ -318,15 +322,16 @@ class TabletReplica:
                 raise GoneError(f"tablet {self.tablet} was dropped meanwhile")
             if number not in self._journals:
                 self._begin(number, order)
-            self._note(number, file)
+            self._note(number, file, life)
 
-    def adopt(self, number: int, rel: str, file: CopiedFile) -> bool:
+    def adopt(self, number: int, rel: str, file: CopiedFile, life: str = "") -> bool:
         """Take a file in that lies in a directory of the node under another name.
 
         Args:
             number: of the directory.
             rel: its name there.
             file: what it must be; its bytes are read for that.
+            life: of the master that lists it.
 
         Returns:
             whether it is; else it is gone from where it was.
@@ -343,7 +348,7 @@ class TabletReplica:
         tree.rename(rel, target)
         crash.point("copies.adopted")
         try:
-            self.receive(number, file, ())
+            self.receive(number, file, (), life)
         except DigestError:
             tree.unlink(target)
             return False
@@ -398,8 +403,8 @@ class TabletReplica:
             raise
         crash.point("copies.pull_named")
 
-    def _note(self, number: int, file: CopiedFile) -> None:
-        line = JournalLine(file=file)
+    def _note(self, number: int, file: CopiedFile, life: str) -> None:
+        line = JournalLine(file=file, life=life)
         append_lines(self._trees[number], self._rel(COPIES_LOG), line)
         crash.point("copies.pull_noted")
         self._take_out(file.physical)
@@ -423,8 +428,13 @@ class TabletReplica:
         self._journals[number].going.discard(name)
         crash.point("copies.gone")
 
-    def note(self, files: Iterable[CopiedFile]) -> None:
-        """Keep what is known anew of files that are here; their bytes are the same."""
+    def note(self, files: Iterable[CopiedFile], life: str = "") -> None:
+        """Keep what is known anew of files that are here; their bytes are the same.
+
+        Args:
+            files: as they are listed.
+            life: of the master that lists them.
+        """
         with self._lock:
             for file in files:
                 number = self._where.get(file.physical)
@@ -434,7 +444,7 @@ class TabletReplica:
                 if (known.size, known.md5) != (file.size, file.md5):
                     raise ProtocolError(f"{file.physical} is listed with other bytes than before")
                 if known != file or file.physical in self._journals[number].kept:
-                    self._note(number, file)
+                    self._note(number, file, life)
 
     def remove(self, generation: int, names: Sequence[str]) -> list[str]:
         """Let files go; which have gone. Of another generation nothing does."""
@@ -467,6 +477,15 @@ class TabletReplica:
                     line = JournalLine(kept=name)
                     append_lines(self._trees[number], self._rel(COPIES_LOG), line)
                     self._journals[number].take(line)
+
+    def lives(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Of each file the life of the master that listed it; empty where it is not known."""
+        with self._lock:
+            states = list(self._journals.values())
+            return tuple(
+                next((each.lives[name] for each in states if each.lives.get(name)), "")
+                for name in names
+            )
 
     def kept(self) -> list[str]:
         """Names of files that a master did not know."""
@@ -565,12 +584,13 @@ class TabletReplica:
             number = self._where.get(name)
         return None if number is None else self._trees[number]
 
-    def completed(self, commit: int, losses: int) -> bool:
+    def completed(self, commit: int, losses: int, life: str = "") -> bool:
         """All files are here that were in the tablet as of a commit, and still are.
 
         Args:
             commit: of the list that was gone through.
             losses: as they were before that.
+            life: of the master that gave it.
 
         Returns:
             whether that is so: none was found to be gone meanwhile.
@@ -578,7 +598,8 @@ class TabletReplica:
         with self._lock:
             if self.losses != losses:
                 return False
-            self.commit = max(self.commit, commit)
+            self.commit = max(self.commit, commit) if life == self.life else commit
+            self.life = life
             self._missing.clear()
             self.is_behind = False
             return True

@@ -57,7 +57,12 @@ def _judge(store: ReplicaStore, calls: AsksWhatIsKnown, replica: TabletReplica) 
     for begin in range(0, len(every), _AT_ONCE):
         some = [(name, file.commit) for name, file in every[begin : begin + _AT_ONCE]]
         asked = GoneAsked(
-            generation=replica.generation, commit=0, seen=0, files=some, unplaced=True
+            generation=replica.generation,
+            commit=0,
+            seen=0,
+            files=some,
+            lives=replica.lives(name for name, _ in some),
+            unplaced=True,
         )
         said = calls.gone(replica.tablet, asked)
         store.must_be_noted(said.master)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import fields
@@ -155,7 +154,7 @@ class OneOfTwo:
             engine = Engine.open(
                 root / "schema",
                 background=False,
-                clock=lambda: time.time() + self.is_off_by,
+                clock=lambda: self.centre.wall() + self.is_off_by,
                 remote=remote,
                 monotonic=self.centre.monotonic,
             )
@@ -382,6 +381,10 @@ class TwoMasters:
 
     def monotonic(self) -> float:
         return self.now
+
+    def wall(self) -> float:
+        """Seconds since the epoch, as all clocks have them that are right."""
+        return 1.8e9 + self.now
 
     def ident(self) -> str:
         """One that nobody has yet, the same in each life that is played alike."""

@@ -328,7 +328,7 @@ class DisksAndOperators(MastersAndEdges):
     def the_history_of_a_master_ends(self, at: int) -> None:
         """What was committed before cannot be looked up any more."""
         master = self.there.masters[at]
-        if self._leads(master):
+        if self._leads(master) and self.there.may_speak(master.name, "log"):
             master.engine.commit([records.KeysWritten((), {"k": "v"})])
             with master.engine.reading():
                 master.engine._window.move(master.engine.newest_commit)
@@ -340,6 +340,7 @@ class DisksAndOperators(MastersAndEdges):
         away=st.booleans(),
         drops=st.booleans(),
         trusts=st.booleans(),
+        further=st.sampled_from((0, 40)),
     )
     def the_log_is_turned_back(
         self,
@@ -349,8 +350,12 @@ class DisksAndOperators(MastersAndEdges):
         away: bool = False,
         drops: bool = False,
         trusts: bool = False,
+        further: int = 0,
     ) -> None:
         """Whoever leads then has never heard of what edges were told since.
+
+        It makes so many commits more before it meets a node: where clocks were set back, some of
+        its own have the numbers of some that it never had.
 
         Edges are refused from then on: what they know is of commits that are not there. Nodes may
         be away for longer than the history, while a table is dropped of which they have more.
@@ -367,6 +372,8 @@ class DisksAndOperators(MastersAndEdges):
         self.there.place.log[:] = self.log_kept
         self.there.place.owner = None
         self.there.masters[0].take_over()
+        for _ in range(further):
+            self.there.masters[0].engine.commit([records.KeysWritten((), {"k": "v"})])
         if drops:
             self.an_operator_drops_a_table(group)
             self.what_was_deleted_is_forgotten()
@@ -626,6 +633,24 @@ def test_what_a_turned_back_master_never_had_outlives_its_history(
         DisksAndOperators.a_copy_is_made_of_the_log,
         lambda it: it.the_log_is_turned_back(
             power, 0, "root.wind", away=True, drops=drops, trusts=trusts
+        ),
+        lambda it: it.all_go_on(3),
+    )
+
+
+@pytest.mark.parametrize("drops", [False, True])
+def test_what_a_turned_back_master_never_had_outlives_commits_of_its_own_with_the_same_numbers(
+    drops: bool,
+) -> None:
+    """Red where a number alone says which commit it is: both have counted on by a clock set back.
+
+    Of a tablet that is placed, and of one that is to go.
+    """
+    _lives(
+        lambda it: it.the_clock_of_a_master_is_a_day_off(0, -1),
+        DisksAndOperators.a_copy_is_made_of_the_log,
+        lambda it: it.the_log_is_turned_back(
+            False, 0, "root.wind", drops=drops, trusts=True, further=40
         ),
         lambda it: it.all_go_on(3),
     )

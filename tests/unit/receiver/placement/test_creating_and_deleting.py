@@ -9,10 +9,11 @@ import msgspec
 import pytest
 
 from common import crash
-from common.errors import UnreachableError
+from common.errors import ProtocolError, UnreachableError
+from receiver.heartbeats.node_wire import NodeStart
 from receiver.load.upkeep.table_upkeep import TableUpkeep
 from receiver.metadata.model import records
-from receiver.tablet_copies.copies_wire import DropOrder, GoneAsked
+from receiver.tablet_copies.copies_wire import DropOrder, GoneAsked, HeldCopies, HeldCopy
 from receiver.tablet_copies.replica_store import DoubtedMasterError
 from tests.support.copy_nodes import CopyCentre, Machine
 from tests.support.spark_world import World
@@ -406,6 +407,57 @@ def test_a_file_of_a_commit_that_a_master_never_had_stays_whatever_its_node_has_
         asked = GoneAsked(generation=1, commit=heard, seen=seen, files=files)
         said = centre.lists.gone(node.uuid, centre.tablets()[0], asked)
         assert (said.files, said.unknown) == (goes, (files[1][0],))
+
+
+def test_a_number_alone_is_no_proof_that_a_commit_is_of_this_engine(centre: CopyCentre):
+    """By a clock that was set back another history has counted on from the same commit."""
+    node = centre.add()
+    centre.rules = centre.rules._replace(copies=1)
+    ours = centre.load()
+    centre.settle()
+    with centre.engine.reading() as state:
+        commit = state.files[ours].created
+    centre.end(ours)
+    heard, theirs = centre.engine.newest_commit, "sequence/root.wind/0/0/9-9-0-0.tsfile"
+    files = [(ours, commit), (theirs, commit)]
+    centre.lists._had = lambda life, at: life == "mine" and at <= heard
+    for unplaced in (False, True):
+        for life, seen in (("", 0), ("other", heard)):
+            asked = GoneAsked(
+                generation=1,
+                commit=heard,
+                seen=seen,
+                files=files,
+                life=life,
+                lives=("mine", "other"),
+                unplaced=unplaced,
+            )
+            said = centre.lists.gone(node.uuid, centre.tablets()[0], asked)
+            assert (said.files, said.unknown) == ([ours], (theirs,))
+    asked = msgspec.structs.replace(asked, lives=("mine",))
+    with pytest.raises(ProtocolError):
+        centre.lists.gone(node.uuid, centre.tablets()[0], asked)
+
+
+def test_a_copy_that_is_complete_by_the_list_of_another_life_does_not_count(centre: CopyCentre):
+    """Both lists were of commits with one number, of which this one is not known to be here."""
+    node = centre.add()
+    centre.rules = centre.rules._replace(copies=1)
+    centre.load()
+    centre.settle()
+    [tablet] = centre.tablets()
+    centre.load()
+    page = centre.lists.page(node.uuid, tablet, None, "", 0)
+    copy = HeldCopy(tablet=tablet, generation=1, commit=page.commit, digest="", life="other")
+    start = NodeStart(uuid=node.uuid, instance=1, boot="b" * 32)
+    said = HeldCopies(start=start, copies=[copy])
+    before = centre.book.commit(node.uuid, tablet, 1)
+    centre.lists.held(said)
+    assert centre.book.commit(node.uuid, tablet, 1) == before < page.commit
+    assert centre.book.again(node.uuid) == [tablet]
+    copy = msgspec.structs.replace(copy, life="")
+    centre.lists.held(msgspec.structs.replace(said, copies=[copy]))
+    assert centre.book.commit(node.uuid, tablet, 1) == page.commit
 
 
 def test_a_dropped_table_is_forgotten_when_no_node_has_anything_of_it(centre: CopyCentre):

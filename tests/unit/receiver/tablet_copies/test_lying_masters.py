@@ -129,3 +129,25 @@ def test_what_nobody_foresaw_ends_no_thread(centre: CopyCentre, caplog, of_centr
     finally:
         thread.close()
     assert "Invalid IPv6 URL" in caplog.text
+
+
+def test_a_list_of_what_changed_that_comes_from_another_life_is_asked_for_whole(
+    centre: CopyCentre,
+):
+    """Its commit of that number may be none that the copy here was ever complete as of."""
+    node, _ = copied(centre, 1)
+    real, asked, marks = centre.lists.page, [], centre.lists.mark
+    centre.lists.mark = lambda: msgspec.structs.replace(marks(), life="another")
+    node.store.must_be_noted = lambda master: None  # type: ignore[method-assign]
+
+    def page(uuid: str, tablet: str, after: str | None, digest: str, since: int) -> CopyPage:
+        asked.append(since)
+        return real(uuid, tablet, after, digest, since)
+
+    centre.lists.page = page  # type: ignore[method-assign]
+    centre.load()
+    centre.pull(node)
+    assert len(asked) > 1
+    assert asked[0] > 0
+    assert set(asked[1:]) == {0}
+    assert len(node.names()) == 2
