@@ -56,6 +56,7 @@ class ValueKind(msgspec.Struct, frozen=True):
         from_text: the text of a variable or flag -> the value as TOML would have it.
         quote: a value, right or wrong, as an error may show it.
         secret: never shown.
+        hidden: `to_plain` leaves something out, and means another value where it does.
     """
 
     expected: str
@@ -64,6 +65,7 @@ class ValueKind(msgspec.Struct, frozen=True):
     from_text: Callable[[str], Any] = _same
     quote: Callable[[Any], str] = _quoted
     secret: bool = False
+    hidden: bool = False
 
 
 def kind_of(annotation: Any) -> ValueKind:
@@ -325,6 +327,7 @@ _PLAIN: Mapping[Any, ValueKind] = {
         to_plain=lambda _: "***",
         quote=_hidden,
         secret=True,
+        hidden=True,
     ),
     Timetable: ValueKind(
         'a rate such as "10MiB/s", "none", or a list of windows such as '
@@ -380,6 +383,7 @@ SecretUrl = Annotated[
         _url_with_query,
         to_plain=_without_path,
         quote=_hidden,
+        hidden=True,
     ),
 ]
 """The same, and perhaps a query; nothing behind the host is shown: for many services that is a

@@ -1,4 +1,4 @@
-"""Showing a configuration: as TOML that loads again, and as JSON. Tokens are never shown."""
+"""A configuration, shown as TOML that loads again, and as JSON; secrets are named alone."""
 
 from __future__ import annotations
 
@@ -23,20 +23,25 @@ _ORIGIN_COLUMN = 40
 def render(loaded: Loaded[Any], *, origin: bool) -> str:
     """TOML with every key; with `origin`, a comment behind each says where its value is from.
 
-    An optional value that is not set is shown as ``"none"``; a token as ``"***"``; what has only a
-    stand-in (``Loaded.stand_ins``) not at all, since there is no word for it that loads again.
+    An optional value that is not set is shown as ``"none"``. What is not shown whole (a token,
+    an address behind its host) is a comment that names where it stands: as a value it would load,
+    as another one. What has only a stand-in (``Loaded.stand_ins``) is not there at all, since there
+    is no word for it that loads again.
     """
     lines: list[str] = []
     for table, header, settings in _tables(loaded.value, ""):
         if header:
             lines += ["", header] if lines else [header]
-        for name, value in settings:
+        for name, value, hidden in settings:
             full = schemas.join_key(table, name)
             if full in loaded.stand_ins:
                 continue
             line = f"{name} = {_toml('none' if value is None else value)}"
-            if origin:
-                where = printable(str(loaded.origins[full]))
+            where = printable(str(loaded.origins[full]))
+            if hidden:
+                line = f"#{line}"
+                where = where if origin else f"not shown: {where}"
+            if origin or hidden:
                 gap = " " * max(_ORIGIN_COLUMN - display_width(line), 2)
                 line = f"{line}{gap}# {where}"
             lines.append(line)
@@ -54,7 +59,7 @@ def as_json(loaded: Loaded[Any], *, origin: bool) -> dict[str, Any]:
         return _nested(loaded.value, "", loaded.stand_ins)
     flat = {}
     for table, _, settings in _tables(loaded.value, ""):
-        for name, value in settings:
+        for name, value, _ in settings:
             key = schemas.join_key(table, name)
             found = loaded.origins[key]
             shown = None if key in loaded.stand_ins else value
@@ -62,7 +67,11 @@ def as_json(loaded: Loaded[Any], *, origin: bool) -> dict[str, Any]:
     return flat
 
 
-def _tables(value: msgspec.Struct, key: str) -> Iterator[tuple[str, str, list[tuple[str, Any]]]]:
+_Shown = tuple[str, Any, bool]
+"""(key, value as TOML has it, whether something of it is left out)."""
+
+
+def _tables(value: msgspec.Struct, key: str) -> Iterator[tuple[str, str, list[_Shown]]]:
     """(dotted key, header line, own settings) of each table, in an order that TOML allows."""
     yield key, f"[{key}]" if key else "", list(_settings(value))
     for field, node in schemas.fields(type(value)):
@@ -77,18 +86,18 @@ def _tables(value: msgspec.Struct, key: str) -> Iterator[tuple[str, str, list[tu
                 yield from rest
 
 
-def _settings(value: msgspec.Struct) -> Iterator[tuple[str, Any]]:
+def _settings(value: msgspec.Struct) -> Iterator[_Shown]:
     for field, node in schemas.fields(type(value)):
         if isinstance(node, LeafNode):
             leaf = getattr(value, field.name)
             plain = None if leaf is None else node.kind.to_plain(leaf)
-            yield field.encode_name, plain
+            yield field.encode_name, plain, node.kind.hidden and plain != leaf
 
 
 def _nested(value: msgspec.Struct, key: str, stand_ins: frozenset[str]) -> dict[str, Any]:
     nested = {
         name: None if schemas.join_key(key, name) in stand_ins else plain
-        for name, plain in _settings(value)
+        for name, plain, _ in _settings(value)
     }
     for field, node in schemas.fields(type(value)):
         below = getattr(value, field.name)

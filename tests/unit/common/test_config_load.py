@@ -16,6 +16,7 @@ from common.config import (
     Duration,
     Flag,
     Secret,
+    SecretUrl,
     Size,
     Timetable,
     as_json,
@@ -60,6 +61,12 @@ class Outer(Struct, frozen=True, kw_only=True):
 class Strict(Struct, frozen=True, kw_only=True):
     must: str
     inner: Inner = Inner()
+
+
+class Hidden(Struct, frozen=True, kw_only=True):
+    url: SecretUrl | None = None
+    plain: SecretUrl | None = None
+    token: Secret | None = None
 
 
 @pytest.fixture
@@ -396,6 +403,29 @@ def test_what_is_shown_loads_again_as_the_same(tmp_path_factory, keys):
         file.write_bytes(shown.encode())
         again = load(Outer, file=file, env_prefix="X_", environ={}, flags={})
         assert again.value == loaded.value
+
+
+@pytest.mark.parametrize("origin", [False, True])
+def test_a_configuration_with_a_token_file_is_shown_as_one_that_loads_and_has_its_token(
+    read, tmp_path, origin
+):
+    (tmp_path / "token").write_text(TOKEN)
+    loaded = read(entry("token_file = 'token'"))
+    shown = render(loaded, origin=origin)
+    assert f"{tmp_path}/token" in next(line for line in shown.splitlines() if "#token = " in line)
+    assert read(shown).value == loaded.value
+
+
+def test_a_value_that_is_not_shown_whole_is_named_and_not_loaded_as_another(read):
+    toml = f"url = 'https://hooks.example.org/{TOKEN}'\nplain = 'https://hooks.example.org'"
+    loaded = read(toml, {"X_TOKEN": TOKEN}, schema=Hidden)
+    shown = render(loaded, origin=False)
+    assert '#url = "https://hooks.example.org/..."' in shown
+    assert 'plain = "https://hooks.example.org"' in shown.splitlines()
+    assert "# not shown: environment X_TOKEN" in shown
+    assert TOKEN not in shown
+    again = read(shown, schema=Hidden)
+    assert (again.value.url, again.value.token) == (None, None), "it asks for them, not for '***'"
 
 
 def test_the_origin_of_each_value_stands_behind_it(read):

@@ -87,7 +87,7 @@ def test_no_directory_is_shown_that_stands_in_for_one_and_what_is_shown_loads(
     done = run("--config", str(file), "config", "show")
     assert done.exit_code == 0
     assert "_dir" not in done.stdout.partition("[listen]")[0]
-    shown.write_text(done.stdout.replace('"***"', '"none"'))
+    shown.write_text(done.stdout)
     assert run("--config", str(shown), "config", "show").stdout == done.stdout
     named = run("--config", str(file), "--set", "schema_dir=/a", "config", "show")
     assert 'schema_dir = "/a"' in named.stdout, "what somebody set is shown"
