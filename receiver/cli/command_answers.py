@@ -126,14 +126,14 @@ class InitDone(Struct, frozen=True, kw_only=True):
     """What was written.
 
     Attributes:
-        config: the configuration.
+        config: the configuration; null where rules for Prometheus were written and it is not there.
         directories: that were made.
         unit: for systemd; null where none was asked for.
         alerts: rules for Prometheus, likewise.
         marked: data directories that are this receiver's now (`--adopt`).
     """
 
-    config: str
+    config: str | None
     directories: list[str]
     unit: str | None
     alerts: str | None

@@ -39,7 +39,7 @@ _SCHEMA, _DATA = "schema", "data"
 
 @click.command(
     epilog="Example: tsferry-receiver init --data-dir /srv/tsferry/data centre/receiver.toml. "
-    "Exit codes: 0 done; 2 the file is there already, or with --adopt is not."
+    "Exit codes: 0 done; 2 the file is there already, or with --adopt, or --units alone, is not."
 )
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @click.option(
@@ -62,14 +62,15 @@ _SCHEMA, _DATA = "schema", "data"
     "--units",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Write tsferry-receiver.service there, as in /etc/systemd/system; of a configuration that "
-    "is there already, too.",
+    help="Write tsferry-receiver.service there, as in /etc/systemd/system, of the configuration "
+    "that is there. With options of a new one that is written too.",
 )
 @click.option(
     "--alerts",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Write tsferry-alerts.yml there, rules for Prometheus, as in /etc/prometheus; the same.",
+    help="Write tsferry-alerts.yml there, rules for Prometheus, as in /etc/prometheus; alone it "
+    "needs no configuration.",
 )
 @click.option(
     "--adopt",
@@ -106,7 +107,12 @@ def init(
     marked: list[Path] = []
     listen = _listen(host, allow, tls_cert, tls_key)
     given = bool(schema_dir or data_dirs or listen)
-    only_beside = bool(units or alerts) and target.exists() and not given
+    only_beside = bool(units or alerts) and not given and not adopt
+    if units is not None and only_beside and not target.exists():
+        raise UsageError(
+            f"{target} is not there, and a unit is that of a configuration: name it with --config, "
+            "or write it by `tsferry-receiver init` first"
+        )
     schema, data = _places(target, schema_dir, data_dirs)
     units_file = None if units is None else units / "tsferry-receiver.service"
     rules_file = None if alerts is None else alerts / "tsferry-alerts.yml"
@@ -128,7 +134,7 @@ def init(
     if as_json:
         emit_json(
             InitDone(
-                config=str(target),
+                config=str(target) if target.exists() else None,
                 directories=[str(each) for each in directories],
                 unit=None if unit is None else str(unit),
                 alerts=None if rules is None else str(rules),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from common.examples import taken_back_on_failure
 from common.system_errors import said_of
 from common.terminal import printable
 from sender.cli.program import PROGRAM, json_option, warn_of_root
-from sender.config import SenderConfig
+from sender.config import ReceiverEntry, SenderConfig
 
 __all__ = ["init"]
 
@@ -53,7 +54,8 @@ _UNIT = "tsferry-sender.service"
     "--units",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Write tsferry-sender.service there, as in /etc/systemd/system.",
+    help="Write tsferry-sender.service there, as in /etc/systemd/system, of the configuration that "
+    "is there, or of a new one with --schema-dir, --data-dir and --url.",
 )
 @json_option("sender.cli.command_views:IdentityMade")
 @click.pass_obj
@@ -86,23 +88,31 @@ def init(
         "marked": [],
         "unit": None,
     }
+    is_example = not (schema_dir and data_dirs and url) and (written or bool(given))
+    ready = False
     with taken_back_on_failure(file) as writes:
         if written:
             writes(file)
             _write_example(file, given)
         elif given and not _is_as_given(file, given):
             raise UsageError(f"{file} is there already: change it there")
-        is_example = not (schema_dir and data_dirs and url) and (written or bool(given))
+        if units is not None and is_example:
+            raise UsageError(
+                f"{file} {'is not there' if written else 'is an example as yet'}, and a unit is "
+                "that of a whole configuration: name it with --config, or give --schema-dir, "
+                "--data-dir and --url"
+            )
         if not is_example:
             config = replace(invocation, file=file).load(secrets=False).value
             invocation.start(config.log)
             warn_of_root(config)
+            ready = all(map(_has_credential, config.receivers))
             with taken_back_on_failure(*_made(config, units)) as writes:
                 found["uuid"], found["marked"] = _identify(config, adopt, new_identity, writes)
                 if units is not None:
                     writes(units / _UNIT)
                     found["unit"] = str(_unit(units, file.absolute(), config))
-    _tell(as_machine, found)
+    _tell(as_machine, found, ready=ready)
     if is_example and not as_machine:
         click.echo("now put your directories and the receiver into it, and run init again")
     return 0
@@ -209,7 +219,29 @@ def _identify(
     return uuid, marked
 
 
-def _tell(as_machine: bool, found: dict[str, object]) -> None:
+def _has_credential(entry: ReceiverEntry) -> bool:
+    """Whether what the receiver asks for is here: a new box may have got it before this."""
+    if entry.token is not None:
+        return True
+    for file in (entry.token_file, entry.client_cert):
+        with suppress(OSError):
+            if file is not None and file.stat().st_size:
+                return True
+    return False
+
+
+def _next(uuid: object, unit: object, *, ready: bool) -> Iterator[str]:
+    """What whoever called this does then, in its order."""
+    if ready:
+        yield "`tsferry-sender check`"
+    else:
+        yield f"at the receiver `tsferry-receiver token create --sender {uuid}`"
+        yield "here `tsferry-sender check`"
+    if unit:
+        yield "`systemctl daemon-reload && systemctl enable --now tsferry-sender`"
+
+
+def _tell(as_machine: bool, found: dict[str, object], *, ready: bool) -> None:
     if as_machine:
         from sender.cli.command_views import IdentityMade
 
@@ -224,8 +256,6 @@ def _tell(as_machine: bool, found: dict[str, object]) -> None:
     if found["unit"]:
         lines.append(f"wrote {found['unit']}")
     if found["uuid"]:
-        lines.append(
-            f"next: at the receiver `tsferry-receiver token create --sender {found['uuid']}`, "
-            "then here `tsferry-sender check`"
-        )
+        steps = _next(found["uuid"], found["unit"], ready=ready)
+        lines.append(f"next: {', then '.join(steps)}")
     click.echo("\n".join(map(printable, lines)))

@@ -570,7 +570,8 @@ def test_an_init_that_fails_leaves_nothing_that_the_next_one_stumbles_over(comma
     arguments = ("init", "new.toml", "--data-dir", "good", "--data-dir", "file", "--units")
     assert "file" in command(*arguments, "units", code=2)
     assert not (tmp_path / "new.toml").exists()
-    assert "cannot be written" in command("init", "new.toml", "--units", "file", code=2)
+    new = ("init", "new.toml", "--data-dir", "good")
+    assert "cannot be written" in command(*new, "--units", "file", code=2)
     assert not (tmp_path / "new.toml").exists()
     command("init", "new.toml", "--data-dir", "good", "--units", "units")
 
@@ -644,6 +645,22 @@ def test_init_writes_the_rules_for_prometheus_once(command, tmp_path):
     rules.write_text("groups: []\n")
     assert "already" in command("init", "--alerts", "prometheus", code=2)
     assert rules.read_text() == "groups: []\n"
+
+
+@pytest.mark.parametrize("named", [("init", "other.toml"), ("--config", "other.toml", "init")])
+def test_a_unit_alone_is_that_of_a_configuration_which_is_there(command, tmp_path, named):
+    before = sorted(tmp_path.iterdir())
+    for more in ((), ("--alerts", "rules")):
+        said = command(*named, "--units", "units", *more, code=2)
+        assert "other.toml is not there, and a unit is that of a configuration" in said
+        assert sorted(tmp_path.iterdir()) == before
+
+
+def test_rules_alone_need_no_configuration_and_make_none(command, tmp_path):
+    told = json.loads(command("init", "other/new.toml", "--alerts", "rules", "--json"))
+    assert (told["config"], told["directories"]) == (None, [])
+    assert (tmp_path / "rules/tsferry-alerts.yml").exists()
+    assert not (tmp_path / "other").exists()
 
 
 def test_init_adopts_nothing_without_a_configuration(command):

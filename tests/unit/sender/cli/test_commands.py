@@ -88,6 +88,51 @@ def test_init_said_twice_alike_goes_on_where_it_ended(tmp_path, monkeypatch, cap
     assert "is there already: change it there" in capsys.readouterr().err
 
 
+NEW = ["--schema-dir", "schema", "--data-dir", "data", "--url", "https://127.0.0.1:1"]
+
+
+@pytest.mark.parametrize("more", [[], ["--label", "x"], ["--data-dir", "data", "--label", "x"]])
+def test_a_unit_without_a_whole_configuration_is_refused_and_nothing_is_written(
+    tmp_path, monkeypatch, capsys, more
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    init = ["--config", "etc/sender.toml", "init", "--units", "units", *more]
+    assert run(commands.cli, "tsferry-sender", init) == 2
+    assert "etc/sender.toml is not there, and a unit is that of" in capsys.readouterr().err
+    assert [each.name for each in tmp_path.rglob("*")] == ["data"]
+    assert run(commands.cli, "tsferry-sender", [*init[: -len(more) or None], *NEW]) == 0
+    said = capsys.readouterr().out
+    assert "wrote units/tsferry-sender.service" in said.replace(f"{tmp_path}/", "")
+    assert said.endswith("`systemctl daemon-reload && systemctl enable --now tsferry-sender`\n")
+
+
+def test_a_unit_of_an_example_is_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    init = ["--config", "sender.toml", "init", "--label", "x"]
+    assert run(commands.cli, "tsferry-sender", init) == 0
+    assert run(commands.cli, "tsferry-sender", [*init, "--units", "units"]) == 2
+    assert "is an example as yet" in capsys.readouterr().err
+    assert (tmp_path / "sender.toml").exists()
+    assert not (tmp_path / "units").exists()
+
+
+@pytest.mark.parametrize("token", [None, "", "tsf_1_abc"])
+def test_what_comes_after_init_is_a_token_only_where_there_is_none(
+    tmp_path, monkeypatch, capsys, token
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    if token is not None:
+        (tmp_path / "centre.token").write_text(token)
+    init = ["--config", "sender.toml", "init", *NEW, "--token-file", "centre.token"]
+    assert run(commands.cli, "tsferry-sender", init) == 0
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert said.startswith("next: ")
+    assert said.endswith("`tsferry-sender check`")
+    assert ("token create" in said) == (not token)
+
+
 def test_a_duration_that_is_none_is_shown_with_one_that_is(tmp_path, capsys):
     given = ["--set", f"schema_dir={tmp_path}", "--set", f'data_dirs=["{tmp_path}"]']
     url = ["--set", "receiver[0].name=dc1", "--set", "receiver[0].url=http://127.0.0.1:1"]
