@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, Self
 from common.bandwidth import local_now
 from common.config.shared_rules import PER_MILLISECOND
 from common.errors import ConflictError, TsferryError
-from common.threads import join_begun
+from common.threads import PeriodicThread
 from receiver.background.side_process import ProcessDied, missing_decoders
 from receiver.compaction.choosing import MergeLimits
 from receiver.compaction.expiring import is_expiring
@@ -156,10 +156,10 @@ class Compactor:
         self._monotonic = monotonic
         self._process: MergesFiles = process or MergeProcess(memory=memory)
         self._missing = missing_decoders("nothing is merged") if here else None
-        self._stop = threading.Event()
-        self._wake = threading.Event()
+        self._thread = PeriodicThread(
+            "compactor", self._look_again, log, "merging has to wait", first=every, retry=every
+        )
         self._running = threading.Lock()
-        self._thread: threading.Thread | None = None
         self._touched = TouchedPartitions(engine)
         self._known: dict[PartitionKey, _Known] = {}
         self._met: set[PartitionKey] = set()
@@ -175,7 +175,7 @@ class Compactor:
             rules,
             memory // 3,
             room,
-            self._stop.is_set,
+            self._thread.stopping.is_set,
             self.is_held,
             rate,
         )
@@ -237,7 +237,7 @@ class Compactor:
     @property
     def is_stopped(self) -> bool:
         """Whether it is to stop."""
-        return self._stop.is_set()
+        return self._thread.stopping.is_set()
 
     def progress(self) -> MergeProgress:
         """How far it is."""
@@ -253,29 +253,16 @@ class Compactor:
         if self._missing is not None:
             log.warning("nothing is merged: %s", self._missing)
             return
-        self._thread = threading.Thread(target=self._go_on, name="compactor", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Stop at once; what was not committed is begun anew."""
-        self._stop.set()
-        self._wake.set()
-        join_begun(self._thread)
-        self._thread = None
+        self._thread.close()
         self._process.close()
 
-    def _go_on(self) -> None:
-        while True:
-            self._wake.wait(self._every)
-            self._wake.clear()
-            if self._stop.is_set():
-                return
-            try:
-                self.run_once()
-            except (TsferryError, OSError) as error:
-                log.warning("merging has to wait", extra={"error": str(error)})
-            except Exception:
-                log.exception("merging failed")
+    def _look_again(self) -> float:
+        self.run_once()
+        return self._every
 
     def run_once(self) -> int:
         """Merge all that is due now; returns how many compactions were made."""
@@ -292,7 +279,7 @@ class Compactor:
                 made += self._do(row)
             self._process.close()  # it has memory that others can use
             self._chores_since = self._monotonic()
-            for chore in self.chores if not self._stop.is_set() else ():
+            for chore in self.chores if not self._thread.stopping.is_set() else ():
                 chore()
             return made
 
@@ -301,9 +288,9 @@ class Compactor:
 
         If so it has it at once, and so has what gave way, behind it.
         """
-        if not self._wake.is_set() and self._monotonic() < self._chores_since + self._every:
+        if not self._thread.is_woken and self._monotonic() < self._chores_since + self._every:
             return False
-        self._wake.set()
+        self._thread.wake()
         return True
 
     def made_room(self, key: PartitionKey) -> None:
@@ -328,7 +315,7 @@ class Compactor:
         self._follow()
         added = 0
         for key in self._touched.all():
-            if self._stop.is_set():
+            if self._thread.stopping.is_set():
                 break
             added += self._consider(key)
         return added
@@ -358,7 +345,7 @@ class Compactor:
         """Merge what is due of a partition before others: a reader met many files there."""
         self._met.add(key)
         self._touched.add(key)
-        self._wake.set()
+        self._thread.wake()
 
     def _awaits_proofs(self, there: PartitionFiles) -> bool:
         """Whether files of it may be superseded yet: that they are not is told by no commit."""
@@ -406,7 +393,7 @@ class Compactor:
                 continue
             answer = self._add(key, forced=True)
             answers.append(answer._replace(files=sum(len(each.rows) for each in choices)))
-        self._wake.set()
+        self._thread.wake()
         return answers
 
     def _follow(self) -> None:
@@ -446,10 +433,10 @@ class Compactor:
 
     def _take(self) -> WorkRow | None:
         """What is to be done next, if anything is to be done now."""
-        if self._stop.is_set() or not self.may_be_taken():
+        if self._thread.stopping.is_set() or not self.may_be_taken():
             return None
         self.stand_back()
-        return None if self._stop.is_set() else self._work.take(_EXECUTOR, [MERGE])
+        return None if self._thread.stopping.is_set() else self._work.take(_EXECUTOR, [MERGE])
 
     def _do(self, row: WorkRow) -> bool:
         """Do a piece of work: one merge, of the first of its partitions that has one.
@@ -490,7 +477,7 @@ class Compactor:
             self._touched.add(there.key)
         else:
             self._failed(row, there, choice, error)
-        if self._stop.is_set():
+        if self._thread.stopping.is_set():
             return
         if not _is_forced(row):
             self._follow()  # something may have come
@@ -529,7 +516,7 @@ class Compactor:
             case ConflictError() | GuardFailed() | RefusedCommitError():
                 self._again(row, key, error.message)
             case MergeRefused() | ProcessDied():
-                if self._stop.is_set():
+                if self._thread.stopping.is_set():
                     self._end(row, "pending", "the receiver is stopped")
                 elif self._has_changed(choice):  # what was read may have gone under the reader
                     self._again(row, key, str(error))
@@ -608,5 +595,5 @@ class Compactor:
     def stand_back(self) -> None:
         """Wait while others have work that goes first, as long as that is bearable."""
         while self.is_held():
-            if self._stop.wait(0.2):
+            if self._thread.stopping.wait(0.2):
                 return

@@ -7,7 +7,6 @@ restart tells nothing again.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from xxhash import xxh3_64_hexdigest
 
 from common.durable import failed_sync
 from common.hooks.event_content import FilesTold, LateEdge, StandingTrouble, ToldFile, told_files
-from common.threads import join_begun
+from common.threads import PeriodicThread
 from receiver.metadata.query.lost import lost_files
 from receiver.operator.lateness import presences
 
@@ -56,8 +55,14 @@ class StandingLooks:
         self._monotonic = monotonic
         self._edges_at = monotonic()
         self._lost_at = -1
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="hooks-looks", daemon=True)
+        self._thread = PeriodicThread(
+            "hooks-looks",
+            self._look_again,
+            _log,
+            "hooks: what stands cannot be looked at",
+            first=_EVERY_S,
+            retry=_EVERY_S,
+        )
 
     def start(self) -> None:
         """Begin."""
@@ -65,15 +70,11 @@ class StandingLooks:
 
     def close(self) -> None:
         """End."""
-        self._stop.set()
-        join_begun(self._thread)
+        self._thread.close()
 
-    def _run(self) -> None:
-        while not self._stop.wait(_EVERY_S):
-            try:
-                self.look()
-            except Exception:
-                _log.exception("hooks: a look ended with an error nobody foresaw")
+    def _look_again(self) -> float:
+        self.look()
+        return _EVERY_S
 
     def look(self) -> None:
         """Look at all that is due."""

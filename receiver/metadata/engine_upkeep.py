@@ -12,8 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from common import crash
-from common.errors import NoSpaceError, StoppedError, TsferryError
-from common.threads import join_begun
+from common.threads import PeriodicThread
 from receiver.metadata.clock.correcting import correction
 from receiver.metadata.model import records
 
@@ -94,9 +93,13 @@ class Upkeep:
         self._snapshots = snapshots
         self._setting = setting
         self._monotonic = monotonic
-        self._wake = threading.Event()
-        self._stopped = False
-        self._thread: threading.Thread | None = None
+        self._thread = PeriodicThread(
+            "metadata-upkeep",
+            self._look_after,
+            _log,
+            "looking after the metadata engine failed; it is tried again",
+            retry=_AFTER_FAILURE,
+        )
         self._last_lsn = window.lsn
         self._rests_since = monotonic()
         self._next_collection = monotonic()
@@ -106,45 +109,29 @@ class Upkeep:
 
     def start(self) -> None:
         """Begin."""
-        self._thread = threading.Thread(target=self._run, name="metadata-upkeep", daemon=True)
         self._thread.start()
 
     def committed(self) -> None:
         """Tell of new commits; cheap."""
-        if self._has_grown() and not self._wake.is_set():
-            self._wake.set()
+        if self._has_grown() and not self._thread.is_woken:
+            self._thread.wake()
 
     def wake(self) -> None:
         """The clock has something to commit."""
-        self._wake.set()
+        self._thread.wake()
 
     def close(self) -> None:
         """End the thread; a checkpoint that is being written is given up."""
-        self._stopped = True
-        self._wake.set()
-        join_begun(self._thread)
+        self._thread.close()
         if self._setting is not None:
             self._setting.note()
 
-    def _run(self) -> None:
-        while not self._stopped:
-            try:
-                wait = self.step()
-            except StoppedError:
-                return
-            except Exception as error:
-                self._not_before = self._monotonic() + _AFTER_FAILURE
-                wait = _AFTER_FAILURE
-                known = isinstance(error, TsferryError)
-                level = logging.WARNING if isinstance(error, NoSpaceError) else logging.ERROR
-                _log.log(
-                    level,
-                    "looking after the metadata engine failed; it is tried again",
-                    exc_info=None if known else error,
-                    extra={"reason": str(error), "seconds": wait},
-                )
-            self._wake.wait(wait)
-            self._wake.clear()
+    def _look_after(self) -> float:
+        try:
+            return self.step()
+        except Exception:
+            self._not_before = self._monotonic() + _AFTER_FAILURE  # whoever wakes it
+            raise
 
     def step(self) -> float:
         """Do what is due; returns the seconds until something may be due next."""
@@ -158,7 +145,7 @@ class Upkeep:
             every = min(_COLLECT_EVERY, max(1.0, self._options.history / 10))
             self._next_collection = self._monotonic() + every
         if self._is_due():
-            self._snapshots.take(lambda: self._stopped)
+            self._snapshots.take(self._thread.stopping.is_set)
         next_look = self._next_collection
         if self._snapshots.entries:
             next_look = min(next_look, self._rest_ends())
@@ -198,9 +185,10 @@ class Upkeep:
         elif self._is_collected:
             return
         self._is_collected = False
-        while not self._stopped and self._committer.between_batches(self._collect_some):
+        stopping = self._thread.stopping
+        while not stopping.is_set() and self._committer.between_batches(self._collect_some):
             pass
-        self._is_collected = not self._stopped
+        self._is_collected = not stopping.is_set()
         self._snapshots.let_go()
 
     def _move(self, oldest: int) -> None:

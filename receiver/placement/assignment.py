@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from common import crash
 from common.durable import Closing
 from common.errors import TsferryError
+from common.threads import PeriodicThread
 from receiver.metadata.model import records
 from receiver.placement.choosing_nodes import ChosenLoad, PlacementWish, wished_nodes
 from receiver.placement.copy_lists import attributes_of
@@ -179,20 +180,19 @@ class Assignment(Closing):
         self._strange: dict[str, frozenset[str]] = {}
         self._passes = 0
         self._calls = ThreadPoolExecutor(8, thread_name_prefix="orders")
-        self._woken = threading.Event()
-        self._stopped = threading.Event()
         self._ended = threading.Condition()
         self._ended_passes = 0
-        self._thread: threading.Thread | None = None
+        self._thread = PeriodicThread(
+            "assignment", self._pass, log, "tablets cannot be placed now", retry=period
+        )
 
     def start(self) -> None:
         """Begin."""
-        self._thread = threading.Thread(target=self._run, name="assignment", daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
         """Something has changed: look now."""
-        self._woken.set()
+        self._thread.wake()
 
     def wait_for_pass(self, after: int, seconds: float) -> int:
         """See `PlacesTablets`."""
@@ -202,10 +202,7 @@ class Assignment(Closing):
 
     def close(self) -> None:
         """End behind the pass that is under way."""
-        self._stopped.set()
-        self._woken.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._thread.close()
         self._calls.shutdown(wait=True, cancel_futures=True)
 
     def heard(self, news: ReportNews) -> None:
@@ -213,21 +210,16 @@ class Assignment(Closing):
         damaged = [each.id for each in news.tablets if each.state == "damaged"]
         self._book.not_complete(news.node, [*damaged, *news.removed])
         self._to_clear.add(news.node)
-        self._woken.set()
+        self._thread.wake()
 
-    def _run(self) -> None:
-        while not self._stopped.is_set():
-            self._woken.clear()
-            try:
-                self.run_once()
-            except (TsferryError, OSError) as error:
-                log.warning("tablets cannot be placed now", extra={"error": str(error)})
-            except Exception:  # a thread that ends would never be missed
-                log.exception("tablets cannot be placed now")
+    def _pass(self) -> float:
+        try:
+            self.run_once()
+        finally:
             with self._ended:
                 self._ended_passes += 1
                 self._ended.notify_all()
-            self._woken.wait(self._period)
+        return self._period
 
     # -- a pass ------------------------------------------------------------------------------
 

@@ -6,13 +6,13 @@ A node that has read its own copy, found it rotten and pulled a whole one counts
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from typing import TYPE_CHECKING, Final
 
 from common.digests import md5
 from common.durable import Closing
 from common.errors import TsferryError, UnreachableError
+from common.threads import PeriodicThread
 from receiver.placement.node_orders import WITHIN
 from receiver.tablet_copies.copies_wire import FilePlace
 
@@ -73,28 +73,26 @@ class DoubtedReader(Closing):
         self._silent: set[str] = set()
         """Urls of nodes that did not answer in this pass: what others have does not wait for them
         once more."""
-        self._stopped = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread = PeriodicThread(
+            "doubted",
+            self._pass,
+            log,
+            "doubted copies are not read now",
+            first=_EVERY,
+            retry=_EVERY,
+        )
 
     def start(self) -> None:
         """Begin."""
-        self._thread = threading.Thread(target=self._run, name="doubted", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """End behind the range that is under way."""
-        self._stopped.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._thread.close()
 
-    def _run(self) -> None:
-        while not self._stopped.wait(_EVERY):
-            try:
-                self.run_once()
-            except (TsferryError, OSError) as error:
-                log.warning("doubted copies are not read now", extra={"error": str(error)})
-            except Exception:  # a thread that ends would never be missed
-                log.exception("doubted copies are not read now")
+    def _pass(self) -> float:
+        self.run_once()
+        return _EVERY
 
     def run_once(self) -> int:
         """Read what it is time for; how many copies count again."""
@@ -104,7 +102,7 @@ class DoubtedReader(Closing):
         keys = {(row.node, row.physical) for row in rows}
         self._read = {key: at for key, at in self._read.items() if key in keys}
         self._silent.clear()
-        return sum(self._look(row) for row in rows if not self._stopped.is_set())
+        return sum(self._look(row) for row in rows if not self._thread.stopping.is_set())
 
     def _look(self, row: DoubtedCopyRow) -> bool:
         node = self._nodes().get(row.node)
@@ -144,7 +142,7 @@ class DoubtedReader(Closing):
         )
         found, at = md5(), 0
         try:
-            while at < file.size and not self._stopped.is_set():
+            while at < file.size and not self._thread.stopping.is_set():
                 length = min(_RANGE, file.size - at)
                 query: dict[str, str | int | None] = {
                     "tablet": place.tablet,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 import random
-import threading
 import time
 from typing import TYPE_CHECKING, Final
 
 from common.durable import Closing
 from common.errors import NotTheWriterError, Transient, TsferryError
-from common.threads import join_begun
+from common.threads import PeriodicThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,9 +63,9 @@ class HeartbeatsThread(Closing):
         self._uniform = uniform
         self._began = monotonic()
         self._answered: float | None = None
-        self._wake = threading.Event()
-        self._ended = False
-        self._thread = threading.Thread(target=self._run, name="heartbeats", daemon=True)
+        self._thread = PeriodicThread(
+            "heartbeats", self.say, log, "a heartbeat failed", retry=every
+        )
 
     def begin(self) -> None:
         """Speak from now on; once only."""
@@ -74,7 +73,7 @@ class HeartbeatsThread(Closing):
 
     def changed(self) -> None:
         """Something has changed that the master should know."""
-        self._wake.set()
+        self._thread.wake()
 
     @property
     def age(self) -> float | None:
@@ -112,18 +111,6 @@ class HeartbeatsThread(Closing):
             log.warning("no master hears this node: %s", refused or unreached)
         self.refused, self.unreached = refused, unreached
 
-    def _run(self) -> None:
-        while not self._ended:
-            self._wake.clear()
-            try:
-                pause = self.say()
-            except Exception:
-                log.exception("a heartbeat failed")
-                pause = self._every
-            self._wake.wait(pause)
-
     def close(self) -> None:
         """Say nothing any more; closing twice is harmless."""
-        self._ended = True
-        self._wake.set()
-        join_begun(self._thread)
+        self._thread.close()

@@ -20,7 +20,7 @@ import msgspec
 
 from common import crash
 from common.errors import ConflictError, TsferryError
-from common.threads import join_begun
+from common.threads import PeriodicThread
 from receiver.background.side_process import ProcessDied, SideProcess, missing_decoders
 from receiver.datadirs.disks import place_of
 from receiver.superseding.asking import FileProof, PartitionAnswer, PartitionAsked
@@ -132,9 +132,10 @@ class Prover:
         self._problem = missing_decoders("retired files stay") if here else None
         self._is_first = True
         self._files, self._seconds = 0, 0.0
-        self._stop = threading.Event()
         self._running = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._thread = PeriodicThread(
+            "prover", self._go_over, log, "proofs have to wait", first=every, retry=every
+        )
 
     # -- questions ---------------------------------------------------------------------------
 
@@ -169,24 +170,16 @@ class Prover:
         if self._problem is not None:
             log.warning("no retired file is proved: %s", self._problem)
             return
-        self._thread = threading.Thread(target=self._run, name="prover", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Stop at once; what was not committed is found again."""
-        self._stop.set()
-        join_begun(self._thread)
-        self._thread = None
+        self._thread.close()
         self._process.close()
 
-    def _run(self) -> None:
-        while not self._stop.wait(self._every):
-            try:
-                self.run_once()
-            except (TsferryError, OSError) as error:
-                log.warning("proofs have to wait", extra={"error": str(error)})
-            except Exception:
-                log.exception("proving failed")
+    def _go_over(self) -> float:
+        self.run_once()
+        return self._every
 
     def run_once(self) -> int:
         """Go over all that is due now; returns how many files are superseded by it."""
@@ -198,7 +191,7 @@ class Prover:
                 self._is_first = False
             due, newest = self.work.due()
             proved, is_idle, left = 0, True, deque(due)
-            while not self._stop.is_set():
+            while not self._thread.stopping.is_set():
                 self.work.add(left)
                 row = self._queue.take(_EXECUTOR, [PROVE]) if self._here else None
                 if row is None:
@@ -218,7 +211,7 @@ class Prover:
         with self._queue.held(row) as lost:
 
             def stopped() -> bool:
-                return self._stop.is_set() or lost.is_set()
+                return self._thread.stopping.is_set() or lost.is_set()
 
             try:
                 for key in self.work.partitions(row):
@@ -230,7 +223,7 @@ class Prover:
                     if stopped():
                         break
                     proofs.close()
-                if self._stop.is_set():
+                if self._thread.stopping.is_set():
                     self._queue.end(row, "pending", reason="the receiver stopped")
                 else:
                     self._queue.end(row, "done")
@@ -277,7 +270,7 @@ class Prover:
         """Wait while others have work that goes first, as long as that is bearable."""
         until = time.monotonic() + _LONGEST_PAUSE
         while self._is_busy() and not self._is_pressed() and time.monotonic() < until:
-            if self._stop.wait(0.2):
+            if self._thread.stopping.wait(0.2):
                 return
 
     def _placed(self, asked: PartitionAsked, rows: Mapping[str, FileRow]) -> PartitionAsked:

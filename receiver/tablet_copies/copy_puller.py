@@ -25,6 +25,7 @@ from common.errors import (
     StoppedError,
     TsferryError,
 )
+from common.threads import PeriodicThread
 from receiver.tablet_copies.copies_wire import GoneAsked, HeldCopy
 from receiver.tablet_copies.unplaced_replicas import judge_unplaced
 
@@ -147,50 +148,44 @@ class CopyPuller(Closing):
         self._untold: dict[str, None] = {}
         self._orders: dict[str, TabletNews] = {}
         self._pool = ThreadPoolExecutor(parallel, thread_name_prefix="pull")
-        self._woken = threading.Event()
         self._anew = threading.Event()
-        self._stopped = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._pause = every
+        self._thread = PeriodicThread(
+            "puller", self._ask_again, log, "copies are not pulled", retry=_LONGEST
+        )
 
     def start(self) -> None:
         """Begin to ask."""
-        self._thread = threading.Thread(target=self._run, name="puller", daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
         """Ask now."""
-        self._woken.set()
+        self._thread.wake()
 
     def look_anew(self) -> None:
         """Ask for all lists now."""
         self._anew.set()
-        self._woken.set()
+        self._thread.wake()
 
     def close(self) -> None:
         """Ask no more; a file that is coming comes to its end, or is left."""
-        self._stopped.set()
-        self._woken.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._thread.close()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _run(self) -> None:
-        pause = self._every
-        while not self._stopped.is_set():
-            self._woken.clear()
-            self._expire()
-            try:
-                self.run_once()
-                pause = self._every
-                self._store.note_trouble("master", None)
-            except (TsferryError, OSError) as error:
-                self._store.note_trouble("master", str(error))
-                pause = min(pause * 2, _LONGEST)
-            except Exception as error:  # a thread that ends would never be missed
-                log.exception("copies are not pulled")
-                self._store.note_trouble("master", f"{type(error).__name__}: {error}")
-                pause = min(pause * 2, _LONGEST)
-            self._woken.wait(pause)
+    def _ask_again(self) -> float:
+        self._expire()
+        try:
+            self.run_once()
+        except (TsferryError, OSError) as error:
+            self._store.note_trouble("master", str(error))
+            self._pause = min(self._pause * 2, _LONGEST)
+        except Exception as error:
+            self._store.note_trouble("master", f"{type(error).__name__}: {error}")
+            raise
+        else:
+            self._store.note_trouble("master", None)
+            self._pause = self._every
+        return self._pause
 
     def _expire(self) -> None:
         if self._staged is None:
@@ -223,7 +218,7 @@ class CopyPuller(Closing):
         self._after = news.master.commit
         self._seen = news.master.life, news.master.commit
         for tablet in [*self.behind]:
-            if self._stopped.is_set():
+            if self._thread.stopping.is_set():
                 break
             if tablet in self._orders:
                 continue
@@ -312,7 +307,7 @@ class CopyPuller(Closing):
             while True:
                 listed.update(each.physical for each in page.files)
                 problems += self._pull_page(replica, page)
-                if page.next is None or self._stopped.is_set():
+                if page.next is None or self._thread.stopping.is_set():
                     break
                 behind = page.next
                 page = self._calls.page(replica.tablet, behind, "", 0)
@@ -408,7 +403,7 @@ class CopyPuller(Closing):
     def _blocks(self, tablet: str, file: CopiedFile, source: CopySource | None) -> Iterator[bytes]:
         at = 0
         while at < file.size:
-            if self._stopped.is_set():
+            if self._thread.stopping.is_set():
                 raise StoppedError("told to stop")
             length = min(_RANGE, file.size - at)
             if source is None:

@@ -18,7 +18,7 @@ import msgspec
 from common.decoders import from_json
 from common.durable import Tree
 from common.errors import TsferryError
-from common.threads import join_begun
+from common.threads import PeriodicThread
 from common.wire import Heartbeat
 
 if TYPE_CHECKING:
@@ -92,19 +92,22 @@ class HeardSenders:
         self._heard = read_heard(directory) or {}
         self._is_new = False
         self._failed = False
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread = PeriodicThread(
+            "heard",
+            self._write_again,
+            log,
+            "when senders were heard cannot be written",
+            first=_EVERY,
+            retry=_EVERY,
+        )
 
     def start(self) -> None:
         """Write what is new from now on, in a thread of its own."""
-        self._thread = threading.Thread(target=self._run, name="heard", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Stop, and write what is new."""
-        self._stop.set()
-        join_begun(self._thread)
-        self._thread = None
+        self._thread.close()
         self.write()
 
     def checked(self, sender: str, at: float, version: str) -> None:
@@ -156,7 +159,5 @@ class HeardSenders:
         self._failed = False
         return len(data)
 
-    def _run(self) -> None:
-        pause = _EVERY
-        while not self._stop.wait(pause):
-            pause = max(_EVERY, self.write() / _BYTES_PER_SECOND)
+    def _write_again(self) -> float:
+        return max(_EVERY, self.write() / _BYTES_PER_SECOND)

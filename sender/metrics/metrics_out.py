@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ from common.config.metrics_rules import listen_of
 from common.durable import Closing, Tree
 from common.errors import TsferryError
 from common.metrics_port import MetricsPort
-from common.threads import join_begun
+from common.threads import PeriodicThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,16 +49,21 @@ class MetricsOut(Closing):
     def __init__(self, config: SenderMetrics, text: Callable[[], bytes]) -> None:
         self._config = config
         self._text = text
-        self._stop = threading.Event()
         self._resources = ExitStack()
-        self._thread: threading.Thread | None = None
         self.port: MetricsPort | None = None
         if config.listen is not None:
             self.port = MetricsPort(*listen_of(config.listen), text)
             self._resources.callback(self.port.close)
         if config.textfile is not None:
-            self._thread = threading.Thread(target=self._write, name="metrics-file", daemon=True)
-            self._thread.start()
+            thread = PeriodicThread(
+                "metrics-file",
+                self._write,
+                _log,
+                "measures cannot be written",
+                retry=config.textfile_every,
+            )
+            self._resources.callback(thread.close)
+            thread.start()
 
     @classmethod
     def or_nothing(cls, config: SenderMetrics, text: Callable[[], bytes]) -> MetricsOut | None:
@@ -72,15 +76,9 @@ class MetricsOut(Closing):
 
     def close(self) -> None:
         """Serve no more; the file stays as it was written last."""
-        self._stop.set()
-        join_begun(self._thread)
-        self._thread = None
         self._resources.close()
 
-    def _write(self) -> None:
-        path = self._config.textfile
-        assert path is not None
-        while True:
-            write_textfile(path, self._text())
-            if self._stop.wait(self._config.textfile_every):
-                return
+    def _write(self) -> float:
+        assert self._config.textfile is not None
+        write_textfile(self._config.textfile, self._text())
+        return self._config.textfile_every

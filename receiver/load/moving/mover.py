@@ -12,14 +12,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from common import crash
 from common.durable import free_bytes
 from common.errors import NoSpaceError, StoppedError, TsferryError
 from common.names import FilePath
-from common.threads import join_begun
+from common.threads import PeriodicThread
 from receiver.datadirs.disks import NAMING, AwayError, disk_room
 from receiver.load.folder.obstacles import is_of_one_path, obstacle
 from receiver.load.moving.copied_files import (
@@ -134,9 +134,10 @@ class Mover:
         self._leave_folders = leave_folders
         self.letting_go = letting_go
         self._monotonic = monotonic
-        self._stop = threading.Event()
-        self._due = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._every = min(_PERIOD, max(1.0, keep / 4))
+        self._thread = PeriodicThread(
+            "mover", self._pass, log, "moving files has to wait", retry=self._every
+        )
         self._passing = threading.Lock()
         self._progress: dict[str, DrainProgress] = {}
         self._done: dict[str, tuple[int, int]] = {}
@@ -148,7 +149,6 @@ class Mover:
 
     def start(self) -> None:
         """Start the thread; the first pass puts right what a life that was cut off left."""
-        self._thread = threading.Thread(target=self._run, name="mover", daemon=True)
         self._thread.start()
 
     def recover(self) -> int:
@@ -157,29 +157,17 @@ class Mover:
 
     def wake(self) -> None:
         """Look now: something is drained, or is not any more."""
-        self._due.set()
+        self._thread.wake()
 
     def close(self) -> None:
         """Stop at the next block; what is under way is done again by the next start."""
-        self._stop.set()
-        self._due.set()
-        join_begun(self._thread)
-        self._thread = None
+        self._thread.close()
 
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            self._due.clear()
-            busy = False
-            try:
-                busy = self.run_once() > 0
-            except (StoppedError, AwayError):
-                pass
-            except (TsferryError, OSError) as error:
-                log.warning("moving files has to wait", extra={"error": str(error)})
-            except Exception:
-                log.exception("moving files failed")
-            if not busy:
-                self._due.wait(min(_PERIOD, max(1.0, self._keep / 4)))
+    def _pass(self) -> float:
+        busy = False
+        with suppress(AwayError):
+            busy = self.run_once() > 0
+        return 0.0 if busy else self._every
 
     def progress(self, uuid: str) -> DrainProgress | None:
         """How far the draining of a directory is; None before it was looked at."""
@@ -377,7 +365,8 @@ class Mover:
 
     def _pace(self, size: int) -> None:
         pause = 0.0 if self._rate is None else size / self._rate
-        if self._stop.wait(pause) if pause else self._stop.is_set():
+        stopping = self._thread.stopping
+        if stopping.wait(pause) if pause else stopping.is_set():
             raise StoppedError("told to stop")
 
     # -- taking away -------------------------------------------------------------------------

@@ -8,14 +8,13 @@ it, is shown. Whether bytes are those that were loaded is for `fsck` and verific
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from common.errors import StoppedError, TsferryError
+from common.errors import StoppedError
 from common.names import RESOURCE, Kind
-from common.threads import join_begun
+from common.threads import PeriodicThread
 from receiver.datadirs.disks import home_of
 from receiver.load.moving.copied_files import known_file
 from receiver.load.placing import tree_of
@@ -112,42 +111,33 @@ class DirectoryChecks:
         self._rate = rate
         self._clock = clock
         self._owed = 0
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread = PeriodicThread(
+            "directory-checks",
+            self._round,
+            log,
+            "the data directories cannot be looked over",
+            first=min(every or 0.0, 60.0),  # a start has other things to do
+            retry=max(_SOONEST, every or 0.0),
+        )
         self._reports: dict[str, DirectoryReport] = {}
 
     def start(self) -> None:
         """Start the thread, if there are to be rounds."""
         if self._every is not None:
-            self._thread = threading.Thread(target=self._run, name="directory-checks", daemon=True)
             self._thread.start()
 
     def close(self) -> None:
         """Stop at the next name."""
-        self._stop.set()
-        join_begun(self._thread)
-        self._thread = None
+        self._thread.close()
 
     def report(self, uuid: str) -> DirectoryReport | None:
         """What the last whole round found of a directory; None before there was one."""
         return self._reports.get(uuid)
 
-    def _run(self) -> None:
-        every = self._every or 0.0
-        pause = min(every, 60.0)  # a start has other things to do
-        while not self._stop.wait(pause):
-            began = time.monotonic()
-            try:
-                self.run_once()
-            except StoppedError:
-                return
-            except (TsferryError, OSError) as error:
-                log.warning(
-                    "the data directories cannot be looked over", extra={"error": str(error)}
-                )
-            except Exception:
-                log.exception("looking over the data directories failed")
-            pause = max(_SOONEST, every - (time.monotonic() - began))
+    def _round(self) -> float:
+        began = time.monotonic()
+        self.run_once()
+        return max(_SOONEST, (self._every or 0.0) - (time.monotonic() - began))
 
     def run_once(self) -> None:
         """Make a round over the directories that are there.
@@ -240,7 +230,7 @@ class DirectoryChecks:
         for each in things:
             self._owed += 1
             if self._owed >= self._rate * _REST:
-                if self._stop.wait(self._owed / self._rate):
+                if self._thread.stopping.wait(self._owed / self._rate):
                     raise StoppedError("told to stop")
                 self._owed = 0
             yield each

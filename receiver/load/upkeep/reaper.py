@@ -15,13 +15,12 @@ in for good: with the edge's own file gone, what is on one disk alone proves les
 from __future__ import annotations
 
 import logging
-import threading
 from typing import TYPE_CHECKING
 
 from common import crash
 from common.errors import TsferryError
 from common.names import FilePath
-from common.threads import join_begun
+from common.threads import PeriodicThread
 from receiver.load.deciding.hidden_files import older_names
 from receiver.load.folder.manifests import kept_tasks, remove_tables
 from receiver.load.folder.obstacles import is_of_one_path
@@ -80,8 +79,15 @@ class Reaper:
         self._keep_deleted = keep_deleted
         self._leftover_age = leftover_age
         self._is_pressed = is_pressed
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._every = min(_PERIOD, max(1.0, keep_deleted / 4))
+        self._thread = PeriodicThread(
+            "reaper",
+            self._pass,
+            log,
+            "removing files has to wait",
+            first=self._every,
+            retry=self._every,
+        )
         self._unproved_due = True
         """Whether files may be there that an earlier version deleted without a proof."""
         self._tables_due = True
@@ -94,14 +100,11 @@ class Reaper:
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread = threading.Thread(target=self._run, name="reaper", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Stop after the pass that is being made."""
-        self._stop.set()
-        join_begun(self._thread)
-        self._thread = None
+        self._thread.close()
 
     def run_once(self) -> int:
         """Make one pass; returns how many deleted files have left the disk."""
@@ -133,14 +136,9 @@ class Reaper:
             since = state.clock.times.seconds(corrected)
         return not corrected or now - since >= self._leftover_age
 
-    def _run(self) -> None:
-        while not self._stop.wait(min(_PERIOD, max(1.0, self._keep_deleted / 4))):
-            try:
-                self.run_once()
-            except (TsferryError, OSError) as error:
-                log.warning("removing files has to wait", extra={"error": str(error)})
-            except Exception:
-                log.exception("removing files failed")
+    def _pass(self) -> float:
+        self.run_once()
+        return self._every
 
     def _reap(self, now: float) -> int:
         if self._disks.away():  # rows would go, and their bytes come back with the disk

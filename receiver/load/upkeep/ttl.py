@@ -8,12 +8,10 @@ machine's clock cannot be believed, files expire by the time that passes and by 
 from __future__ import annotations
 
 import logging
-import threading
 from typing import TYPE_CHECKING
 
 from common import crash
-from common.errors import TsferryError
-from common.threads import join_begun
+from common.threads import PeriodicThread
 from receiver.load.deciding.expiry import Expiry
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
@@ -47,21 +45,19 @@ class Ttl:
         self._engine = engine
         self._unit = unit
         self._every = every
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread = PeriodicThread(
+            "ttl", self._look, log, "expired files have to wait", retry=every
+        )
         self.deleted = 0
         """Files that expired since this process runs."""
 
     def start(self) -> None:
         """Start the thread; the first look comes at once."""
-        self._thread = threading.Thread(target=self._run, name="ttl", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Stop after the commit that is being made."""
-        self._stop.set()
-        join_begun(self._thread)
-        self._thread = None
+        self._thread.close()
 
     def moment(self) -> float:
         """The time by which files expire now."""
@@ -86,7 +82,7 @@ class Ttl:
             with self._engine.reading() as state:
                 found = _past(state.file_table.group(GroupKey.of(each)), expiry)
             deleted += self._delete(found, expiry)
-            if self._stop.is_set():
+            if self._thread.stopping.is_set():
                 break
         return deleted
 
@@ -109,16 +105,9 @@ class Ttl:
             log.info("files have expired", extra={"files": len(batch)})
         return deleted
 
-    def _run(self) -> None:
-        while True:
-            try:
-                self.run_once()
-            except (TsferryError, OSError) as error:
-                log.warning("expired files have to wait", extra={"error": str(error)})
-            except Exception:
-                log.exception("looking for expired files failed")
-            if self._stop.wait(self._every):
-                return
+    def _look(self) -> float:
+        self.run_once()
+        return self._every
 
 
 def _past(rows: list[FileRow], expiry: Expiry) -> list[FileRow]:

@@ -820,8 +820,8 @@ def test_who_merges_has_a_turn_behind_each_that_was_compared(node: Node, clock: 
     node.compactor.compact("root.none")
     assert node.final_merges.run_once() == 1
     assert len(asked_of(node)) == 1
-    assert node.compactor._wake.is_set(), "the others come at once, behind whatever waits"
-    node.compactor._wake.clear()
+    assert node.compactor._thread.is_woken, "the others come at once, behind whatever waits"
+    node.compactor._thread._woken.clear()
     node.compactor.run_once()
     assert len(asked_of(node)) == 3
 

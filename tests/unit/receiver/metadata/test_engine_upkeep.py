@@ -201,7 +201,7 @@ def test_closing_gives_up_a_checkpoint_that_is_being_written(tmp_path, monkeypat
     assert reached.wait(BOUND)
     closing = threading.Thread(target=engine.close)
     closing.start()
-    while not engine._upkeep._stopped:
+    while not engine._upkeep._thread.stopping.is_set():
         threading.Event().wait(0.001)
     go.set()
     closing.join(BOUND)

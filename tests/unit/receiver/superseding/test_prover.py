@@ -86,7 +86,7 @@ def test_without_decoders_retired_files_stay_and_status_says_so(
     with world.still_node() as node:
         compacted(node)
         node.prover.start()
-        assert node.prover._thread is None
+        assert node.prover._thread._thread is None
         assert node.prover.run_once() == 0
         status = running_status(node.operator, None)
         assert "tsferry[receiver]" in (status.retired.problem or "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import msgspec
@@ -107,28 +106,6 @@ def test_a_replica_that_has_no_room_keeps_nothing_else_waiting(centre: CopyCentr
     node.puller.run_once()
     assert len(node.names()) == 2
     assert node.store.troubles == {}
-
-
-@pytest.mark.parametrize("of_centre", [True, False], ids=["assignment", "puller"])
-def test_what_nobody_foresaw_ends_no_thread(centre: CopyCentre, caplog, of_centre: bool):
-    thread = centre.assignment if of_centre else centre.add().puller
-    went_on = threading.Event()
-    steps = iter([ValueError("Invalid IPv6 URL"), None])
-
-    def run_once() -> None:
-        step = next(steps, None)
-        if step is not None:
-            thread.wake()
-            raise step
-        went_on.set()
-
-    thread.run_once = run_once  # type: ignore[method-assign, assignment]
-    thread.start()
-    try:
-        assert went_on.wait(60)
-    finally:
-        thread.close()
-    assert "Invalid IPv6 URL" in caplog.text
 
 
 def test_a_list_of_what_changed_that_comes_from_another_life_is_asked_for_whole(

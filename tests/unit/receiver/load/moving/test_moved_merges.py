@@ -58,7 +58,7 @@ def test_a_file_that_somebody_uses_stays_where_it_is_used(tmp_path: Path):
         with node.engine.reading() as state:
             used, other = state.files.values()
         drain_node(node.operator, str(world.data))
-        node.load.mover._stop.clear()
+        node.load.mover._thread.stopping.clear()
         with node.load.disks.pinned([used]):
             for _ in range(3):
                 node.load.mover.run_once()

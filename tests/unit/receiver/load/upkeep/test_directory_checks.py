@@ -118,6 +118,6 @@ def test_a_round_takes_its_time_and_ends_when_it_is_told_to(world: World, node: 
         waits.append(seconds)
         return False
 
-    checks._stop.wait = wait  # type: ignore[method-assign]
+    checks._thread.stopping.wait = wait  # type: ignore[method-assign]
     checked(node)
     assert sum(waits) == pytest.approx(7 / 2), "four names, and three files of the catalogue"
