@@ -132,7 +132,7 @@ def add(
     added = _either(
         invocation,
         lambda server: server.ask("POST", "/v1/tasks", TaskNamed, body=request),
-        lambda engine: TaskNamed(task=str(add_task(WorkQueue(engine), request))),
+        lambda engine: TaskNamed(task=str(add_task(engine, WorkQueue(engine), request))),
     )
     if as_json:
         emit_json(added)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from common.errors import NotFoundError, UsageError
 from receiver.compaction.merge_progress import MERGE
+from receiver.metadata.commit.tablet_making import table_nodes
 from receiver.metadata.model import records
 from receiver.metadata.query.background_tasks import place_text
 from receiver.metadata.state.work_rows import WorkState
@@ -47,6 +49,8 @@ ADDED_BY_HAND: Final = (MERGE, PROVE)
 """Kinds that need nothing to be said but where."""
 TASK_STATES: Final = tuple(map(str, WorkState))
 _FAILURES: Final = 5
+_PARTITION: Final = re.compile("0|-?[1-9][0-9]{0,18}")
+"""As a scope has its number: another text of it would be another place."""
 _LONG: Final = 86400.0
 """Seconds of waiting, and of one attempt, that an operator hears of."""
 _LONGEST_REASON: Final = 400
@@ -91,18 +95,35 @@ def list_tasks(
     )
 
 
-def add_task(queue: WorkQueue, request: TaskAddRequest) -> int:
+def add_task(engine: Engine, queue: WorkQueue, request: TaskAddRequest) -> int:
     """Add a task; returns its id.
 
     Raises:
-        UsageError: tasks of this kind are not added by hand.
+        UsageError: tasks of this kind are not added by hand, or a partition has no such number.
+        NotFoundError: there is no such storage group, or no file of the partition.
         ConflictError: an open task has a part of its scope.
         RefusedCommitError: it is none.
     """
     if request.kind not in ADDED_BY_HAND:
         raise UsageError(f"kind {request.kind[:40]!a}: expected {', '.join(ADDED_BY_HAND)}")
+    _see_place(engine, request.group, request.partition)
     place = records.WorkPlace(request.group, request.partition)
     return queue.add(request.kind, b"", [place], priority=request.priority)
+
+
+def _see_place(engine: Engine, group: str, partition: str) -> None:
+    """See that a scope is one: a task of another would be done at once, and say nothing of it."""
+    if partition and not _PARTITION.fullmatch(partition):
+        raise UsageError(f"partition {partition[:40]!a}: expected its number, as in `tablets`")
+    with engine.reading() as state:
+        nodes = table_nodes(group)
+        is_set = nodes is not None and state.schema.groups.of(nodes) == nodes
+        is_known = is_set or state.loaded_tables.named(group) is not None
+        numbers = state.file_table.by_partition.partitions(group) if partition else []
+    if not is_known:
+        raise NotFoundError(f"there is no storage group {group[:200]!a}; `tables` has their names")
+    if partition and int(partition) not in numbers:
+        raise NotFoundError(f"there are no files of partition {partition} of {group[:200]!a}")
 
 
 def cancel_task(engine: Engine, queue: WorkQueue, task: str, reason: str) -> None:

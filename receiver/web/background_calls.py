@@ -97,7 +97,7 @@ def background_tasks(call: Call) -> Response:
 )
 def add_background_task(call: Call) -> Response:
     """Add a background task."""
-    added = add_task(call.operator.work, call.body(TaskAddRequest))
+    added = add_task(call.operator.engine, call.operator.work, call.body(TaskAddRequest))
     return json_answer(TaskNamed(task=str(added)))
 
 

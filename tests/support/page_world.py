@@ -83,7 +83,7 @@ def fill(node: Node, clock: Clock, *, edges: int) -> None:
     )
     make_token(node.engine, "sender", sender=_uuid(0), note="north", scope=["root.north.**"])
     make_token(node.engine, "reader", note=HOSTILE)
-    add_task(node.operator.work, TaskAddRequest(kind="merge", group="root.north"))
+    add_task(node.engine, node.operator.work, TaskAddRequest(kind="merge", group="root.north"))
     for n in range(edges):
         beat = wire.Heartbeat(
             version="0.1.0" if n % 9 else "0.0.9",

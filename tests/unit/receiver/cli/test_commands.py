@@ -694,15 +694,17 @@ def test_tasks_are_added_cancelled_and_tried_again_with_a_server(command, runnin
 def test_tasks_are_added_cancelled_and_tried_again_without_a_server(command, filled):
     _look_after_tasks(command)
     shown = json.loads(command("sql", "--json", "show tasks"))
-    assert (shown["kind"], shown["scope"]) == ("prove", "root.nothing 3")
+    assert (shown["kind"], shown["scope"]) == ("prove", "root.sg 0")
 
 
 def _look_after_tasks(command):
     assert "no background tasks" in command("tasks", "list")
-    task = command("tasks", "add", "prove", "root.nothing", "3", "--priority=-7").strip()
-    assert "root.nothing 3" in command("tasks", "list", "--state", "pending")
-    command("tasks", "add", "prove", "root.nothing", code=3)
-    command("tasks", "add", "odd", "root.nothing", code=2)
+    for group, partition in (("root.nothing", ""), ("root.*", ""), ("root.sg", "3")):
+        command("tasks", "add", "prove", group, partition, code=2)
+    task = command("tasks", "add", "prove", "root.sg", "0", "--priority=-7").strip()
+    assert "root.sg 0" in command("tasks", "list", "--state", "pending")
+    command("tasks", "add", "prove", "root.sg", code=3)
+    command("tasks", "add", "odd", "root.sg", code=2)
     assert task in command("tasks", "cancel", task, "--reason", "not now")
     (found,) = json.loads(command("tasks", "list", "--json"))["tasks"]
     assert (found["state"], found["reason"], found["priority"]) == ("cancelled", "not now", -7)
@@ -830,11 +832,13 @@ LISTS = (
 
 
 @pytest.mark.slow
-def test_every_list_fits_a_terminal_of_80_columns(filled, command, monkeypatch):
+def test_every_list_fits_a_terminal_of_80_columns(config, filled, command, monkeypatch):
     long = "root." + "a_long_name_of_a_plant." * 6 + "**"
     arguments = ("--role", "writer", "--scope", long, "--as", "*", "--note", "n" * 90)
     command("token", "create", *arguments, "--expires", "900000d")
-    command("tasks", "add", "prove", long.removesuffix(".**"), "1234567890", "--priority=-7")
+    with Node.open(config) as node:
+        node.engine.set_storage_group(long.removesuffix(".**"))
+    command("tasks", "add", "prove", long.removesuffix(".**"), "--priority=-7")
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("NO_COLOR", "1")

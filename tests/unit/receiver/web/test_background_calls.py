@@ -7,10 +7,11 @@ from common import __version__
 from common.digests import xxh3_64
 from receiver.metadata.model.records import WorkPlace
 from receiver.operator import background_views as views
-from receiver.operator.background_tasks import background_concerns
+from receiver.operator.background_tasks import ADDED_BY_HAND, background_concerns
 from receiver.operator.tokens import make_token
 from receiver.operator.views import StatusView
 from receiver.web.health import Health
+from tests.support.node_world import Edge, tsfile
 
 JSON = {"Content-Type": "application/json"}
 
@@ -37,7 +38,8 @@ def tasks(say):
     return tasks
 
 
-def test_a_task_is_added_listed_cancelled_and_tried_again(say, tasks):
+def test_a_task_is_added_listed_cancelled_and_tried_again(say, tasks, node):
+    Edge(node).round({"sequence/root.sg/0/7/1-1-0-0.tsfile": tsfile("root.sg.d")})
     request = views.TaskAddRequest(kind="prove", group="root.sg", partition="7", priority=4)
     added = say("POST", "/v1/tasks", views.TaskNamed, request)
     (found,) = tasks()
@@ -58,8 +60,31 @@ def test_what_is_no_task_is_refused_by_name(say):
         say("POST", f"/v1/tasks/{task}/retry", expected=404)
         say("POST", f"/v1/tasks/{task}/cancel", None, views.CancelRequest(), expected=404)
     say("POST", "/v1/tasks", None, views.TaskAddRequest(kind="odd", group="root.sg"), 400)
-    say("POST", "/v1/tasks", None, views.TaskAddRequest(kind="prove", group=""), 409)
     say("GET", "/v1/tasks?state=odd", expected=400)
+
+
+@pytest.mark.parametrize("kind", ADDED_BY_HAND)
+def test_a_task_of_what_is_not_there_is_refused_by_name_when_it_is_added(say, tasks, node, kind):
+    node.engine.set_storage_group("root.empty")
+    Edge(node).round({"sequence/root.sg/0/7/1-1-0-0.tsfile": tsfile("root.sg.d")})
+    for group, partition, status, named in (
+        ("root.nothing", "", 404, "no storage group 'root.nothing'"),
+        ("root", "", 404, "no storage group 'root'"),
+        ("root.sg.d", "", 404, "no storage group 'root.sg.d'"),
+        ("root.sg", "8", 404, "no files of partition 8"),
+        ("root.empty", "7", 404, "no files of partition 7"),
+        ("root.sg", "07", 400, "its number"),
+        ("root.sg", "x", 400, "its number"),
+        ("root.*", "", 404, "no storage group 'root.*'"),
+        ("root..d", "", 404, "no storage group 'root..d'"),
+        ("", "", 404, "no storage group ''"),
+    ):
+        request = views.TaskAddRequest(kind=kind, group=group, partition=partition)
+        problem = say("POST", "/v1/tasks", dict, request, status)
+        assert named in problem["detail"]
+    assert tasks() == []
+    say("POST", "/v1/tasks", None, views.TaskAddRequest(kind=kind, group="root.empty"))
+    say("POST", "/v1/tasks", None, views.TaskAddRequest(kind=kind, group="root.sg", partition="7"))
 
 
 def test_tasks_come_in_pages(say, node):

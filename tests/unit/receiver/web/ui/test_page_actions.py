@@ -183,7 +183,9 @@ def test_a_loss_is_acknowledged(operator, node, edges):
 
 
 def test_a_task_is_cancelled_and_tried_again(operator, node, edges):
-    task = str(add_task(node.operator.work, TaskAddRequest(kind="merge", group="root.sg")))
+    task = str(
+        add_task(node.engine, node.operator.work, TaskAddRequest(kind="merge", group="root.sg"))
+    )
     read, answer = operator.do(link("do", "cancel", task=task))
     assert f"Task {task}, merge of root.sg" in read.text
     assert "is cancelled" in said(operator, answer)

@@ -391,7 +391,7 @@ def test_quarantine_is_searched_and_in_pages(operator, node, edges):
 
 
 def test_tasks_are_shown(operator, node, edges):
-    add_task(node.operator.work, TaskAddRequest(kind="merge", group="root.sg"))
+    add_task(node.engine, node.operator.work, TaskAddRequest(kind="merge", group="root.sg"))
     read = operator.see("/ui/tasks")
     for words in ("merge", "root.sg"):
         assert words in read.text
