@@ -22,6 +22,7 @@ from tests.support.oracle_fading import FadingPlay
 from tests.support.oracle_few_values import EXCHANGED, FewValuesPlay
 from tests.support.oracle_merges import FINAL, FINAL_DEATHS, OPERATED, MergingTransferLife, merging
 from tests.support.oracle_play import RESTORES, TOLD_OTHERWISE, Play
+from tests.support.oracle_restores import RestoredPlay, restored_centre
 from tests.support.oracle_transfers import shared_centre
 from tests.system.test_oracle_plays import MODES, told
 
@@ -41,6 +42,7 @@ KINDS = (
     "final restores",
     "final deaths",
     "final fading",
+    "centre restores",
 )
 CASES = tiers.sample(((seed, mode) for seed in range(60) for mode in MODES), 1)
 OTHERS = [(seed, MODES[seed % 3], kind) for seed in range(20) for kind in KINDS]
@@ -63,6 +65,10 @@ def play_of(kind: str, mode: str, seed: int, root: Path) -> Iterator[Any]:
     if kind == "clocks":
         with clocked(root, mode) as (world, centre):
             yield merging(ClockedPlay)(world, centre, seed)
+        return
+    if kind == "centre restores":
+        with restored_centre(root, mode, shape) as world:
+            yield merging(RestoredPlay, **FINAL)(world, seed)
         return
     with oracle(root, mode, shape if kind != "damage" else (PLAIN, TABLE)[seed // 3 % 2]) as world:
         if kind == "damage":
