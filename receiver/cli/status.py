@@ -265,7 +265,8 @@ def _merged(view: MergeTotals) -> str:
         text += f"; {view.final} in place of {view.final_inputs} for good"
         text += f", {size_text(view.final_bytes)}"
     if view.kept_back is not None:
-        others = f" (and {view.kept_back_count - 1} more)" if view.kept_back_count > 1 else ""
+        more = view.kept_back_count - 1
+        others = f" (and {more} more, by partition in --json)" if more else ""
         text += f"; not for good: {view.kept_back}{others}"
     if view.unverified:
         text += f"; {view.unverified} merges not verified"

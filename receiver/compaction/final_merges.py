@@ -24,6 +24,7 @@ from common.tsfile.tail_digest import tail_digest
 from receiver.compaction.merge_pace import MergePace
 from receiver.metadata.commit.becoming_final import why_not_final
 from receiver.metadata.model import records
+from receiver.metadata.model.centre_source import is_centre
 from receiver.metadata.model.errors import RefusedCommitError
 
 if TYPE_CHECKING:
@@ -42,6 +43,10 @@ log = logging.getLogger(__name__)
 
 _SENDERS: Final = "sync-sender"
 """Of a data directory: what a sender keeps that forwards from this receiver."""
+_OF_CENTRE: Final = (
+    "its files were loaded at the centre: no list has them that they could go from, so they stay "
+    "beside it"
+)
 _LOOK_AGAIN: Final = 3600.0
 """Seconds until a compaction is looked at again that was not ripe, at the most."""
 
@@ -134,11 +139,14 @@ class FinalMerges:
             if state.compacted_table.rows.get(row.id) is not row:
                 return ""
             inputs = [state.files[each] for each in row.inputs]
-            if not all(each.retired for each in inputs):
+            of_centre = is_centre(row.sender)
+            if not (of_centre or all(each.retired for each in inputs)):
                 return ""
             last = max(each.changed for each in inputs)
             if state.clock.times.seconds(last) + self._after > now:
                 return ""
+            if of_centre:
+                return _OF_CENTRE
             if state.senders[row.sender].last_commit <= last:
                 return "its sender has not been here since"
             why = why_not_final(state, row)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Final
 
 from common.durable import free_bytes
 from common.errors import NotFoundError
@@ -12,7 +13,12 @@ from receiver.compaction.merge_progress import merge_progress
 from receiver.compaction.merged_upkeep import MergedUpkeep
 from receiver.datadirs.disks import Disks
 from receiver.open_engine import open_engine
-from receiver.operator.compact_views import CompactedPartition, CompactView, MergeTotals
+from receiver.operator.compact_views import (
+    CompactedPartition,
+    CompactView,
+    KeptBackPartition,
+    MergeTotals,
+)
 from receiver.operator.directories import RunningReceiver
 
 if TYPE_CHECKING:
@@ -23,6 +29,9 @@ if TYPE_CHECKING:
     from receiver.operator.directories import ReceiverDirectories
 
 __all__ = ["compact_files", "compact_stopped", "merge_totals"]
+
+_MOST_SAID: Final = 100
+"""Partitions that are named of those whose merges are not final."""
 
 
 def compact_files(there: RunningReceiver, path: str, partition: str | None) -> CompactView:
@@ -78,11 +87,9 @@ def merge_totals(there: ReceiverDirectories) -> MergeTotals:
         now = there.compactor.progress()
     else:
         now = merge_progress(there.engine)
-    kept_back = dict(there.final_merges.kept_back) if isinstance(there, RunningReceiver) else {}
     with there.engine.reading() as state:
         unverified = sum(not row.verified for row in state.compacted_table.holding())
-        rows = {ident: state.compacted_table.rows.get(ident) for ident in kept_back}
-    said = [f"{'/'.join(row.key)}: {kept_back[each]}" for each, row in rows.items() if row]
+    kept_back = _kept_back(there) if isinstance(there, RunningReceiver) else []
     return MergeTotals(
         enabled=there.config.merge.enabled,
         compactions=now.compactions,
@@ -97,10 +104,33 @@ def merge_totals(there: ReceiverDirectories) -> MergeTotals:
         final=now.final,
         final_bytes=now.final_bytes,
         final_inputs=now.final_inputs,
-        kept_back=next(iter(said), None),
-        kept_back_count=len(said),
+        kept_back=next(map(_kept_back_text, kept_back), None),
+        kept_back_count=sum(each.merges for each in kept_back),
+        kept_back_partitions=tuple(kept_back[:_MOST_SAID]),
         unverified=unverified,
     )
+
+
+def _kept_back(there: RunningReceiver) -> list[KeptBackPartition]:
+    """Merges that are old enough to be final and are not, by partition and reason."""
+    reasons = dict(there.final_merges.kept_back)
+    with there.engine.reading() as state:
+        rows = {ident: state.compacted_table.rows.get(ident) for ident in reasons}
+    counts = Counter((row.key, reasons[ident]) for ident, row in rows.items() if row)
+    return [
+        KeptBackPartition(
+            storage_group=key.sg,
+            virtual_group=key.vsg,
+            partition=key.partition,
+            merges=count,
+            reason=reason,
+        )
+        for (key, reason), count in sorted(counts.items())
+    ]
+
+
+def _kept_back_text(each: KeptBackPartition) -> str:
+    return f"{each.storage_group}/{each.virtual_group}/{each.partition}: {each.reason}"
 
 
 def _view(answers: Sequence[CompactAnswer], path: str) -> CompactView:

@@ -12,8 +12,27 @@ from common.wire.base import CommitTs
 __all__ = [
     "CompactView",
     "CompactedPartition",
+    "KeptBackPartition",
     "MergeTotals",
 ]
+
+
+class KeptBackPartition(Struct, frozen=True, kw_only=True):
+    """Merges of a partition that are old enough to be final, and are not for one reason.
+
+    Attributes:
+        storage_group: of the partition.
+        virtual_group: of it.
+        partition: its number.
+        merges: how many.
+        reason: why not.
+    """
+
+    storage_group: str
+    virtual_group: str
+    partition: str
+    merges: int
+    reason: str
 
 
 class MergeTotals(Struct, frozen=True, kw_only=True):
@@ -35,6 +54,7 @@ class MergeTotals(Struct, frozen=True, kw_only=True):
         final_inputs: files that were merged into these.
         kept_back: a merge that is old enough to be final, and why it is not; None if there is none.
         kept_back_count: how many such there are, as of the last look.
+        kept_back_partitions: where they are, and why; the first 100 in order of their names.
         unverified: merges that readers read and that nobody has compared yet, but for who merged.
     """
 
@@ -53,6 +73,7 @@ class MergeTotals(Struct, frozen=True, kw_only=True):
     final_inputs: int = 0
     kept_back: str | None = None
     kept_back_count: int = 0
+    kept_back_partitions: tuple[KeptBackPartition, ...] = ()
     unverified: int = 0
 
 

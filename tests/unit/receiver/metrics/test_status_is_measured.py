@@ -48,6 +48,7 @@ STATUS: Mapping[str, Told] = {
     "merged.final_bytes": "counted in the bytes of the directories",
     "merged.final_inputs": "what they were made of is not read any more",
     "merged.kept_back": TEXT, "merged.kept_back_count": of.MERGES_KEPT_BACK,
+    "merged.kept_back_partitions": TEXT,
     "merged.unverified": of.MERGES_UNVERIFIED,
     "background.waiting": of.TASKS, "background.oldest_waiting_at": of.OLDEST_TASK,
     "background.oldest_running_at": of.OLDEST_ATTEMPT,
