@@ -14,11 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from common.errors import NotTheWriterError, Transient, TsferryError, UnreachableError
-from receiver.heartbeats.node_wire import DirectoryRoom, NodeRegistration
+from receiver.config import LimitsConfig
+from receiver.heartbeats.node_wire import (
+    DirectoryRoom,
+    NodeHeartbeatAnswer,
+    NodeRegistration,
+)
 from receiver.storage.reading.several_addresses import Failover
 from receiver.storagenode.heartbeat_talk import HeartbeatTalk
 from receiver.storagenode.node_directories import NodeDirectories
 from receiver.storagenode.node_home import NodeHome
+from receiver.storagenode.staged_uploads import StagedUploads
+from receiver.storagenode.upload_door import UploadDoor
 from receiver.tablet_copies.copies_wire import (
     CopyNews,
     CopyPage,
@@ -32,6 +39,7 @@ from receiver.tablet_copies.copies_wire import (
 )
 from receiver.tablet_copies.copy_puller import CopyPuller
 from receiver.tablet_copies.held_proofs import give_proof
+from receiver.tablet_copies.read_tickets import TicketKeys
 from receiver.tablet_copies.replica_store import ReplicaStore
 from receiver.tablet_copies.tablet_replica import TABLETS
 
@@ -65,6 +73,8 @@ class HomedNode:
         refused: why the master that it heard last takes nothing of it; empty if it does.
         late: what it has said of complete copies, and has not arrived yet, while `is_slow`.
         said: the last of that which was heard.
+        is_off_by: seconds that its clock is ahead.
+        lies: it gives other bytes than lie on its disk.
     """
 
     def __init__(self, centre: TwoMasters, host: str, *, of: HomedNode | None = None) -> None:
@@ -73,7 +83,8 @@ class HomedNode:
         self.root = centre.root / host
         self.leads = Failover(centre.masters)
         self.free = _ROOM
-        self.is_up = self.is_slow = False
+        self.is_up = self.is_slow = self.lies = False
+        self.is_off_by = 0.0
         self.refused = ""
         self.late: list[HeldCopies] = []
         self.said: HeldCopies | None = None
@@ -114,11 +125,23 @@ class HomedNode:
         self.talk = HeartbeatTalk(
             self.home, self.store, self._registration, self._rooms, newest=self.store.newest
         )
+        self.keys = TicketKeys(self.centre.monotonic)
+        self.talk.listeners.append(self._take_key)
+        self.door = UploadDoor(self.uuid, self.keys, self.store)
+        self.uploads = StagedUploads(
+            trees, self.store, LimitsConfig(), clock=lambda: self.centre.wall() + self.is_off_by
+        )
         seen = 0 if self.home.seen is None else self.home.seen.commit
         life = "" if self.home.seen is None else self.home.seen.life
-        self.puller = CopyPuller(self.store, self, seen=seen, life=life, parallel=1)
+        self.puller = CopyPuller(
+            self.store, self, seen=seen, life=life, parallel=1, staged=self.uploads
+        )
         self.puller._pool = OneThread()  # type: ignore[assignment]
         self.is_up = True
+
+    def _take_key(self, answer: NodeHeartbeatAnswer) -> None:
+        if answer.ticket_key is not None:
+            self.keys.take(answer.ticket_key)
 
     def stop(self, *, power: bool = False) -> None:
         """End; a power cut notes nothing."""
@@ -224,6 +247,8 @@ class HomedNode:
     def goes_on(self) -> bool:
         """A report, a look at what is new, and a report; whether a master heard the last."""
         is_heard = False
+        if self.is_up:
+            self.uploads.expire_now_and_then()
         for step in (self.report, self.puller.run_once, self.report):
             if not self.is_up:
                 return False
@@ -282,6 +307,11 @@ class HomedNode:
         raise UnreachableError(f"{source.url} does not answer")
 
     def read(self, tablet: str, physical: str, begin: int, length: int) -> bytes:
+        """What it gives."""
+        found = self._on_disk(tablet, physical, begin, length)
+        return found[:-1] + bytes((found[-1] ^ 1,)) if self.lies and found else found
+
+    def _on_disk(self, tablet: str, physical: str, begin: int, length: int) -> bytes:
         fd, _ = self.store.replica(tablet).open_file(physical)
         try:
             return os.pread(fd, length, begin)
@@ -289,7 +319,8 @@ class HomedNode:
             os.close(fd)
 
     def proof(self, asked: ProofAsked) -> str:
-        return give_proof(self.store, asked, self.home.start.boot).digest
+        found = give_proof(self.store, asked, self.home.start.boot).digest
+        return found[::-1] if self.lies else found
 
     def read_again(self, tablet: str, physical: str) -> None:
         """It judges by its own disk, as its scrub does."""
@@ -299,7 +330,7 @@ class HomedNode:
             return
         import hashlib
 
-        found = self.read(tablet, physical, 0, file.size + 1)
+        found = self._on_disk(tablet, physical, 0, file.size + 1)
         if hashlib.md5(found).hexdigest() != file.md5:
             replica.rot(physical, file)
 

@@ -59,6 +59,8 @@ class MastersAndEdges(RuleBasedStateMachine):
         self.deleted: set[str] = set()
         self.burnt: set[str] = set()
         """Hosts whose disks have burned since they spoke last: nobody can know of it yet."""
+        self.is_turned_back = False
+        """The log is, so edges are refused: what they know is of commits that are not there."""
         self.least: dict[str, int] = {}
         """Copies of what was said to be loaded (1) or safe (2), as the world has left them."""
 
@@ -78,7 +80,10 @@ class MastersAndEdges(RuleBasedStateMachine):
     # -- edges ---------------------------------------------------------------------------------
 
     def _ask(self, call: Callable[[OneOfTwo], None]) -> None:
-        """An edge asks whichever answers; nothing is learned of one that does not."""
+        """An edge asks whichever answers; nothing is learned of one that does not.
+
+        Or an operator does, who is not refused.
+        """
         try:
             self.edge.ask(lambda master: master.answer(lambda: call(master)))
         except TsferryError:
@@ -93,13 +98,22 @@ class MastersAndEdges(RuleBasedStateMachine):
 
     @rule(partition=st.integers(0, 1), group=GROUP)
     def an_edge_sends(self, partition: int, group: str = "root.wind") -> None:
+        if self.is_turned_back:
+            return
+        path = self.new_file(partition, group)
+        self._ask(lambda master: self._load(master, path))
+
+    def new_file(self, partition: int, group: str) -> str:
+        """A file that an edge has from now on."""
         number = len(self.contents) + 1
         path = f"sequence/{group}/0/{partition}/{number}-{number}-0-0.tsfile"
         self.contents[path] = build({f"{group}.d1": {"s1": [(number, number)]}})
-        self._ask(lambda master: self._load(master, path))
+        return path
 
     @rule()
     def an_edge_sends_again_what_it_was_not_told_of(self) -> None:
+        if self.is_turned_back:
+            return
         for path in sorted(self.contents.keys() - self.loaded - self.deleted):
             self._ask(lambda master, path=path: self._load(master, path))  # type: ignore[misc]
 
@@ -121,6 +135,8 @@ class MastersAndEdges(RuleBasedStateMachine):
     @rule()
     def an_edge_asks(self) -> None:
         """What is loaded, and what it may delete."""
+        if self.is_turned_back:
+            return
         told: dict[str, set[str]] = {}
 
         def ask(master: OneOfTwo) -> None:
@@ -357,7 +373,7 @@ class MastersAndEdges(RuleBasedStateMachine):
 
     @invariant()
     def whoever_leads_knows_what_was_told_and_has_it_once(self) -> None:
-        for master in self.there.masters:
+        for master in () if self.is_turned_back else self.there.masters:
             if not master.works or master.engine.displaced() is not None:
                 continue
             if self.there.place.owner is not master.remote:
@@ -379,6 +395,7 @@ class MastersAndEdges(RuleBasedStateMachine):
         self.there.parted.clear()
         self.there.pass_time(LEASE + 1)
         for node in self.there.nodes:
+            node.lies = False
             if not node.is_up:
                 node.start()
         for master in self.there.masters:

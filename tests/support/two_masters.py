@@ -64,6 +64,7 @@ _COPIES = NodesConfig(
     timeout=HEARD,
     assignment_timeout=30.0,
     lost_after=60.0,
+    uploads_from=1,
 )
 T = TypeVar("T")
 
@@ -183,6 +184,9 @@ class OneOfTwo:
         self.copies._orders = self.copies.assignment._orders = self  # type: ignore[assignment]
         self.copies.assignment._calls = OneThread()  # type: ignore[assignment]
         self.copies.offers._calls = self  # type: ignore[assignment]
+        assert self.copies.upload_nodes is not None
+        self.upload_nodes = self.copies.upload_nodes
+        self.upload_nodes._orders = self  # type: ignore[assignment]
         of_master = self.copies.tickets.ticket
 
         def ticket(node: str, tablet: str) -> str | None:
@@ -323,6 +327,11 @@ class OneOfTwo:
     def doubt(self, node: PlaceableNode, tablet: str, physical: str) -> None:
         self._node(node).read_again(tablet, physical)
 
+    def staged(self, node: PlaceableNode, upload: str, begin: int, length: int) -> bytes:
+        there = self._node(node)
+        found = there.uploads.read(upload, begin, length).content
+        return found[:-1] + bytes((found[-1] ^ 1,)) if there.lies and found else found
+
     def kept(self, node: PlaceableNode, tablet: str, after: str | None) -> KeptFiles:
         return self._node(node).kept(tablet, after)
 
@@ -416,6 +425,7 @@ class TwoMasters:
             calls: ReaderCalls, _: str, query: Mapping[str, Any], headers: Mapping[str, str]
         ) -> bytes:
             there = node(calls, headers)
+            there.keys.check(headers[READ_TICKET].partition(":")[2], query["tablet"])
             return there.read(query["tablet"], query["path"], query["begin"], query["length"])
 
         def ask(
