@@ -383,7 +383,7 @@ class Life:
         self.centre.kill()
         self.operator("storage", "takeover")
         self.operator("fsck", "--storage", "--adopt")
-        self.operator("fsck", "--repair")
+        self.operator("fsck", "--repair", "--confirm")
         self.start()
 
     def policy(self) -> None:

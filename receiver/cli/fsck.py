@@ -46,6 +46,11 @@ _AT_ONCE: Final = 50
     help="With --repair: what only storage nodes could have is not waited for.",
 )
 @click.option(
+    "--confirm",
+    is_flag=True,
+    help="With --repair: however much senders are asked for again; else it is a tenth at most.",
+)
+@click.option(
     "--storage", "of_store", is_flag=True, help="Check the object store in place of the disks."
 )
 @click.option(
@@ -64,6 +69,7 @@ def fsck(
     repair: bool,
     cut_log: bool,
     without_nodes: bool,
+    confirm: bool,
     of_store: bool,
     adopt: bool,
     deep: bool,
@@ -76,7 +82,8 @@ def fsck(
     are set aside. What the object store or storage nodes are to have whole is not called bad: a
     damaged one is set aside, and who reads it fetches it. While the server runs, --repair has it
     bring back from the nodes what is damaged or missing here, and changes nothing else. With
-    --without-nodes what no node gave is quarantined all the same.
+    --without-nodes what no node gave is quarantined all the same. Where that is more than a tenth
+    of all files, it says of what, and changes nothing without --confirm.
 
     With --storage each object is asked for with its size and digest. What is missing or damaged
     there is put once more from the copy here, or wanted again if that is bad too. Objects that no
@@ -90,6 +97,8 @@ def fsck(
         raise UsageError("--cut-log: expected with --repair")
     if without_nodes and not repair:
         raise UsageError("--without-nodes: expected with --repair")
+    if confirm and (of_store or not repair):
+        raise UsageError("--confirm: expected with --repair, and without --storage")
     if deep and not of_store:
         raise UsageError("--deep: expected with --storage")
     if adopt and not of_store:
@@ -104,7 +113,12 @@ def fsck(
     with showing_progress(as_json) as told:
         try:
             report = checking.fsck(
-                config, repair=repair, cut_log=cut_log, without_nodes=without_nodes, told=told
+                config,
+                repair=repair,
+                cut_log=cut_log,
+                without_nodes=without_nodes,
+                confirm=confirm,
+                told=told,
             )
         except LockedError:
             report = checking.fsck(config, told=told)

@@ -230,7 +230,7 @@ class Killable:
     def examine(self) -> Report:
         """`fsck --repair`, for which it is stopped."""
         self.stop()
-        report = fsck(self.config, repair=True)
+        report = fsck(self.config, repair=True, confirm=True)
         assert self.start()
         return report
 

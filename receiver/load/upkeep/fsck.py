@@ -24,6 +24,7 @@ from receiver.load.folder import json_lines
 from receiver.load.folder.current_task import LOAD_LOG, PLAN_LOG, SYNC_END, SYNC_LOG, Planned
 from receiver.load.folder.manifests import damages, kept_tasks, tables_path
 from receiver.load.folder.sender_folder import VERIFIED_LOG, Folders
+from receiver.load.upkeep.asked_again import must_be_confirmed, what_is_asked
 from receiver.load.upkeep.fsck_findings import STRAY, Found, Report
 from receiver.load.upkeep.fsck_repair import put_right
 from receiver.load.upkeep.loaded_file_checks import check_file, check_merged, is_to_be_there
@@ -56,6 +57,7 @@ def fsck(
     repair: bool = False,
     cut_log: bool = False,
     without_nodes: bool = False,
+    confirm: bool = False,
     told: ToldProgress = untold,
 ) -> Report:
     """Check the directories of a configuration.
@@ -65,11 +67,13 @@ def fsck(
         repair: put right what can be.
         cut_log: cut a log of the engine that is damaged in the middle first.
         without_nodes: what only storage nodes could have is quarantined.
+        confirm: however much is quarantined.
         told: hears how far it is.
 
     Raises:
         NotFoundError: there is no receiver in them.
         LockedError: a repair was asked for, and the server is running.
+        UsageError: it would ask senders for more than a disk loses that fails.
         DamagedError: the log has nothing sound to keep.
     """
     if cut_log:
@@ -86,6 +90,8 @@ def fsck(
             engine, trees, schema, away=disks.away(), without_nodes=without_nodes, told=told
         )
         if repair and trees:
+            if not confirm:
+                must_be_confirmed(what_is_asked(engine, report), report)
             report = put_right(engine, trees, config.schema_dir, report)
     return report
 

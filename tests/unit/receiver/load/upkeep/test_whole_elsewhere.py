@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from common.errors import UsageError
 from receiver.load.upkeep.fsck import fsck
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileRow, FileState
@@ -29,6 +31,11 @@ def row_of(world: World, number: int) -> FileRow:
     with world.still_node() as node, node.engine.reading() as state:
         (row,) = (each for each in state.files.values() if each.path == path_of(number))
     return row
+
+
+def states(world: World) -> Counter[FileState]:
+    with world.still_node() as node, node.engine.reading() as state:
+        return Counter(each.state for each in state.files.values())
 
 
 def place(world: World) -> None:
@@ -88,3 +95,38 @@ def test_a_damaged_file_that_the_store_has_is_set_aside_and_read_there(filled: W
     assert (filled.data / "stray" / row.physical).exists()
     report = fsck(filled.config)
     assert (report.found, report.remote) == ([], 1)
+
+
+def test_a_repair_with_empty_disks_says_what_it_would_ask_for_and_asks_for_nothing(world: World):
+    files = {path_of(number): tsfile(first=number * 100) for number in range(1, 25)}
+    with world.node() as node:
+        edge = Edge(node)
+        edge.check()
+        edge.round(files)
+    place(world)
+    with world.still_node() as node:
+        with node.engine.reading() as state:
+            rows = list(state.files.values())
+        node.engine.commit([records.FileRetired(rows[0].physical)])
+    for each in rows:
+        (world.data / each.physical).unlink()
+    with pytest.raises(UsageError) as refused:
+        fsck(world.config, repair=True, without_nodes=True)
+    text = refused.value.message
+    assert "24 of 24 files" in text
+    assert "1 of these their senders have no more" in text
+    assert "storage nodes are to have 24 of them" in text
+    assert states(world) == {FileState.LIVE: 23, FileState.RETIRED: 1}
+    assert fsck(world.config, repair=True, without_nodes=True, confirm=True).good
+    assert states(world)[FileState.LIVE] == 0
+
+
+def test_a_repair_of_what_a_failing_disk_has_lost_asks_by_itself(world: World):
+    files = {path_of(number): tsfile(first=number * 100) for number in range(1, 202)}
+    with world.node() as node:
+        edge = Edge(node)
+        edge.check()
+        edge.round(files)
+    for number in range(1, 21):
+        (world.data / row_of(world, number).physical).unlink()
+    assert fsck(world.config, repair=True).good
