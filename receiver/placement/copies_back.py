@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from common.durable import Tree
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
+    from receiver.placement.staged_sources import StagedSources
     from receiver.storage.reading.reader_calls import ReaderCalls
     from receiver.tablet_copies.copies_wire import FilePlace
 
@@ -94,6 +95,7 @@ class CopiesBack:
         trees: Callable[[], Sequence[Tree]],
         places: Callable[[str], Sequence[FilePlace]],
         ca_cert: str | None = None,
+        staged: StagedSources | None = None,
     ) -> None:
         """Prepare.
 
@@ -102,11 +104,13 @@ class CopiesBack:
             trees: gives the data directories that count now.
             places: nodes that give a file, or may.
             ca_cert: PEM file that nodes are checked against.
+            staged: what edges have sent to nodes, and no replica has yet.
         """
         self._engine = engine
         self._trees = trees
         self._places = places
         self._ca_cert = ca_cert
+        self._staged = staged
         self.came: Callable[[str], None] = lambda physical: None
         self.doubted: Callable[[FilePlace, str], None] = lambda place, physical: None
         self.gave: Callable[[FilePlace, str], None] = lambda place, physical: None
@@ -168,7 +172,8 @@ class CopiesBack:
         from receiver.storage.reading.copy_reads import tell_doubt
         from receiver.storage.reading.reader_calls import ReaderCalls
 
-        for place in self._places(row.physical):
+        places = self._places(row.physical)
+        for place in places:
             calls = ReaderCalls(
                 place.url, token=None, ca_cert=self._ca_cert, what="the node's URL", within=WITHIN
             )
@@ -189,10 +194,12 @@ class CopiesBack:
             told = {"file": row.physical, "node": place.url}
             log.info("a file came back from a node", extra=told)
             return rel
-        return None
+        return None if self._staged is None else self._staged.beside(row, tree, places)
 
     def has_it(self, physical: str) -> dict[str, bool | None]:
         """What nodes that may have a file say of it, by URL; None of one that says nothing.
+
+        A node has it in a replica, or as an edge has sent it.
 
         Raises:
             NotFoundError: there is no such file.
@@ -220,6 +227,12 @@ class CopiesBack:
                 said[place.url] = None
             finally:
                 calls.close()
+        if self._staged is not None and False in said.values():
+            with self._engine.reading() as state:
+                row = state.files.get(physical)
+            if row is None:
+                raise NotFoundError(f"{physical!a} is no file of the catalogue")
+            said |= {url: self._staged.has(url, row) for url, has in said.items() if has is False}
         return said
 
     def relay(self, physical: str, begin: int, length: int) -> bytes:

@@ -23,6 +23,7 @@ from receiver.placement.placeable_nodes import look_at_nodes
 from receiver.placement.released_files import ReleasedFiles
 from receiver.placement.replica_condition import ReplicaCondition
 from receiver.placement.slot_keeping import SlotKeeper
+from receiver.placement.staged_sources import StagedSources
 from receiver.placement.upload_nodes import UploadNodes
 from receiver.tablet_copies.copies_wire import FilePlace
 from receiver.tablet_copies.read_tickets import TicketMaker
@@ -138,7 +139,11 @@ class CopyService(Closing):
             monotonic=monotonic,
         )
         self.back = CopiesBack(
-            engine, disks.standing, lambda physical: self.places(physical, perhaps=True), ca_cert
+            engine,
+            disks.standing,
+            lambda physical: self.places(physical, perhaps=True),
+            ca_cert,
+            StagedSources(self.nodes, self._orders),
         )
         self.back.doubted, self.back.gave = self._doubt, self._trust
         self.offers = OfferedFiles(

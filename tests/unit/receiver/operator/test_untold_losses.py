@@ -16,7 +16,10 @@ from receiver.metadata.state.placed_files import placement_of
 from receiver.metadata.state.table_rows import FileState
 from receiver.operator.untold_losses import UntoldLosses
 from receiver.placement.copies_back import CopiesBack
+from receiver.placement.placeable_nodes import PlaceableNode
+from receiver.placement.staged_sources import StagedSources
 from receiver.tablet_copies.copies_wire import FilePlace
+from receiver.tablet_copies.upload_tickets import upload_id
 from tests.support.losing_master import Losing
 from tests.support.spark_world import NORTH
 
@@ -34,11 +37,20 @@ class Scene(Losing):
         self.held: set[str] = set()
         self.mute: set[str] = set()
         self.now = 0.0
+        self.is_unreadable = False
         names = [self.row(each).path for each in (*self.files, self.alone)]
         outcomes = [records.FileOutcome(path=each, result=Result.LOADED) for each in names]
         self.centre.engine.commit([records.TaskDone(NORTH, TASK, outcomes)])
         self.centre.engine.commit([records.EpochSet(NORTH, "1.a", None, TASK, confirmed=True)])
-        self.back = CopiesBack(self.centre.engine, lambda: self.trees, self.perhaps)
+        self.uploads: dict[str, bytes | None] = {}
+        """Ids of uploads at the second node -> bytes that have come, None where it does not say."""
+        orders = SimpleNamespace(staged=self.staged)
+        self.back = CopiesBack(
+            self.centre.engine,
+            lambda: self.trees,
+            self.perhaps,
+            staged=StagedSources(self.centre.views, orders),  # type: ignore[arg-type]
+        )
         self.losses = UntoldLosses(
             self.centre.engine,
             SimpleNamespace(away=lambda: self.dirs_away, standing=lambda: self.trees),  # type: ignore[arg-type]
@@ -58,6 +70,15 @@ class Scene(Losing):
         return [
             FilePlace(url=node.view().url, ticket="t", tablet=found[0].id) for node in self.nodes
         ]
+
+    def staged(self, node: PlaceableNode, upload: str, begin: int, length: int) -> bytes:
+        """As a node gives what an edge has sent there."""
+        if node.uuid != self.nodes[1].uuid or upload not in self.uploads:
+            raise NotFoundError("there is no such upload")
+        content = self.uploads[upload]
+        if content is None or (self.is_unreadable and begin == 0):
+            raise UnreachableError("nobody answers")
+        return content[begin : begin + length]
 
     def passes(self) -> list[str]:
         """Two looks, with time between; names of files that are not visible any more."""
@@ -82,6 +103,34 @@ def test_what_no_node_has_comes_again_from_its_sender_and_what_one_has_comes_bac
         (scene.data / each).unlink()
     assert scene.passes() == [scene.alone]
     assert (scene.data / scene.files[0]).read_bytes() == scene.contents[scene.files[0]]
+
+
+def test_what_an_edge_has_sent_to_a_node_comes_from_there_and_not_from_the_edge_again(
+    scene: Scene,
+) -> None:
+    row, content = scene.row(scene.alone), (scene.data / scene.alone).read_bytes()
+    (scene.data / scene.alone).unlink()
+    upload = upload_id(row.sender, row.path, row.size, row.tail)
+    scene.uploads[upload] = None
+    assert scene.passes() == []  # it may be there
+    scene.uploads[upload] = content
+    assert scene.passes() == []
+    assert (scene.data / scene.alone).read_bytes() == content
+
+
+@pytest.mark.parametrize("what", ["half", "other bytes", "unreadable"])
+def test_an_upload_that_is_not_the_file_keeps_nobody_from_being_asked(
+    scene: Scene, what: str
+) -> None:
+    row, content = scene.row(scene.alone), (scene.data / scene.alone).read_bytes()
+    (scene.data / scene.alone).unlink()
+    upload = upload_id(row.sender, row.path, row.size, row.tail)
+    half = content[: row.size // 2]
+    scene.uploads[upload] = half if what == "half" else bytes(row.size)
+    scene.is_unreadable = what == "unreadable"
+    for _ in range(3):
+        scene.passes()
+    assert scene.passes() == [scene.alone]
 
 
 def test_one_look_is_not_enough(scene: Scene) -> None:
