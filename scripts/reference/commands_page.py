@@ -12,6 +12,7 @@ from common.cli import Program
 from receiver.cli import commands as receiver_commands
 from receiver.spark.verify import verify_options
 from receiver.spark.verify.cli import cli as verify
+from scripts.reference.command_epilog import cut_epilog
 from scripts.reference.markdown_text import anchor, code, headed, prose, table
 from sender.cli import program as sender_program
 from sender.cli.commands import cli as sender
@@ -26,7 +27,6 @@ PROGRAMS: tuple[tuple[Program, click.Command], ...] = (
 _OWN_HELP = ("--help", "--version")
 _METAVARS = {"INTEGER": "N", "INTEGER RANGE": "N", "FLOAT": "N", "FLOAT RANGE": "N"}
 _SAID = re.compile(r"  \[(default|env var): ([^\]]*(?:\[[^\]]*\][^\]]*)*)\]$")
-_EXAMPLE = re.compile(r"(tsferry-[a-z]+.*?)(?=\. [A-Z]|; |, with |, and |\.?$)")
 
 
 def commands(
@@ -149,14 +149,12 @@ def _default(option: click.Option) -> str:
 
 def _examples(epilog: str) -> Iterator[str]:
     """What stands below a command: examples as lines to copy, exit codes, and what else is said."""
-    flat = " ".join(epilog.replace("\b", "").split())
-    said, _, codes = flat.partition("Exit codes: ")
-    found = _EXAMPLE.findall(said)
-    if found:
-        yield "Example:" if len(found) == 1 else "Examples:"
-        yield "```\n" + "\n".join(each.strip(" .") for each in found) + "\n```"
-    rest = re.sub(r"^Examples?(?:, from cron)?:[\s;,.]*", "", _EXAMPLE.sub("", said)).strip(" ;.,")
-    if rest and rest != "then":
-        yield prose(f"{rest[0].upper()}{rest[1:]}.")
-    if codes:
-        yield prose(f"Exit codes: {codes}")
+    cut = cut_epilog(epilog)
+    if cut.examples:
+        yield "Example:" if len(cut.examples) == 1 else "Examples:"
+        yield "```\n" + "\n".join(cut.examples) + "\n```"
+    if cut.said:
+        yield prose(cut.said)
+    if cut.codes:
+        codes = "; ".join(f"{code} {said}".strip() for code, said in cut.codes.items())
+        yield prose(f"Exit codes: {codes}. {cut.behind}")

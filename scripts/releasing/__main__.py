@@ -62,13 +62,16 @@ class Release:
             root.mkdir()
             lay_environment(root, program, suite.python, self.ours, wheels)
             bill = self._bill(package.file_name, [self.ours, *wheels])
-            pages = {f"usr/share/man/man1/{name}": page for name, page in self._man(program)}
+            documents = f"usr/share/doc/{program.name}"
+            man = self._man(program, f"/{documents}")
+            pages = {f"usr/share/man/man1/{name}": page for name, page in man}
+            pages |= {f"{documents}/docs/{name}": page for name, page in manual()}
             pages |= {
                 place.format(name=program.name): text.encode()
                 for place, text in self._completion(program)
             }
-            pages[f"usr/share/doc/{program.name}/bill-of-materials.cdx.json"] = bill
-            package.add_files(root, pages)
+            pages[f"{documents}/bill-of-materials.cdx.json"] = bill
+            package.add_files(root, pages, self.epoch)
             self._made(package.build(root, self.into, self.epoch))
 
     def bundle(self, program: Program) -> None:
@@ -81,7 +84,9 @@ class Release:
                 fetch(program.lock, Target(machine, python), wheels)
         for each in self._fetched_tools("pip"):
             shutil.copy(each.path, wheels)
-        more = {f"share/man/man1/{page}": content for page, content in self._man(program)}
+        man = self._man(program, "/opt/tsferry/share/doc")
+        more = {f"share/man/man1/{page}": content for page, content in man}
+        more |= {f"share/doc/docs/{name}": page for name, page in manual()}
         more |= {
             f"share/completion/{program.name}.{shell}": text.encode()
             for shell, (_, text) in zip(SHELLS, self._completion(program), strict=True)
@@ -127,9 +132,9 @@ class Release:
         (self.into / f"{made}.cdx.json").write_bytes(bill)
         return bill
 
-    def _man(self, program: Program) -> list[tuple[str, bytes]]:
-        made = manual_pages(_cli(program), program.name, self.ours.version, self.epoch)
-        return sorted(made.items())
+    def _man(self, program: Program, documents: str) -> list[tuple[str, bytes]]:
+        cli, version = _cli(program), self.ours.version
+        return sorted(manual_pages(cli, program.name, version, self.epoch, documents).items())
 
     def _completion(self, program: Program) -> list[tuple[str, str]]:
         return [
@@ -139,6 +144,12 @@ class Release:
 
     def _made(self, file: Path) -> None:
         print(f"{file.stat().st_size:>12,}  {file.name}", flush=True)
+
+
+def manual() -> list[tuple[str, bytes]]:
+    """(path below docs, content) of the pages, which messages, configurations and help name."""
+    docs = ROOT / "docs"
+    return [(str(each.relative_to(docs)), each.read_bytes()) for each in sorted(docs.rglob("*.md"))]
 
 
 def _cli(program: Program):

@@ -9,6 +9,7 @@ import re
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
+from email.utils import formatdate
 from pathlib import Path
 
 from scripts.releasing.programs import RELEASING, ROOT, Machine, Program, Suite
@@ -96,25 +97,35 @@ class DebianPackage:
         assert not (left := re.findall(r"@[A-Z]+@", text)), left
         return text
 
-    def add_files(self, root: Path, pages: Mapping[str, bytes]) -> None:
+    def changes(self, epoch: int) -> str:
+        """The changelog of the package, which points to that of the program. epoch: its date."""
+        return (
+            f"{self.program.name} ({self.version}) {self.suite.name}; urgency=medium\n\n"
+            f"  * tsferry {self.upstream}; CHANGELOG.md.gz beside this file has what changed.\n\n"
+            f" -- {_MAINTAINER}  {formatdate(epoch)}\n"
+        )
+
+    def add_files(self, root: Path, pages: Mapping[str, bytes], epoch: int) -> None:
         """What is beside the environment.
 
         Args:
             root: of the package's files.
             pages: path below the root -> content, of man pages, completion and the like.
+            epoch: seconds since 1970, of the changelog.
         """
         name = self.program.name
         command = root / "usr/bin" / name
         command.parent.mkdir(parents=True)
-        command.symlink_to(f"{self.program.home}/bin/{name}")
+        command.symlink_to(f"../{self.program.home.removeprefix('/usr/')}/bin/{name}")
         documents = f"usr/share/doc/{name}"
-        changes = (ROOT / "CHANGELOG.md").read_bytes()
+        upstream = (ROOT / "CHANGELOG.md").read_bytes()
         files = {
             f"etc/tsferry/{self.program.config}": (
                 ROOT / "conf" / self.program.config
             ).read_bytes(),
             f"usr/lib/systemd/system/{self.program.unit}": packaged_unit(self.program).encode(),
-            f"{documents}/changelog.gz": gzip.compress(changes, mtime=0),
+            f"{documents}/changelog.gz": gzip.compress(self.changes(epoch).encode(), mtime=0),
+            f"{documents}/CHANGELOG.md.gz": gzip.compress(upstream, mtime=0),
             f"{documents}/copyright": _COPYRIGHT.format(program=self.program).encode(),
             **pages,
         }

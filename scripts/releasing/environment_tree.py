@@ -34,7 +34,8 @@ def lay_environment(
     (home / "pyvenv.cfg").write_text(
         f"home = /usr/bin\ninclude-system-site-packages = false\nversion = {python}\n"
     )
-    (home / "bin" / "python").symlink_to(f"/usr/bin/python{python}")
+    # Within /usr links are relative, as policy has it.
+    (home / "bin" / "python").symlink_to(f"../../../bin/python{python}")
     places = dict.fromkeys(
         ("purelib", "platlib"), f"{program.home}/lib/python{python}/site-packages"
     )

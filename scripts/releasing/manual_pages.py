@@ -8,12 +8,16 @@ from __future__ import annotations
 import datetime
 import gzip
 import re
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import click
 from click.shell_completion import get_completion_class
 
-__all__ = ["SHELLS", "completion", "manual_pages", "page"]
+from scripts.reference.command_epilog import cut_epilog
+
+__all__ = ["SHELLS", "Issue", "completion", "manual_pages", "page"]
 
 SHELLS = {
     "bash": "usr/share/bash-completion/completions/{name}",
@@ -21,6 +25,25 @@ SHELLS = {
     "fish": "usr/share/fish/vendor_completions.d/{name}.fish",
 }
 """Shell -> where it looks for what completes a command."""
+_COLUMNS = 78
+"""Of a page on a terminal of 80."""
+_BEHIND_OPTIONS = ("EXIT STATUS", "FILES", "NOTES", "EXAMPLES", "SEE ALSO")
+"""Sections, in the order that man-pages(7) has them in."""
+
+
+@dataclass(frozen=True)
+class Issue:
+    """What a page is made for.
+
+    Attributes:
+        source: program and version, for the foot.
+        day: for the foot, too.
+        documents: directory of the manual, where the page is installed.
+    """
+
+    source: str
+    day: datetime.date
+    documents: str
 
 
 def completion(command: click.Command, name: str, shell: str) -> str:
@@ -32,7 +55,9 @@ def completion(command: click.Command, name: str, shell: str) -> str:
     return made.source_template % made.source_vars()
 
 
-def manual_pages(command: click.Command, name: str, version: str, epoch: int) -> dict[str, bytes]:
+def manual_pages(
+    command: click.Command, name: str, version: str, epoch: int, documents: str
+) -> dict[str, bytes]:
     """File name -> man page of section 1, compressed, of a command and of all below it.
 
     Args:
@@ -40,11 +65,13 @@ def manual_pages(command: click.Command, name: str, version: str, epoch: int) ->
         name: that it is called by.
         version: for the foot of the page.
         epoch: seconds since 1970; its day stands in the foot.
+        documents: directory that has the manual as `docs`.
     """
     day = datetime.datetime.fromtimestamp(epoch, datetime.UTC).date()
+    issue = Issue(f"tsferry {version}", day, documents)
     return {
         f"{context.command_path.replace(' ', '-')}.1.gz": gzip.compress(
-            page(context, f"tsferry {version}", day).encode(), mtime=0
+            page(context, issue).encode(), mtime=0
         )
         for context in _below(command, name, None)
     }
@@ -62,16 +89,16 @@ def _below(
                 yield from _below(found, each, context)
 
 
-def page(context: click.Context, source: str, day: datetime.date) -> str:
+def page(context: click.Context, issue: Issue) -> str:
     """The roff of one command."""
     command = context.command
     path = context.command_path
     title = path.replace(" ", "-")
     usage = " ".join(command.collect_usage_pieces(context))
     lines = [
-        f'.TH "{_text(title.upper())}" "1" "{day}" "{_text(source)}" "User Commands"',
+        _head(title, issue),
         ".SH NAME",
-        f"{_text(title)} \\- {_text(command.get_short_help_str(300))}",
+        f"{_text(title)} \\- {_text(_short(command))}",
         ".SH SYNOPSIS",
         f".B {_text(path)}",
         _line(usage),
@@ -80,21 +107,40 @@ def page(context: click.Context, source: str, day: datetime.date) -> str:
         lines += [".SH DESCRIPTION", *_paragraphs(command.help)]
     lines += _options(context)
     lines += _commands(context, title)
-    if command.epilog:
-        lines += [".SH NOTES", *_paragraphs(command.epilog)]
-    if context.parent is not None:
-        above = context.parent.command_path.replace(" ", "-")
-        lines += [".SH SEE ALSO", f".BR {_text(above)} (1)"]
-    return "\n".join(lines) + "\n"
+    behind = _epilog(command.epilog or "")
+    if context.parent is None:
+        behind["FILES"] = [*_files(title), *behind.get("FILES", ())]
+    behind["SEE ALSO"] = _see_also(context)
+    for section in _BEHIND_OPTIONS:
+        if behind.get(section):
+            lines += [f".SH {section}", *behind[section]]
+    # Texts name pages of the manual as they lie in the sources.
+    place = _text(f"{issue.documents}/docs/")
+    return re.sub(r"(?<![\w/.])docs/", lambda _: place, "\n".join(lines) + "\n")
+
+
+def _head(title: str, issue: Issue) -> str:
+    """The request at the beginning; what stands in the middle gives way to a long name."""
+    kind = "User Commands"
+    if 2 * len(f"{title}(1)") + len(kind) + 2 > _COLUMNS:
+        kind = "tsferry"
+    return f'.TH "{_text(title.upper())}" "1" "{issue.day}" "{_text(issue.source)}" "{kind}"'
+
+
+def _short(command: click.Command) -> str:
+    """What apropos shows: no sentence."""
+    said = command.get_short_help_str(300).rstrip(".")
+    first, space, rest = said.partition(" ")
+    return f"{first.lower() if first.istitle() else first}{space}{rest}"
 
 
 def _options(context: click.Context) -> list[str]:
     lines: list[str] = []
     for each in context.command.get_params(context):
         record = each.get_help_record(context)
-        if record is not None:
+        if record is not None and record[1]:  # an argument without a word of its own is in SYNOPSIS
             names, said = record
-            lines += [".TP", f"\\fB{_text(names)}\\fR", _line(said)]
+            lines += [".TP", f"\\fB{_text(names)}\\fR", *_filled(said)]
     return [".SH OPTIONS", *lines] if lines else []
 
 
@@ -106,13 +152,85 @@ def _commands(context: click.Context, title: str) -> list[str]:
         found = context.command.get_command(context, each)
         if found is not None and not found.hidden:
             lines += [".TP", f".BR {_text(f'{title}-{each}')} (1)"]
-            lines += [_line(found.get_short_help_str(300))]
+            lines += _filled(found.get_short_help_str(300))
     return lines
+
+
+def _files(title: str) -> list[str]:
+    name = title.removeprefix("tsferry-")
+    return [
+        ".TP",
+        f".I /etc/tsferry/{name}.toml",
+        "The configuration, unless \\-\\-config names another. Every key is",
+        "in it, with its default.",
+        ".TP",
+        f".I /etc/tsferry/{name}.d/*.toml",
+        "Lie over it, in the order of their names.",
+    ]
+
+
+def _see_also(context: click.Context) -> list[str]:
+    above = context.parent
+    if above is None:
+        return ["The manual:", ".I docs/manual/first_steps.md", "and the pages beside it."]
+    return [f".BR {_text(above.command_path.replace(' ', '-'))} (1)"]
+
+
+def _epilog(epilog: str) -> dict[str, list[str]]:
+    """The sections that an epilog is cut into: one of several paragraphs, or a single one."""
+    found: dict[str, list[str]] = {}
+    prose: list[str] = []
+    for each in _cut(epilog):
+        head, *rest = each.removeprefix("\b\n").splitlines() or [""]
+        if each.startswith("\b") and head == "Exit codes:":
+            found["EXIT STATUS"] = list(_codes(rest))
+        elif each.startswith("\b") and head == "Examples:":
+            found["EXAMPLES"] = list(_examples([line.strip() for line in rest]))
+        elif "EXIT STATUS" in found and not each.startswith("Example"):
+            found["EXIT STATUS"] += [".PP", *_filled(each)]
+        else:
+            prose.append(each)
+    cut = cut_epilog("\n".join(prose))
+    if cut.codes:
+        lines = [f"{code} {said}" for code, said in cut.codes.items()]
+        found["EXIT STATUS"] = [*_codes(lines), *([".PP"] if cut.behind else [])]
+        found["EXIT STATUS"] += _filled(cut.behind)
+    if cut.examples:
+        found["EXAMPLES"] = list(_examples(cut.examples))
+    if cut.said:
+        found["NOTES"] = _filled(cut.said)
+    return found
+
+
+def _codes(lines: Sequence[str]) -> Iterator[str]:
+    """A list of exit codes; a line without a number goes on with the last."""
+    for each in lines:
+        if code := re.match(r"\s*(\d+)\s*", each):
+            yield from (".TP", f".B {code[0].strip()}")
+            each = each[code.end() :]
+        yield from _filled(each.strip()) or ["\\&"]
+
+
+def _examples(lines: Sequence[str]) -> Iterator[str]:
+    """Command lines, cut where they are too long, so that a shell takes them as they are shown."""
+    for number, each in enumerate(lines):
+        yield from [".PP"] if number else []
+        yield from (".nf", ".RS 4")
+        words = re.findall(r"(?:--[\w-]+ (?!-))?(?:'[^']*'|\S)+", each)  # an option and its value
+        shown = words[:1]
+        for word in words[1:]:
+            if len(f"{shown[-1]} {word} \\") > _COLUMNS - 11:  # that of the section, and of .RS
+                shown[-1] += " \\"
+                shown.append(f"    {word}")
+            else:
+                shown[-1] += f" {word}"
+        yield from map(_line, shown)
+        yield from (".RE", ".fi")
 
 
 def _paragraphs(text: str) -> Iterator[str]:
     r"""Paragraphs are filled, but for those that begin with click's mark \b: these stay."""
-    for number, each in enumerate(re.split(r"\n\s*\n", _unindented(text).strip("\n"))):
+    for number, each in enumerate(_cut(text)):
         if number:
             yield ".PP"
         if each.startswith("\b"):
@@ -120,7 +238,11 @@ def _paragraphs(text: str) -> Iterator[str]:
             yield from (_line(line) for line in each.splitlines()[1:])
             yield ".fi"
         else:
-            yield _line(" ".join(each.split()))
+            yield from _filled(each)
+
+
+def _cut(text: str) -> list[str]:
+    return re.split(r"\n\s*\n", _unindented(text).strip("\n"))
 
 
 def _unindented(text: str) -> str:
@@ -130,9 +252,15 @@ def _unindented(text: str) -> str:
     return "\n".join([first.lstrip(" "), *(line[margin:] for line in rest.splitlines())])
 
 
+def _filled(text: str) -> list[str]:
+    """Running text, in lines that may be cut elsewhere when they are shown."""
+    lines = textwrap.wrap(text, 60, break_long_words=False, break_on_hyphens=False)
+    return [_line(each) for each in lines]
+
+
 def _line(text: str) -> str:
     """A line of text: one that begins with a dot or a quote would be a request."""
-    shown = _text(" ".join(text.split("\n")))
+    shown = _text(text)
     return f"\\&{shown}" if shown.startswith((".", "'")) else shown
 
 

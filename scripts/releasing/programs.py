@@ -99,9 +99,10 @@ SENDER = Program(
     depends=(),
     summary="ships closed TsFiles to the data centre",
     description="""\
-A small daemon for the edge: finds closed TsFiles, holds them by hard links, sends them in checked
-blocks over HTTP and goes on where a line broke. Everything that it needs of Python is in the
-package; Spark, Flask and a compiler are not needed.""",
+A small daemon for the edge: finds closed TsFiles, holds them by hard links,
+sends them in checked blocks over HTTP and goes on where a line broke.
+Everything that it needs of Python is in the package; Spark, Flask and a
+compiler are not needed.""",
 )
 RECEIVER = Program(
     name="tsferry-receiver",
@@ -113,8 +114,9 @@ RECEIVER = Program(
     depends=("libstdc++6", "zlib1g"),
     summary="takes TsFiles in and keeps their catalogue",
     description="""\
-The server of the data centre: verifies TsFiles that senders ship, loads them in commits, keeps a
-catalogue of files, devices and time series, and its history. Everything that it needs of Python is
-in the package. The verification on Spark (tsferry-verify) is not part of it.""",
+The server of the data centre: verifies TsFiles that senders ship, loads them
+in commits, keeps a catalogue of files, devices and time series, and its
+history. Everything that it needs of Python is in the package. The
+verification on Spark (tsferry-verify) is not part of it.""",
 )
 PROGRAMS = (SENDER, RECEIVER)

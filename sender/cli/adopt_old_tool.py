@@ -25,10 +25,11 @@ _SHOWN = 20
 
 
 @click.command(
-    epilog="Example: tsferry-sender adopt --system /opt/iotdb/data/system, and the same with "
-    "--commit. Exit codes: 0 done, or it would be; 1 the identity is damaged; 2 usage, or there is "
-    "nothing of an old tool; 3 the receiver has nothing of what it had sent, and nothing was "
-    "changed; 4 the receiver is out of reach, or refuses; 5 a sender runs."
+    epilog="Examples: tsferry-sender adopt --system /opt/iotdb/data/system; tsferry-sender adopt "
+    "--system /opt/iotdb/data/system --commit. Exit codes: 0 done, or it would be; 1 the identity "
+    "is damaged; 2 usage, or there is nothing of an old tool; 3 the receiver has nothing of what "
+    "it had sent, and nothing was changed; 4 the receiver is out of reach, or refuses; 5 a sender "
+    "runs."
 )
 @click.option("--receiver", "name", metavar="NAME", help="Which of the configured receivers.")
 @click.option(

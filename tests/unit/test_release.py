@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import gzip
 import io
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tomllib
@@ -23,11 +25,11 @@ from packaging.utils import canonicalize_name
 from common.config import load
 from receiver.config import ReceiverConfig
 from scripts.releasing import debian_package
-from scripts.releasing.__main__ import RELEASE_LOCK, _cli, _earlier
+from scripts.releasing.__main__ import RELEASE_LOCK, _cli, _earlier, manual
 from scripts.releasing.bill_of_materials import bill_of_materials
 from scripts.releasing.debian_package import SCRIPTS, DebianPackage, packaged_unit, settle
 from scripts.releasing.environment_tree import only_modules
-from scripts.releasing.manual_pages import SHELLS, completion, manual_pages, page
+from scripts.releasing.manual_pages import SHELLS, Issue, completion, manual_pages, page
 from scripts.releasing.offline_bundle import sums, tarred
 from scripts.releasing.programs import (
     AMD64,
@@ -220,7 +222,7 @@ def test_a_package_has_the_same_bytes_whoever_builds_it_whenever(tmp_path):
     for number, mode in enumerate((0o600, 0o666)):
         root = tmp_path / f"tree-{number}"
         root.mkdir()
-        package().add_files(root, {"usr/share/doc/x": b"y" * 5000})
+        package().add_files(root, {"usr/share/doc/x": b"y" * 5000}, EPOCH)
         for each in root.rglob("*"):
             if each.is_file() and not each.is_symlink():
                 each.chmod(mode)
@@ -233,7 +235,7 @@ def test_a_package_has_the_same_bytes_whoever_builds_it_whenever(tmp_path):
     ).stdout  # fmt: skip
     assert {line.split()[1] for line in listed.splitlines()} == {"root/root"}
     assert {line[:10] for line in listed.splitlines()} == {"drwxr-xr-x", "-rw-r--r--", "lrwxrwxrwx"}
-    assert "-> /usr/lib/tsferry-sender/bin/tsferry-sender" in listed
+    assert "-> ../lib/tsferry-sender/bin/tsferry-sender" in listed
 
 
 def test_modes_and_times_hang_on_the_content_alone(tmp_path):
@@ -269,13 +271,42 @@ def commands(command, context):
 
 def test_each_command_has_a_man_page(program):
     cli = _cli(program)
-    pages = manual_pages(cli, program.name, "0.1.0", EPOCH)
+    pages = manual_pages(cli, program.name, "0.1.0", EPOCH, "/usr/share/doc/x")
     context = click.Context(cli, info_name=program.name)
     assert set(pages) == {f"{each.replace(' ', '-')}.1.gz" for each in commands(cli, context)}
 
 
+def test_man_pages_have_examples_and_name_documents_that_are_installed(program):
+    there = {f"/usr/share/doc/x/docs/{name}" for name, _ in manual()}
+    made = manual_pages(_cli(program), program.name, "0.1.0", EPOCH, "/usr/share/doc/x")
+    for name, packed in made.items():
+        text = gzip.decompress(packed).decode().replace("\\-", "-")
+        assert "Example" not in text, f"{name}: it is in a section of its own"
+        command = name.removesuffix(".1.gz").removeprefix(program.name).strip("-")
+        _, found, example = text.partition(".SH EXAMPLES\n")
+        assert not found or program.name in example, name
+        assert found or ".SH COMMANDS\n" in text, f"{name}: {command} has no example"
+        assert set(re.findall(r"[^\s(]*docs/[\w/]*\.md", text)) <= there, name
+
+
+@pytest.mark.skipif(not shutil.which("groff"), reason="groff shows man pages")
+def test_man_pages_are_shown_in_80_columns_without_a_warning(program, tmp_path):
+    made = manual_pages(
+        _cli(program), program.name, "0.1.0", EPOCH, f"/usr/share/doc/{program.name}"
+    )
+    shown = subprocess.run(
+        ["groff", "-man", "-ww", "-Tutf8", "-P-cbou", "-rLL=80n"],
+        input=b"".join(map(gzip.decompress, made.values())), capture_output=True, check=True,
+    )  # fmt: skip
+    assert shown.stderr == b""
+    assert [line for line in shown.stdout.decode().splitlines() if len(line) > 80] == []
+
+
 def test_a_man_page_has_options_and_exit_codes_and_no_line_of_it_is_taken_for_a_request():
-    @click.command(epilog="\b\nExit codes:\n  0  done\n'quoted' and \\back")
+    codes = "\b\nExit codes:\n  0  done\n'quoted' and \\back\n  1  not"
+    behind = "Where both apply, see docs/x.md."
+
+    @click.command(epilog=f"{codes}\n\n{behind}\n\n\b\nExamples:\n  tsferry-it --odd-one x")
     @click.option("--odd-one", help=".TH is a request, \\n no line")
     def it():
         """Does it.
@@ -284,11 +315,31 @@ def test_a_man_page_has_options_and_exit_codes_and_no_line_of_it_is_taken_for_a_
         filled.
         """
 
-    text = page(click.Context(it, info_name="it"), "tsferry 0.1.0", datetime.date(2026, 1, 2))
+    issue = Issue("tsferry 0.1.0", datetime.date(2026, 1, 2), "/usr/share/doc/it")
+    text = page(click.Context(it, info_name="it"), issue)
     assert '.TH "IT" "1" "2026-01-02" "tsferry 0.1.0"' in text
     assert ".PP\nSecond paragraph, filled.\n" in text
     assert "\\fB\\-\\-odd\\-one TEXT\\fR\n\\&.TH is a request, \\en no line\n" in text
-    assert ".nf\nExit codes:\n  0  done\n\\&'quoted' and \\eback\n.fi\n" in text
+    assert "it \\- does it\n" in text
+    assert ".SH EXIT STATUS\n.TP\n.B 0\ndone\n\\&'quoted' and \\eback\n.TP\n.B 1\n" in text
+    assert ".SH EXAMPLES\n.nf\n.RS 4\ntsferry\\-it \\-\\-odd\\-one x\n.RE\n.fi\n" in text
+    assert "Where both apply, see /usr/share/doc/it/docs/x.md.\n" in text.replace("\\-", "-")
+
+
+def test_a_long_example_is_cut_as_a_shell_takes_it():
+    asked = "tsferry-it --from 'a b' " + " ".join(f"--option-{n} value{n}" for n in range(9))
+
+    @click.command(epilog=f"Example: {asked}. Works so. Exit codes: 0 done; 2 not. Say it again.")
+    def it():
+        """Does it."""
+
+    text = page(click.Context(it, info_name="it"), Issue("x", datetime.date(2026, 1, 2), "/d"))
+    _, _, shown = text.partition(".RS 4\n")
+    shown = shown.partition(".RE\n")[0].replace("\\-", "-").replace("\\e", "\\")
+    assert max(map(len, shown.splitlines())) <= 69
+    assert shlex.split(shown.replace("\\\n", "")) == shlex.split(asked)
+    assert ".SH NOTES\nWorks so.\n" in text
+    assert ".B 2\nnot\n.PP\nSay it again.\n" in text
 
 
 @pytest.mark.parametrize("shell", SHELLS)
