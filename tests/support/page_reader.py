@@ -25,6 +25,8 @@ class Read(HTMLParser):
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.open: list[str] = []
         self.words: list[str] = []
+        self.cells: list[bool] = []
+        """Of each cell with a name that is open: whether an element stands in it already."""
         self.items: list[str] = []
         """Texts of the list in the page's own part that has whole sentences."""
         self.feed(text)
@@ -33,8 +35,11 @@ class Read(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
+        if self._directly_in_cell:
+            self.cells[-1] = True
         if tag not in _VOID:
-            self.open.append(tag)
+            self.open.append("cell" if tag == "td" and "data-label" in dict(attrs) else tag)
+            self.cells += [False] * (self.open[-1] == "cell")
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
@@ -42,9 +47,19 @@ class Read(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         assert self.open, f"</{tag}> closes nothing"
         found = self.open.pop()
+        if found == "cell":
+            self.cells.pop()
+            found = "td"
         assert found == tag, f"</{tag}> closes <{found}>"
 
+    @property
+    def _directly_in_cell(self) -> bool:
+        return self.open[-1:] == ["cell"]
+
     def handle_data(self, data: str) -> None:
+        if self._directly_in_cell and data.strip():
+            # On a narrow screen a cell is a grid: its name, and what it says, in two columns.
+            assert not self.cells[-1], f"{data.strip()!r} would stand below the name of its cell"
         if self.open[-1:] == ["li"] and "main" in self.open:
             self.items.append(data)
         if data.strip():
