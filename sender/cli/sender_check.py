@@ -67,10 +67,16 @@ def _judge_ends(line: CheckLine, each: ReceiverStanding, now: float) -> None:
     for name, until in (
         ("token", each.token_until),
         ("certificate", each.certificate_until),
-        ("client_cert", each.client_certificate_until),
+        ("client certificate", each.client_certificate_until),
     ):
         if until is not None and until - now < _SOON:
-            line.say(_BAD, f"{each.receiver}: the {name} ends in {(until - now) / 86400:.0f} d")
+            line.say(_BAD, f"{each.receiver}: the {name} {_ends(until - now)}")
+
+
+def _ends(left: float) -> str:
+    if left <= 0:
+        return "has ended"
+    return f"ends in {left / 86400:.0f} d" if left >= 86400 else f"ends in {left / 3600:.0f} h"
 
 
 def _judge_round(line: CheckLine, each: ReceiverStanding, now: float, wait_alarm: float) -> None:

@@ -287,12 +287,7 @@ class ReceiverLoop:
 
 
 def _say(name: str, report: RoundReport) -> None:
-    if report.error is not None:
-        level = logging.INFO if isinstance(report.error, StoppedError) else logging.ERROR
-        _log.log(level, "%s: the round ended early: %s", name, report.error.message)
-    if report.quiet:
-        _log.debug("%s: in sync", name)
-        return
+    """One line for a round: of one that ended early its end, with what it had come to."""
     shown = {
         "sent": report.sent,
         "bytes": report.bytes,
@@ -303,4 +298,15 @@ def _say(name: str, report: RoundReport) -> None:
         "failed": len(report.failed),
         "pending": report.pending_files,
     }
-    _log.info("%s: round done in %.1f s", name, report.seconds, extra=shown)
+    if report.error is not None:
+        level = logging.INFO if isinstance(report.error, StoppedError) else logging.ERROR
+        said = report.error.message
+        _log.log(level, "%s: the round ended early: %s", name, said, extra=_not_nothing(shown))
+    elif report.quiet:
+        _log.debug("%s: in sync", name)
+    else:
+        _log.info("%s: round done in %.1f s", name, report.seconds, extra=shown)
+
+
+def _not_nothing(figures: dict[str, int]) -> dict[str, int]:
+    return {name: figure for name, figure in figures.items() if figure}

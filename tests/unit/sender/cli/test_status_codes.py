@@ -94,6 +94,19 @@ def test_a_receiver_that_does_not_answer_and_a_token_that_ends_are_warnings(
     assert (code, "the last round ended early" in said) == (1, True)
 
 
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [(-3e5, "has ended"), (0.0, "has ended"), (7200.0, "ends in 2 h"), (2e5, "ends in 2 d")],
+)
+def test_when_a_token_or_a_certificate_ends_is_said_in_words(left, said):
+    until, last = 9e5 + left, {"ended": 9e5}
+    standing = ReceiverStanding(
+        "dc1", "http://dc1", client_certificate_until=until, last_round=last
+    )
+    line = check_line_of([standing], 9e5, wait_alarm=0.0)
+    assert f"dc1: the client certificate {said}" in line.text()
+
+
 def test_a_round_that_somebody_stopped_is_no_warning():
     stopped = {"ended": 100.0, "error": {"type": "stopped", "message": "told to stop"}}
     standing = ReceiverStanding(receiver="dc1", url="http://dc1", last_round=stopped)

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from common.errors import NoSpaceError
 from sender.config import DaemonConfig
 from sender.daemon.receiver_loop import ReceiverLoop, Request
 from sender.round.round import RoundOptions
@@ -59,6 +60,15 @@ def daemon(receiver, tmp_path):
 def test_where_no_change_is_told_only_the_receiver_is_asked(daemon):
     assert [daemon.looks() for _ in range(5)] == [False] * 5
     assert daemon.loop.last.looked
+
+
+def test_a_round_that_ended_early_is_not_called_done(daemon, caplog):
+    report = RoundReport("dc1", error=NoSpaceError("no room"), sent=2)
+    with caplog.at_level("INFO", "sender.daemon.receiver_loop"):
+        daemon.loop._finish(report, begin=0.0)
+    (line,) = caplog.records
+    assert (line.levelname, line.message) == ("ERROR", "dc1: the round ended early: no room")
+    assert line.sent == 2
 
 
 def test_a_change_is_looked_at(daemon):
