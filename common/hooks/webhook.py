@@ -10,6 +10,7 @@ import email.utils
 import re
 import time
 from collections.abc import Callable
+from http.client import HTTPException, RemoteDisconnected
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ __all__ = ["Webhook"]
 _NUMBER = re.compile(r"[0-9]{1,9}\Z")
 _SHOWN = 200
 _GONE = 410
+_NO_HTTP = "what it answers is no HTTP, or was cut off"
 
 
 class Webhook:
@@ -124,6 +126,9 @@ class Webhook:
                 continue
             seen.add(id(cause))
             said = getattr(cause, "verify_message", None) or getattr(cause, "strerror", None)
+            if isinstance(cause, HTTPException):
+                cut = isinstance(cause, RemoteDisconnected)
+                said = "it closed the connection before its answer" if cut else _NO_HTTP
             words = said if isinstance(said, str) and said else words
             pending += [cause.__cause__, cause.__context__, getattr(cause, "reason", None)]
             pending += cause.args

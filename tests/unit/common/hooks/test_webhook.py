@@ -121,7 +121,23 @@ def test_a_redirect_is_not_followed(server, secret):
 
 def test_one_that_closes_the_connection_is_a_failure(server, secret):
     server.answers.append(close)
-    assert not webhook(server.url, secret).post(event()).ok
+    outcome = webhook(server.url, secret).post(event())
+    assert not outcome.ok
+    assert outcome.text.endswith(": it closed the connection before its answer")
+
+
+@pytest.mark.parametrize(
+    "said", [b"HTTP/1.1 20", b"SSH-2.0-x\r\n", b"HTTP/1.1 200 OK\r\nX: y" * 4000]
+)
+def test_an_answer_that_is_none_is_told_in_words(server, secret, said):
+    def cut(request):
+        request.wfile.write(said)
+        close(request)
+
+    server.answers.append(cut)
+    outcome = webhook(server.url, secret).post(event())
+    assert not outcome.ok
+    assert outcome.text.endswith(": what it answers is no HTTP, or was cut off")
 
 
 @pytest.mark.parametrize("content", [b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 3, b"SSH-2.0-x\r\n"])
