@@ -16,7 +16,7 @@ from receiver.cli.command_answers import SenderSet
 from receiver.cli.showing import commit_time, moment, show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask, segment
-from receiver.operator.ending import certificate_trouble
+from receiver.operator.edge_troubles import heard_troubles
 from receiver.operator.lateness import silence_of
 from receiver.operator.sender_views import SenderView
 from receiver.operator.senders import all_senders
@@ -110,12 +110,10 @@ def _state(view: SenderView) -> str:
         return "removed"
     if view.late and view.heard_at is not None:
         return f"late: silent for more than {format_duration(view.late_after)}"
+    if said := list(heard_troubles(view.heartbeat, view.clone_refused_at, time.time())):
+        return "; ".join(([view.trouble] if view.trouble else []) + said)
     if view.listed == 0 and view.files and not (view.loading or view.open_task or view.trouble):
         return "lists nothing: retired list --sender names what is kept"
-    if view.heartbeat is not None and not view.trouble:
-        ending = certificate_trouble(view.heartbeat, time.time())
-        if ending is not None:
-            return ending
     return view.trouble or ("loading" if view.loading else "sending" if view.open_task else "-")
 
 

@@ -258,6 +258,12 @@ class ReceiverMeasures:
         f"{_E}last_round_timestamp_seconds", "When its last round ended, by its own clock.", *_WHO
     )
     EDGE_FAILED = gauge(f"{_E}last_round_failed", "1 if that round ended early.", *_WHO)
+    EDGE_CLONE = gauge(
+        f"{_E}clone_refused_timestamp_seconds",
+        "When a machine under its uuid was last turned away, for another had used up its epoch; "
+        "absent: none was, or an operator has let one in since.",
+        *_WHO,
+    )
     EDGE_FREE = gauge(f"{_E}free_bytes", "Of the data directory there that has least.", *_WHO)
     EDGE_CERTIFICATE = gauge(
         f"{_E}client_certificate_expiry_timestamp_seconds",

@@ -357,6 +357,7 @@ class ReceiverReadings:
         into.put(of.EDGE_QUARANTINED, edge.quarantined, *who)
         if here.last is not None:
             into.put(of.EDGE_INFO, 1, *who, here.last.version)
+            into.put(of.EDGE_CLONE, here.last.clone_refused_at, *who)
             if here.last.beat is not None:
                 self._put_beat(into, who, here.last.beat)
 

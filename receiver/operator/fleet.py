@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from common.errors import UsageError
 from receiver.metadata.query.lost import lost_files
 from receiver.operator.directories import RunningReceiver, time_of
-from receiver.operator.ending import certificate_trouble
+from receiver.operator.edge_troubles import heard_troubles
 from receiver.operator.lateness import presences
 from receiver.operator.senders import loaded_bad, senders_named
 from receiver.transfer import epochs
@@ -199,6 +199,8 @@ def _keys_of(
             said = None if last is None else last.beat
             of_load = _of_load(there, row, empty=listed == 0 < total.files)
             counted = _counted(row.uuid, waiting, bad)
+            refused = None if last is None else last.clone_refused_at
+            heard = heard_troubles(said, refused, time_of(there))
             yield _Key(
                 uuid=row.uuid,
                 label=row.label,
@@ -209,7 +211,7 @@ def _keys_of(
                 pending=0 if said is None else said.pending_files,
                 files=total.files,
                 size=total.size,
-                troubles=(*of_load, *_of_presence(known, time_of(there)), *counted),
+                troubles=(*of_load, *(("late",) if known.is_late else ()), *heard, *counted),
             )
 
 
@@ -223,26 +225,6 @@ def _of_load(there: ReceiverDirectories, row: SenderRow, *, empty: bool) -> Iter
         yield f"the load waits: {task.trouble}"
     if empty and task is None and not epochs.is_removed(row):
         yield "lists nothing"
-
-
-def _of_presence(known: Presence, now: float) -> Iterator[str]:
-    """What is wrong with how an edge was heard, or what it said of itself then."""
-    if known.is_late:
-        yield "late"
-    said = None if known.last is None else known.last.beat
-    if said is None:
-        return
-    if said.problem:
-        yield f"its last round: {said.problem}"
-    for count, what in (
-        (said.conflicts, "in conflict"),
-        (said.failed, "not taken"),
-        (said.overdue, "wait for too long"),
-    ):
-        if count:
-            yield f"{count} {what}"
-    if (ending := certificate_trouble(said, now)) is not None:
-        yield ending
 
 
 def _counted(sender: str, waiting: _Waiting, bad: int) -> Iterator[str]:

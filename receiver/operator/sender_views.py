@@ -40,6 +40,9 @@ class SenderView(Struct, frozen=True, kw_only=True):
         uploads: begun and not finished.
         heartbeat: its last one.
         heartbeat_at: when that came.
+        failing_since: since when its heartbeats tell of rounds that end early; None if they do not.
+        clone_refused_at: when a machine under its uuid was last turned away, since another one had
+            used up its epoch; None for never, and once an operator let one in.
         version: of the program there, as it said last.
         heard_at: when it was heard last, by a heartbeat or the begin of a round; None where that is
             not known (a node that only reads).
@@ -70,6 +73,8 @@ class SenderView(Struct, frozen=True, kw_only=True):
     uploads: int = 0
     heartbeat: Heartbeat | None = None
     heartbeat_at: float | None = None
+    failing_since: float | None = None
+    clone_refused_at: float | None = None
     schema: SchemaPosition | None = None
     listed: int | None = None
     version: str = ""

@@ -112,6 +112,8 @@ def _heard(there: ReceiverDirectories, views: list[SenderView]) -> list[SenderVi
                 version="" if last is None else last.version,
                 heartbeat=None if last is None else last.beat,
                 heartbeat_at=None if last is None else last.beat_at,
+                failing_since=None if last is None else last.failing_since,
+                clone_refused_at=None if last is None else last.clone_refused_at,
                 heard_at=presence.heard_at,
                 late_after=presence.late_after,
                 late_after_own=row.late_after is not None,

@@ -21,6 +21,7 @@ from receiver.operator.background_tasks import background_concerns, background_t
 from receiver.operator.backup_note import read_backup_note
 from receiver.operator.compact import merge_totals
 from receiver.operator.directories import RunningReceiver, time_of
+from receiver.operator.edge_troubles import edge_concerns
 from receiver.operator.ending import edge_certificates_ending, ending_concerns, tokens_ending
 from receiver.operator.files import EXPIRED
 from receiver.operator.lateness import label_concerns, late_senders, shared_labels
@@ -152,6 +153,8 @@ def short_status(there: ReceiverDirectories, problem: str | None) -> StatusView:
     staged = sum(folder.staged.bytes for folder in there.load.folders.all())
     clock = there.engine.clock
     doubt = clock.doubt()
+    with there.engine.reading() as state:
+        edges = edge_concerns(there, state, time_of(there))
     return msgspec.structs.replace(
         view,
         concerns=(
@@ -163,6 +166,7 @@ def short_status(there: ReceiverDirectories, problem: str | None) -> StatusView:
             *background_concerns(view.background, clock()),
             *remote_node_concerns(view.nodes),
             *ending_concerns(view, time_of(there)),
+            *edges,
             *label_concerns(view),
         ),
         started=there.started,

@@ -159,7 +159,11 @@ class Checks:
         standing = epochs.standing(row, request.epoch)
         # A copy has nothing to start a task for, perhaps, and would be told that all is well.
         if standing is epochs.EpochStanding.CLONE or epochs.is_used_up(row, request.epoch):
+            if row is not None and not epochs.is_removed(row):
+                self.heard.clone_refused(request.sender, self._clock())
             raise epochs.clone(row)
+        if row is not None and epochs.is_accepting(row):
+            self.heard.clone_refused(request.sender, None)
         if request.engine is None:
             return History.NEW
         if request.newest_commit > newest:

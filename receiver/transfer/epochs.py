@@ -25,6 +25,7 @@ __all__ = [
     "EpochStanding",
     "Step",
     "accept",
+    "is_accepting",
     "is_removed",
     "is_used_up",
     "must_be_current",
@@ -82,14 +83,14 @@ def standing(row: SenderRow | None, given: str | None) -> EpochStanding:
         return EpochStanding.AHEAD if number else EpochStanding.GOOD
     if number > number_of(row.epoch):
         return EpochStanding.AHEAD
-    if given in (row.epoch, row.previous) or _accepting(row.epoch):
+    if given in (row.epoch, row.previous) or is_accepting(row):
         return EpochStanding.GOOD
     return EpochStanding.CLONE
 
 
 def is_used_up(row: SenderRow | None, given: str | None) -> bool:
     """Whether whoever brings it is a copy: the one behind it was used by who was given that."""
-    if row is None or row.epoch is None or _accepting(row.epoch):
+    if row is None or row.epoch is None or is_accepting(row):
         return False
     return row.confirmed and given == row.previous
 
@@ -109,7 +110,7 @@ def start(
     found = standing(row, given)
     if found is EpochStanding.CLONE:
         raise clone(row)
-    if row is None or row.epoch is None or found is EpochStanding.AHEAD or _accepting(row.epoch):
+    if row is None or row.epoch is None or found is EpochStanding.AHEAD or is_accepting(row):
         known = 0 if row is None else number_of(row.epoch)
         number = max(known, number_of(given)) + 1
         return Step(f"{number}.{random()}", given, fresh=True)
@@ -134,6 +135,11 @@ def remove(row: SenderRow) -> str:
 def is_removed(row: SenderRow) -> bool:
     """Whether an operator removed a sender."""
     return row.epoch is not None and row.epoch.endswith(f".{_REMOVED}")
+
+
+def is_accepting(row: SenderRow) -> bool:
+    """Whether an operator lets in whoever comes next."""
+    return row.epoch is not None and row.epoch.endswith(f".{_ACCEPT}")
 
 
 def must_be_current(row: SenderRow | None, given: str | None) -> None:
@@ -164,7 +170,3 @@ def clone(row: SenderRow | None) -> CloneError:
         "is the only one (its state was lost or restored), or the copy has its own identity by "
         "now, run `tsferry-receiver senders accept` with that uuid."
     )
-
-
-def _accepting(epoch: str) -> bool:
-    return epoch.endswith(f".{_ACCEPT}")

@@ -47,6 +47,10 @@ class HeardSender(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         version: of the program there.
         beat: its last heartbeat; None if it never sent one.
         beat_at: when that came.
+        failing_since: when the first of the heartbeats came that have all told of a round that
+            ended early since; None if the last one did not.
+        clone_refused_at: when a machine under its uuid was last turned away, since another one had
+            used up its epoch; None for never, and once one was let in by an operator.
     """
 
     sender: str
@@ -54,6 +58,8 @@ class HeardSender(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     version: str = ""
     beat: Heartbeat | None = None
     beat_at: float | None = None
+    failing_since: float | None = None
+    clone_refused_at: float | None = None
 
 
 class _HeardFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,10 +129,26 @@ class HeardSenders:
 
     def beaten(self, sender: str, at: float, beat: Heartbeat) -> None:
         """A sender sent a heartbeat."""
-        found = HeardSender(sender=sender, at=at, version=beat.version, beat=beat, beat_at=at)
         with self._lock:
-            self._heard[sender] = found
+            before = self._heard.get(sender) or HeardSender(sender=sender, at=at)
+            since = before.failing_since or at
+            self._heard[sender] = msgspec.structs.replace(
+                before,
+                at=at,
+                version=beat.version,
+                beat=beat,
+                beat_at=at,
+                failing_since=since if beat.problem else None,
+            )
             self._is_new = True
+
+    def clone_refused(self, sender: str, at: float | None) -> None:
+        """A machine under its uuid was turned away; None: an operator has let one in since."""
+        with self._lock:
+            before = self._heard.get(sender)
+            if before is not None and before.clone_refused_at != at:
+                self._heard[sender] = msgspec.structs.replace(before, clone_refused_at=at)
+                self._is_new = True
 
     def of(self, sender: str) -> HeardSender | None:
         """What is known of a sender; None if it was never heard."""

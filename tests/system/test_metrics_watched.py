@@ -36,6 +36,7 @@ ABSENT = {
     "tsferry_sender_failing_since_timestamp_seconds",
     "tsferry_sender_client_certificate_expiry_timestamp_seconds",
     "tsferry_edge_client_certificate_expiry_timestamp_seconds",
+    "tsferry_edge_clone_refused_timestamp_seconds",
     "tsferry_receiver_client_ca_expiry_timestamp_seconds",
     "tsferry_receiver_client_crl_expiry_timestamp_seconds",
     "tsferry_receiver_oldest_verification_timestamp_seconds",

@@ -43,6 +43,14 @@ CASES: dict[str, list[Case]] = {
     "TsferryReceiverGone": [
         Case({}, firing=""),
         Case({f"tsferry_receiver_info{{{R}}}": "1x300"}),
+        Case(  # one of two
+            {
+                f"tsferry_receiver_info{{{R}}}": "1x30 stale",
+                'tsferry_receiver_info{instance="d",job="t"}': "1x300",
+            },
+            minutes=50,
+            firing=R,
+        ),
     ],
     "TsferryNotReady": one("receiver_ready", "0", "1"),
     "TsferryReadOnly": one("receiver_read_only", "1", "0"),
@@ -66,8 +74,15 @@ CASES: dict[str, list[Case]] = {
                 f'tsferry_receiver_directory_free_bytes{{directory="/d",{R}}}': "9e9-2e7x300",
                 f"tsferry_receiver_min_free_bytes{{{R}}}": "1e9x300",
             },
-            minutes=30,
+            minutes=240,
             firing=f'directory="/d",{R}',
+        ),
+        Case(  # a first load is no trend
+            {
+                f'tsferry_receiver_directory_free_bytes{{directory="/d",{R}}}': "9e9-2e7x300",
+                f"tsferry_receiver_min_free_bytes{{{R}}}": "1e9x300",
+            },
+            minutes=90,
         ),
         Case(
             {
@@ -124,6 +139,7 @@ CASES: dict[str, list[Case]] = {
         minutes=75,
     ),
     "TsferryEdgeLate": one("edge_late", "1", "0", EDGE),
+    "TsferryEdgeCloned": one("edge_clone_refused_timestamp_seconds", "0", f"-{DAY}", EDGE),
     "TsferryEdgesLate": [
         Case(
             {

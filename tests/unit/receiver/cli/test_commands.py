@@ -397,6 +397,16 @@ def test_a_late_sender_is_named_by_lists_and_by_the_exit_code(running, command):
     command("senders", "set", "0" * 32, "--late-after", "2d", code=2)
 
 
+def test_a_list_of_senders_says_what_is_wrong_with_each_as_the_page_does(running, command):
+    node = site_of(running.application).node
+    beat = wire.Heartbeat(version="1", problem="no space to write looks.state", conflicts=2)
+    node.checks.heard.beaten(A, node.clock(), beat)
+    node.checks.heard.clone_refused(A, node.clock())
+    said = "two machines speak under its uuid; its last round: no space to write looks.state"
+    assert f"{said}; 2 in conflict" in command("senders", "list")
+    assert "two machines speak under one uuid: " in command("status", "--check", code=1)
+
+
 def test_a_monitoring_plugin_has_its_line_with_and_without_a_server(either, command):
     if either == "a server":
         line = command("status", "--check", code=1)
