@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
 from common.cli import Invocation, emit_json
-from common.errors import EXIT_NOT_LOADED, UnreachableError
 from common.json_option import json_option
 from common.progress_bar import WorkProgress
 from common.terminal import printable, size_text
-from receiver.cli.awaited_answer import awaited
+from receiver.cli.awaited_load import await_load, exit_code_of
 from receiver.cli.showing import show
 from receiver.config import ReceiverConfig
-from receiver.operator.client import NotRunningError, OperatorClient
+from receiver.operator.client import OperatorClient
 from receiver.operator.load_owners import named_owners
 from receiver.operator.load_wire import CentreLoadAnswer, CentreLoadRequest
+from receiver.operator.sql_loads import totals_of
 
 __all__ = ["load"]
 
 _HEADERS = ("RESULT", "SIZE", "SOURCE", "REASON")
-_HERE = ("loaded", "already", "expired")
-"""Results of files that nobody needs to keep for this receiver."""
 
 
 @click.command(
@@ -86,49 +82,10 @@ def load(
         dry_run=dry_run,
         on_duplicate=on_duplicate,
     )
-    with _told_what_remains(request.task):
-        answer = _loaded(server, request, is_begun=bool(task), progress=WorkProgress(quiet=as_json))
+    first = None if task else request
+    answer = await_load(server, request.task, first, WorkProgress(quiet=as_json))
     _show(answer, as_json)
-    if any(each.result not in _HERE for each in answer.files):
-        ctx.exit(EXIT_NOT_LOADED)
-
-
-def _loaded(
-    server: OperatorClient, request: CentreLoadRequest, *, is_begun: bool, progress: WorkProgress
-) -> CentreLoadAnswer:
-    """Have it loaded, unless that is begun, and wait for it."""
-    said: list[str | None] = [None]
-
-    def heard(answer: CentreLoadAnswer) -> None:
-        if answer.trouble != said[-1]:
-            said.append(answer.trouble)
-            progress.clear()
-            text = f"it has to wait: {answer.trouble}" if answer.trouble else "it goes on"
-            click.echo(printable(text), err=True)
-
-    progress.say("the receiver loads")
-    first = None if is_begun else request
-    return awaited(server, "/v1/loads", request.task, first, CentreLoadAnswer, progress, heard)
-
-
-@contextmanager
-def _told_what_remains(task: str) -> Iterator[None]:
-    """Say how to go on where the wait for a load ends before the load."""
-    try:
-        yield
-    except (KeyboardInterrupt, UnreachableError) as error:
-        if isinstance(error, NotRunningError):
-            text = (
-                f"load {task}: if it was handed over, the receiver goes on with it at its next "
-                f"start, else nothing of it is loaded: tsferry-receiver load --wait {task} says"
-            )
-        else:
-            text = (
-                f"load {task} goes on at the receiver: tsferry-receiver load --wait {task} waits "
-                f"for its end, tsferry-receiver tasks cancel {task} ends it"
-            )
-        click.echo(text, err=True)
-        raise
+    ctx.exit(exit_code_of(each.result for each in answer.files))
 
 
 def _show(answer: CentreLoadAnswer, as_json: bool) -> None:
@@ -139,8 +96,4 @@ def _show(answer: CentreLoadAnswer, as_json: bool) -> None:
         (each.result, size_text(each.size), each.source, each.reason or "") for each in answer.files
     ]
     show(answer, as_json, _HEADERS, rows, "no files")
-    counts: dict[str, int] = {}
-    for each in answer.files:
-        counts[each.result] = counts.get(each.result, 0) + 1
-    text = ", ".join(f"{number} {result}" for result, number in sorted(counts.items()))
-    click.echo(printable(f"{'dry run: ' if answer.dry_run else ''}{text}"))
+    click.echo(printable(f"{'dry run: ' if answer.dry_run else ''}{totals_of(answer)}"))

@@ -30,7 +30,7 @@ _EPILOG = (
     "tsferry-receiver sql --json 'count devices' --at 2026-01-31T08:00:00Z; "
     "tsferry-receiver sql < script.sql. Without a server show and count still work. "
     "Exit codes: 0 done; 1 a statement was refused by a rule; 2 a statement is wrong, or what it "
-    "names is not there; 4 the receiver does not run, or refuses."
+    "names is not there; 3 a file of a load is not here; 4 the receiver does not run, or refuses."
 )
 
 
@@ -66,7 +66,7 @@ def sql(
 
     In a script each statement ends with a semicolon, and the first that fails ends the script.
     """
-    source = SqlSource(invocation.load().value)
+    source = SqlSource(invocation.load().value, quiet=form == "json")
     when = _moment(at)
     form = form or "table"
     if statement is None and sys.stdin.isatty():
@@ -106,7 +106,10 @@ def _run_script(
     code = 0
     for each in found:
         try:
-            write_reply(source, each.text, at, size, form)
+            ended = write_reply(source, each.text, at, size, form)
+            code = code or ended
+            if ended and not keep_going:
+                break
         except TsferryError as error:
             for line in caret(each.text, error):
                 click.echo(line, err=True)
@@ -130,17 +133,20 @@ def _placed(statement: Placed, error: TsferryError) -> str:
 
 def write_reply(
     source: SqlSource, statement: str, at: int | str | None, size: int | None, form: OutputForm
-) -> None:
-    """Carry out a statement, and write to standard output what it gave."""
+) -> int:
+    """Carry out a statement, and write to standard output what it gave; returns the exit code."""
     reply = source.run(statement, at, size)
     out = output(form, sys.stdout, reply.times)
     if not reply.columns:
         out.done(reply.message or "done", reply.commit)
-        return
+        return reply.code
     out.begin(reply.columns)
     none: Sequence[SqlRow] = ()
     with closing(reply.pages):
         # An answer without a page has its columns all the same.
         for page in itertools.chain([next(reply.pages, none)], reply.pages):
             out.page(page)
+    if reply.message and form == "table":
+        click.echo(printable(reply.message))
     sys.stdout.flush()
+    return reply.code

@@ -182,7 +182,8 @@ class Shell:
                 out.page(page)
                 count += len(page)
         if self._form == "table":
-            click.echo(f"{count} row{'' if count == 1 else 's'}, {spent:.3f} s")
+            totals = f", {printable(reply.message)}" if reply.message else ""
+            click.echo(f"{count} row{'' if count == 1 else 's'}{totals}, {spent:.3f} s")
 
     def _go_on(self, count: int) -> bool:
         try:

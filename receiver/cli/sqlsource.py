@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from common.errors import TsferryError, UsageError
+from common.progress_bar import WorkProgress
 from receiver.operator.client import NotRunningError, OperatorClient, segment
 from receiver.web.sql_wire import SqlAnswer, SqlRequest
 from receiver.web.txn_client import TxnClient
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["SqlReply", "SqlRow", "SqlSource"]
 
 SqlRow = Sequence[Any]
+_LOAD_WAIT: Final = 1.0
+"""Seconds that the server waits with the answer of a load: then it is shown how far it is."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ class SqlReply:
         pages: of the answer, fetched as they are taken; close it to have the rest forgotten.
         times: which times commits stand for.
         offline: whether it comes from the directories.
+        code: that a command ends with: not 0 if a file was not loaded.
     """
 
     columns: Sequence[str]
@@ -39,16 +43,22 @@ class SqlReply:
     pages: Generator[Sequence[SqlRow], None, None]
     times: TrueTimes
     offline: bool = False
+    code: int = 0
 
 
 class SqlSource:
     """Takes statements; finds out anew for each whether a server runs.
 
     The connection goes on from one to the next: a script has thousands. All are one session.
+
+    Args:
+        config: of the receiver.
+        quiet: show nothing of how far a load is.
     """
 
-    def __init__(self, config: ReceiverConfig) -> None:
+    def __init__(self, config: ReceiverConfig, *, quiet: bool = False) -> None:
         self._config = config
+        self._quiet = quiet
         self._kept: OperatorClient | None = None
         self._session = TxnClient(self._server)
 
@@ -80,8 +90,10 @@ class SqlSource:
             raise UsageError("the statement is no UTF-8 text") from error
         within = self.txn
         try:
-            first = self._session.run(statement, at, size)
+            first = self._session.run(statement, at, size, _LOAD_WAIT)
             server = self._server()
+            if first.load is not None:
+                return self._load_goes_on(server, first, first.load)
         except NotRunningError as not_running:
             if within is not None:
                 raise
@@ -91,7 +103,19 @@ class SqlSource:
 
         pages = _pages(server, first)
         times = TrueTimes(first.clock)
-        return SqlReply(first.columns, first.message, first.commit, pages, times)
+        code = _code(first.columns, first.rows)
+        return SqlReply(first.columns, first.message, first.commit, pages, times, code=code)
+
+    def _load_goes_on(self, server: OperatorClient, first: SqlAnswer, task: str) -> SqlReply:
+        from receiver.cli.awaited_load import await_load
+        from receiver.metadata.model.true_times import TrueTimes
+        from receiver.operator.sql_loads import loaded_by_sql
+
+        answer = await_load(server, task, None, WorkProgress(quiet=self._quiet))
+        columns, rows, message, _ = loaded_by_sql(answer)
+        pages: Generator[Sequence[SqlRow], None, None] = (page for page in [rows])
+        times, code = TrueTimes(first.clock), _code(columns, rows)
+        return SqlReply(columns, message, first.commit, pages, times, code=code)
 
     def _server(self) -> OperatorClient:
         # One that was started anew has another address and another token.
@@ -99,6 +123,17 @@ class SqlSource:
         if server is None or not server.is_connected:
             server = self._kept = OperatorClient(self._config, keep=True)
         return server
+
+
+def _code(columns: Sequence[str], rows: Sequence[SqlRow]) -> int:
+    """What a command ends with: a load loads all of its files, or none."""
+    from receiver.operator.sql_loads import LOAD_COLUMNS
+
+    if tuple(columns) != LOAD_COLUMNS:
+        return 0
+    from receiver.cli.awaited_load import exit_code_of
+
+    return exit_code_of(row[0] for row in rows)
 
 
 def _pages(server: OperatorClient, answer: SqlAnswer) -> Generator[Sequence[SqlRow], None, None]:

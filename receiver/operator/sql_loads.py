@@ -7,21 +7,23 @@ receiver read is therefore said on the machine, and by default it is nothing.
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from receiver.operator.load_owners import named_owners
-from receiver.operator.load_wire import CentreLoadRequest
+from receiver.operator.load_wire import CentreLoadAnswer, CentreLoadRequest
 from receiver.operator.loaded_paths import allowed_path
 
 if TYPE_CHECKING:
     from receiver.metadata.sql.statements import LoadFiles
     from receiver.operator.directories import RunningReceiver
 
-__all__ = ["LoadedBySql", "load_by_sql"]
+__all__ = ["LOAD_COLUMNS", "LoadedBySql", "load_by_sql", "loaded_by_sql", "totals_of"]
 
-_COLUMNS: Final = ("result", "size", "source", "device", "reason")
+LOAD_COLUMNS: Final = ("result", "size", "source", "device", "reason")
+"""Of the answer of a load, and of no other statement."""
 _PATIENCE: Final = 30.0
 """Seconds for which a statement waits: its client waits for a minute."""
 
@@ -33,15 +35,20 @@ class LoadedBySql(NamedTuple):
         columns: of a file; none as long as the load goes on.
         rows: a file each.
         message: all of it in a line.
+        task: id of the load, as long as it goes on.
     """
 
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
     message: str
+    task: str | None = None
 
 
 def load_by_sql(
-    operator: RunningReceiver, statement: LoadFiles, allowed: Sequence[Path]
+    operator: RunningReceiver,
+    statement: LoadFiles,
+    allowed: Sequence[Path],
+    patience: float | None = None,
 ) -> LoadedBySql:
     """Load files, and wait for a while.
 
@@ -49,6 +56,7 @@ def load_by_sql(
         operator: the receiver.
         statement: what to load.
         allowed: directories below which files may lie.
+        patience: seconds to wait for it, half a minute at most; None for that.
 
     Raises:
         ForbiddenError: a path is in none of them.
@@ -65,15 +73,24 @@ def load_by_sql(
         on_duplicate=statement.on_duplicate,
     )
     operator.centre.begin(request)
-    answer = operator.centre.answer(task, _PATIENCE)
+    limit = _PATIENCE if patience is None else min(_PATIENCE, max(0.0, patience))
+    answer = operator.centre.answer(task, limit)
     if not answer.done:
         why = "" if answer.trouble is None else f" ({answer.trouble})"
-        return LoadedBySql((), [], f"the load goes on{why}: GET /v1/loads/{task} says how it ends")
-    counts: dict[str, int] = {}
-    for each in answer.files:
-        counts[each.result] = counts.get(each.result, 0) + 1
+        said = f"the load goes on{why}: GET /v1/loads/{task} says how it ends"
+        return LoadedBySql((), [], said, task)
+    return loaded_by_sql(answer)
+
+
+def loaded_by_sql(answer: CentreLoadAnswer) -> LoadedBySql:
+    """What a load that is over has for a statement."""
     rows: list[tuple[Any, ...]] = [
         (each.result, each.size, each.source, each.device, each.reason) for each in answer.files
     ]
-    message = ", ".join(f"{n} {result}" for result, n in sorted(counts.items()))
-    return LoadedBySql(_COLUMNS, rows, message)
+    return LoadedBySql(LOAD_COLUMNS, rows, totals_of(answer))
+
+
+def totals_of(answer: CentreLoadAnswer) -> str:
+    """How many files came to what, in a line."""
+    counts = Counter(each.result for each in answer.files)
+    return ", ".join(f"{number} {result}" for result, number in sorted(counts.items()))

@@ -59,7 +59,7 @@ def run_sql(call: Call) -> Response:
             raise ForbiddenError(f"a {call.who.role} token may only show and count")
         call.audited(request.statement)
     if isinstance(statement, OfReceiver):
-        return _by_receiver(call, statement, in_txn=request.txn is not None)
+        return _by_receiver(call, statement, request)
     deletes = call.site.config.deletes
     held_from = deletes.from_files if deletes.max_fraction < 1 else None
     txn: str | None = None
@@ -104,20 +104,22 @@ def close_sql(call: Call) -> Response:
     return Response(status=204)
 
 
-def _by_receiver(call: Call, statement: OfReceiver, *, in_txn: bool) -> Response:
+def _by_receiver(call: Call, statement: OfReceiver, request: SqlRequest) -> Response:
     """What became of files; of a load that takes longer, how to ask. How a table stands."""
-    if in_txn:
+    if request.txn is not None:
         what = "a load" if isinstance(statement, LoadFiles) else "a table"
         raise UsageError(f"{what} is a commit of its own: expected behind commit or rollback")
     columns: tuple[str, ...] = ()
     rows: list[tuple[Any, ...]] = []
+    load: str | None = None
     if isinstance(statement, LoadFiles):
-        done = load_by_sql(call.operator, statement, call.site.config.load.paths)
-        columns, rows, message = done
+        allowed = call.site.config.load.paths
+        columns, rows, message, load = load_by_sql(call.operator, statement, allowed, request.wait)
     else:
         message = tables_by_sql(call.operator, statement)
     page = AnswerPage(rows, None)
-    return _answer(call, columns, message, call.answering.engine.newest_commit, page)
+    newest = call.answering.engine.newest_commit
+    return _answer(call, columns, message, newest, page, load=load)
 
 
 def _answer(
@@ -127,6 +129,7 @@ def _answer(
     commit: int,
     page: AnswerPage,
     txn: str | None = None,
+    load: str | None = None,
 ) -> Response:
     rows: list[Any] = page.rows  # tuples are as good as lists in JSON
     return json_answer(
@@ -138,5 +141,6 @@ def _answer(
             next=page.next,
             clock=call.answering.engine.times.pieces,
             txn=txn,
+            load=load,
         )
     )

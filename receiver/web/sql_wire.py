@@ -20,12 +20,14 @@ class SqlRequest(Struct, frozen=True, kw_only=True):
         at: as of when show and count answer, where the statement does not say: a commit timestamp,
             or a time such as `2026-01-31T08:00:00Z`.
         fetch_size: rows of a page, at most; the receiver's own limit holds in any case.
+        wait: seconds for which the answer of a load waits for its end, 30 at most; null for that.
     """
 
     statement: str
     txn: str | None = None
     at: int | str | None = None
     fetch_size: int | None = None
+    wait: float | None = None
 
 
 class SqlAnswer(Struct, frozen=True, kw_only=True):
@@ -40,6 +42,7 @@ class SqlAnswer(Struct, frozen=True, kw_only=True):
         next: cursor of the next page; null at the end.
         clock: which times commits stand for, where the clock was wrong.
         txn: id of the transaction that the session is in behind the statement; null for none.
+        load: id of a load that goes on: `GET /v1/loads/<task>` has its end.
     """
 
     columns: list[str]
@@ -49,3 +52,4 @@ class SqlAnswer(Struct, frozen=True, kw_only=True):
     next: str | None
     clock: tuple[TimePiece, ...] = ()
     txn: str | None = None
+    load: str | None = None

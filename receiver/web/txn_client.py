@@ -59,14 +59,24 @@ class TxnClient:
         return self.txn
 
     def run(
-        self, statement: str, at: int | str | None = None, size: int | None = None
+        self,
+        statement: str,
+        at: int | str | None = None,
+        size: int | None = None,
+        wait: float | None = None,
     ) -> SqlAnswer:
         """Carry a statement out, in the transaction if there is one; `commit` and such as well.
+
+        Args:
+            statement: one.
+            at: as of when it asks, where it does not say.
+            size: rows of a page.
+            wait: seconds for the end of a load; None: as long as the server likes to.
 
         Raises:
             TsferryError: as it was refused; `txn` is None behind it if the transaction is over.
         """
-        request = SqlRequest(statement=statement, at=at, fetch_size=size, txn=self.txn)
+        request = SqlRequest(statement=statement, at=at, fetch_size=size, txn=self.txn, wait=wait)
         commits = self.txn is not None and _commits(statement)
         try:
             answer = self._server().ask("POST", "/v1/sql", SqlAnswer, body=request)

@@ -17,6 +17,7 @@ from prompt_toolkit.output import DummyOutput
 
 from common.cli import run
 from common.config import load
+from receiver.cli import awaited_answer
 from receiver.cli.commands import cli
 from receiver.cli.sqlshell import SchemaCompleter, Shell, is_whole
 from receiver.cli.sqlsource import SqlSource
@@ -24,7 +25,10 @@ from receiver.config import ENV_PREFIX, ReceiverConfig
 from receiver.metadata.engine import Engine
 from receiver.metadata.sql.executing import execute
 from receiver.node import Node
+from receiver.operator.load_wire import CentreLoadAnswer, CentreLoadFile
+from receiver.operator.step_now import StepNow
 from receiver.web import serving
+from receiver.web.sql_wire import SqlAnswer
 from tests.support.web import BOUND
 
 SCHEMA = (
@@ -400,3 +404,79 @@ def test_paths_are_completed_by_what_the_tree_has(either, config):
         "show devices root.other.`d\u202e1`"
     ]
     assert completions(config, "show devices root..") == []
+
+
+class LoadingServer:
+    """Says of a load that it goes on, then how far it is, then how it ended."""
+
+    is_connected = True
+
+    def __init__(self, *results: str) -> None:
+        files = [
+            CentreLoadFile(source=f"/mnt/{at}.tsfile", path=f"{at}.tsfile", size=7, result=result)
+            for at, result in enumerate(results)
+        ]
+        step = StepNow(step="copying", done=1, total=2, bytes=0, total_bytes=0)
+        self.loads = [
+            CentreLoadAnswer(task=TASK, done=False, progress=step, trouble="no room"),
+            CentreLoadAnswer(task=TASK, done=True, files=files),
+        ]
+
+    def ask(self, method, path, kind, *, body=None, query=None):
+        if path == "/v1/sql":
+            assert body.wait == 1.0
+            return SqlAnswer(
+                columns=[], rows=[], message="it goes on", commit=7, next=None, load=TASK
+            )
+        assert (method, path) == ("GET", f"/v1/loads/{TASK}")
+        found = self.loads.pop(0)
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+
+TASK = "1" * 32
+
+
+@pytest.fixture
+def loading(monkeypatch):
+    def loading(*results):
+        server = LoadingServer(*results)
+        monkeypatch.setattr(SqlSource, "_server", lambda source: server)
+        return server
+
+    return loading
+
+
+def test_a_load_by_sql_is_awaited_and_told_as_by_the_command(ask, loading, monkeypatch, capsys):
+    shown = []
+    monkeypatch.setattr(awaited_answer, "show_step", lambda _, now: shown.append(now.step))
+    loading("loaded", "already")
+    said = ask("load '/mnt'")
+    assert said.splitlines()[-1] == "1 already, 1 loaded"
+    assert "/mnt/0.tsfile" in said
+    assert shown == ["copying"]
+    loading("loaded")
+    assert json.loads(ask("--json", "load '/mnt'"))["result"] == "loaded"
+
+
+def test_a_script_ends_where_a_load_did_not_load_all(ask, loading):
+    loading("loaded", "refused")
+    out = ask("load '/mnt'; show timeseries", code=3)
+    assert out.out.splitlines()[-1] == "1 loaded, 1 refused"
+    assert "it has to wait: no room" in out.err
+
+
+def test_who_stops_waiting_for_a_load_is_told_that_it_goes_on(ask, loading):
+    loading().loads[1] = KeyboardInterrupt()
+    out = ask("load '/mnt'", code=130)
+    assert f"load {TASK} goes on at the receiver" in out.err
+
+
+def test_the_shell_tells_totals_of_a_load(config, loading, capsys):
+    loading("loaded", "loaded")
+    with create_pipe_input() as keys:
+        keys.send_text("load '/mnt'\nexit\n")
+        shell = Shell(SqlSource(config), "table", None, None, {}, keys=keys, screen=DummyOutput())
+        assert shell.run() == 0
+    assert "\n2 rows, 2 loaded, " in capsys.readouterr().out

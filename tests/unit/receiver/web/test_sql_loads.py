@@ -18,6 +18,7 @@ from receiver.web.app import close, create_app, site_of
 from receiver.web.sql_wire import SqlAnswer, SqlRequest
 from tests.support.node_world import A, B, Edge, path_of, tsfile
 from tests.support.tsfile_bytes import build
+from tests.support.web import BOUND
 
 JSON = {"Content-Type": "application/json"}
 
@@ -31,7 +32,8 @@ def shared(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def app(world, clock, shared):
+def app(world, clock, shared, monkeypatch):
+    monkeypatch.setattr(sql_loads, "_PATIENCE", BOUND)  # the machine may be slow
     config = world.config
     load = msgspec.structs.replace(config.load, paths=(shared,))
     app = create_app(msgspec.structs.replace(config, load=load), clock=clock)
@@ -151,7 +153,12 @@ def test_a_load_that_takes_longer_goes_on_and_says_where_to_ask(run, shared, nod
     with node.load.centre_folder().lock:
         answer = run(f"load '{shared}'")
     assert (answer.columns, answer.rows) == ([], [])
-    assert "the load goes on: GET /v1/loads/" in (answer.message or "")
+    assert f"the load goes on: GET /v1/loads/{answer.load} says" in (answer.message or "")
+
+
+def test_who_asks_says_for_how_long_an_answer_may_wait(run, shared, node):
+    with node.load.centre_folder().lock:
+        assert run(f"load '{shared}'", wait=0.0).load is not None
 
 
 def test_the_loads_that_are_under_way_are_listed_and_cancelled_by_their_ids(
