@@ -42,8 +42,6 @@ __all__ = [
     "set_lateness",
 ]
 
-_AT_ONCE = 1000
-
 
 def list_senders(engine: Engine) -> list[SenderView]:
     """Every sender that was ever in contact, as far as the engine tells."""
@@ -216,10 +214,6 @@ def remove_sender(there: RunningReceiver, who: Principal, sender: str) -> Sender
     for each in tokens:
         revoke_token(engine, each)
     moved = release_all(engine, who, sender)
-    with engine.reading() as state:
-        notes = [records.LetGoEnded(sender, each.path) for each in state.let_go.of(sender)]
-    for low in range(0, len(notes), _AT_ONCE):  # it is told nothing any more
-        engine.commit(notes[low : low + _AT_ONCE])
     with engine.reading() as state:
         refused = [each for each in state.quarantine.values() if each.sender == sender]
     for entry in refused:

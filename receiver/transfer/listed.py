@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Final
 from common.errors import TooLargeError
 from common.listed import ListedSum
 from common.wire import EndedAnswer, EndedHere, ListedAnswer
-from receiver.metadata.model.centre_source import is_centre
+from receiver.load.deciding.operators_deletions import is_last_of_content
 from receiver.metadata.query.given_back import came_back, ended_with_transfer, is_anothers
 from receiver.metadata.state.table_rows import FileState
 from receiver.scope import Scope
-from receiver.transfer.epochs import is_removed
 from receiver.transfer.intake import check_sender
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ class ListComparison:
                 return EndedAnswer(ended=list(_unknown(state, sender, asked)))
             rows = state.files.of({sender}, held=False)
             ended = list(_ended(state, rows, asked))
-            notes = (state.let_go.get(sender, path) for path, _ in asked)
+            notes = (state.let_go.get(sender, *each) for each in asked)
             ended += _forgotten(state, (each for each in notes if each is not None))
         return EndedAnswer(ended=ended)
 
@@ -107,8 +106,9 @@ def _ended(
         found = [path for path in row.paths if (path, row.md5) in asked]
         if not found:
             continue
-        reason = str(row.reason) if _is_let_go(state, row) else _TRANSFERRED
-        if _is_let_go(state, row) or is_anothers(state, row):
+        let_go = _is_let_go(state, row) or _is_deleted(row)
+        reason = str(row.reason) if let_go else _TRANSFERRED
+        if let_go or is_anothers(state, row):
             for path in found:
                 asked.discard((path, row.md5))
                 yield EndedHere(path=path, md5=row.md5, reason=reason)
@@ -127,20 +127,25 @@ def _unknown(state: State, sender: str, asked: set[tuple[str, str]]) -> Iterable
 def _forgotten(state: State, notes: Iterable[LetGoRow]) -> Iterable[EndedHere]:
     """What an operator deleted, of files that are forgotten but for that."""
     for row in notes:
-        if row.deleted and state.file_table.held(row.sender, row.path) is None:
+        held = state.file_table.held(row.sender, row.path)
+        if held is None or held.md5 != row.md5:
             yield EndedHere(path=row.path, md5=row.md5, reason=_OPERATOR)
 
 
 def is_awaited(state: State, row: FileRow) -> bool:
-    """Whether the sender of a deleted file has to be told of it, whenever it comes.
+    """Whether a deleted file may come again, and has to be known then.
 
-    What an operator deleted while its sender had it listed: a sender that finds nothing of it here
-    takes it for lost, and sends it again, however long ago it was told. (What has expired may
-    come again: it expires again, if its TTL holds still.)
+    What an operator deleted: a sender that finds nothing of it here takes it for lost, or for new,
+    however long ago it was told, and whatever it has told of it since; so does one that takes its
+    place. (What has expired may come again: it expires again, if its TTL holds still.)
     """
-    sender = state.senders.get(row.sender)
-    known = sender is not None and not is_removed(sender) and not is_centre(row.sender)
-    return known and row.reason == _OPERATOR and _is_let_go(state, row)
+    known = row.sender in state.senders
+    return known and row.reason == _OPERATOR and is_last_of_content(state, row)
+
+
+def _is_deleted(row: FileRow) -> bool:
+    """Whether an operator deleted it, though its sender had told its end: it may be older now."""
+    return row.state is FileState.DELETED and row.reason == _OPERATOR
 
 
 def _is_let_go(state: State, row: FileRow) -> bool:

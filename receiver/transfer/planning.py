@@ -11,6 +11,7 @@ from common.names import FilePath
 from common.wire import Action, PlanDecision, PlanEntry
 from receiver.datadirs.disks import disk_room
 from receiver.load.deciding.known_content import known_content, somebody_elses
+from receiver.load.deciding.operators_deletions import DELETED_HERE, deleted_by_operator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -156,7 +157,12 @@ def decide(entry: PlanEntry, here: Situation) -> PlanDecision:
             md5=same.md5,
             resource=_is_changed(entry, same) and not _has_resource(entry, path, here),
         )
-    return _expired(entry, path, here) or _against(entry, row, here) or _wanted(entry, path, here)
+    return (
+        _expired(entry, path, here)
+        or _deleted(entry, path, here)
+        or _against(entry, row, here)
+        or _wanted(entry, path, here)
+    )
 
 
 def _expired(entry: PlanEntry, path: FilePath, here: Situation) -> PlanDecision | None:
@@ -165,6 +171,15 @@ def _expired(entry: PlanEntry, path: FilePath, here: Situation) -> PlanDecision 
         return None
     reason = f"all its points are past the TTL of {path.sg}"
     return PlanDecision(path=entry.path, action=Action.EXPIRED, reason=reason)
+
+
+def _deleted(entry: PlanEntry, path: FilePath, here: Situation) -> PlanDecision | None:
+    """Content that an operator deleted here, unless somebody says that it is to come again."""
+    if entry.retry or not deleted_by_operator(
+        here.state, here.sender, path.text, tail=entry.tail, size=entry.size, md5=entry.md5
+    ):
+        return None
+    return PlanDecision(path=entry.path, action=Action.EXPIRED, reason=DELETED_HERE, hold=True)
 
 
 def _here_already(

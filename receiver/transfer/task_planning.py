@@ -108,4 +108,5 @@ def planned(entry: PlanEntry, decision: PlanDecision, commit: int) -> Planned:
         reason=decision.reason,
         origin=entry.origin,
         commit=commit,
+        retry=entry.retry,
     )

@@ -86,7 +86,10 @@ def _cell(row: dict[str, Any], key: str) -> object:
     "sequence/root.a/0/0/1581324718762-101-1-0.tsfile",
 )
 @click.argument("paths", metavar="FILE", nargs=-1)
-@click.option("--all", "every", is_flag=True, help="All of them.")
+@click.option(
+    "--all", "every", is_flag=True, help="All but what the receiver's operator deleted there."
+)
+@click.option("--deleted", is_flag=True, help="All that the receiver's operator deleted there.")
 @receiver_option
 @json_option(JsonForm("sender.cli.command_views:QuarantinedShown", shape="list"))
 @click.pass_obj
@@ -94,17 +97,23 @@ def retry(
     invocation: Invocation[SenderConfig],
     paths: tuple[str, ...],
     every: bool,
+    deleted: bool,
     names: tuple[str, ...],
     as_machine: bool,
 ) -> int:
-    """Let files be tried again in the next round, also those that are held."""
-    if every == bool(paths):
-        raise UsageError("quarantine retry: expected files, or --all")
+    """Let files be tried again in the next round, also those that are held.
+
+    What an operator of the receiver deleted there comes again only if it is named, or with
+    --deleted.
+    """
+    if (every or deleted) == bool(paths):
+        raise UsageError("quarantine retry: expected files, or --all, or --deleted")
 
     def change(troubles: Troubles) -> list[Trouble]:
-        if every:
-            return troubles.retry()
-        return [each for path in paths for each in troubles.retry(_parsed(path))]
+        if paths:
+            return [each for path in paths for each in troubles.retry(_parsed(path))]
+        others = troubles.retry() if every else []
+        return [*others, *(troubles.retry_deleted() if deleted else [])]
 
     return _change(invocation, names, change, paths, as_machine, "to be tried again")
 

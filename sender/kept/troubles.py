@@ -6,7 +6,7 @@ there, deletions of its partition wait.
 
 * `hold` troubles (not a TsFile, wrong type) are not tried again before the operator says so.
 * Nor is what has *expired*: the receiver does not want it any more. It blocks nothing, and is
-  offered again when the receiver is another one.
+  offered again when the receiver is another one. One on `hold` its operator has deleted.
 * All others are tried again in the next round: the plan step costs no bytes.
 * One that the operator *dropped* is given up: not sent, not shown, in nobody's way.
 
@@ -84,6 +84,11 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def concerns(self, file: LocalFile) -> bool:
         """Whether it is about the content that `file` has now."""
         return (self.size, self.mtime_ns) == (file.size, file.mtime_ns)
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the receiver's operator deleted this content."""
+        return self.kind is TroubleKind.EXPIRED and self.hold
 
     @property
     def keeps_back(self) -> bool:
@@ -215,24 +220,41 @@ class Troubles:
         self.clear([path for path in self._by_path if path not in kept])
 
     def retry(self, path: FilePath | None = None) -> list[Trouble]:
-        """Let one (or all) be tried again in the next round; returns those concerned."""
-        return self._change(path, hold=False, retry=True, dropped=False)
+        """Let one be tried again in the next round; returns those concerned.
+
+        Without a path all but what the receiver's operator deleted: that it is to come again is
+        said of it alone.
+        """
+        return self._change(
+            path, lambda each: not each.is_deleted, hold=False, retry=True, dropped=False
+        )
+
+    def retry_deleted(self) -> list[Trouble]:
+        """The same of all that the receiver's operator deleted, and of nothing else."""
+        return self._change(
+            None, lambda each: each.is_deleted, hold=False, retry=True, dropped=False
+        )
 
     def drop(self, path: FilePath) -> list[Trouble]:
         """Give a file up: it is not sent any more while it has this content.
 
         If a snapshot holds its last copy, that goes with `Snapshot.drop`.
         """
-        return self._change(path, dropped=True, retry=False)
+        return self._change(path, lambda each: True, dropped=True, retry=False)
 
     # -- inside ----------------------------------------------------------------------------
 
-    def _change(self, path: FilePath | None, **changes: bool) -> list[Trouble]:
+    def _change(
+        self, path: FilePath | None, is_meant: Callable[[Trouble], bool], **changes: bool
+    ) -> list[Trouble]:
+        """Change one, or those that are meant and not given up."""
         paths = list(self._by_path) if path is None else [path]
         changed = []
         for each in paths:
             trouble = self._by_path.get(each)
-            if trouble is not None and not (path is None and trouble.dropped):
+            if trouble is None:
+                continue
+            if path is not None or (is_meant(trouble) and not trouble.dropped):
                 self._by_path[each] = msgspec.structs.replace(trouble, **changes)
                 changed.append(self._by_path[each])
         if changed:

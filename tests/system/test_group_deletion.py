@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
 from receiver.cli.commands import cli
 from tests.support.centre import Centre
 from tests.support.edge import Edge
 from tests.support.web import until
+from tests.system.sender.test_rounds import call
 
 
 def refused(centre: Centre, statement: str) -> str:
@@ -105,6 +107,46 @@ def test_an_edge_that_heard_of_it_and_compares_its_whole_list_later_brings_nothi
     assert states(centre, "live") == {stays}
     edge.remove(deleted[0])
     assert edge.round().exit_code == 0
-    edge.write(0, sg="root.gone")  # it is another file by now, as far as anybody knows
+    edge.write(0, sg="root.gone")  # it was told as gone, and comes with a copy of the disk, say
+    report = edge.round()
+    assert (report.exit_code, report.sent) == (0, 0)
+    assert [each.file for each in report.expired] == [deleted[0]]
+    assert states(centre, "live") == {stays}
+    assert call(edge.write_config(), "quarantine", "retry", deleted[0]).returncode == 0
     assert edge.round().sent == 1
     assert edge.round().exit_code == 0
+    assert states(centre, "live") == {stays, deleted[0]}
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_an_edge_that_lost_all_it_knew_brings_back_nothing_that_was_deleted(
+    centre: Centre, make_edge: Any, kept: bool
+) -> None:
+    """It lists nothing any more, so each file is new to it, with deletions in it or without."""
+    edge: Edge = make_edge(centre.start(env={} if kept else ALL_AT_ONCE))
+    deleted = {edge.write(number, sg="root.gone") for number in range(3)}
+    stays = edge.write(5, sg="root.stays")
+    assert edge.round().sent == 4
+    centre.sql("delete storage group root.gone with data")
+    if not kept:
+        until(lambda: states(centre, "deleted") == set())
+    mods = f"DELETION,root.gone.d1.s1,{2**63 - 1},0,1\n"
+    (edge.data / f"{edge.path(0, sg='root.gone')}.mods").write_text(mods)
+    for state in ("local_files.state", "last_local_files.txt"):
+        for each in edge.data.glob(f"sync-sender/*/{state}"):
+            each.unlink()
+    for state in ("looks.state", "troubles.json"):
+        for each in edge.schema.glob(f"sync/*/{state}"):
+            each.unlink()
+    for _ in range(2):
+        report = edge.round()
+        assert (report.exit_code, report.sent) == (0, 0)
+        assert {each.file for each in report.expired} == deleted
+    assert states(centre, "live") == {stays}
+    new = edge.write(7, sg="root.gone")
+    assert edge.round().sent == 1
+    assert call(edge.write_config(), "quarantine", "retry", "--all").returncode == 0
+    assert (edge.round().sent, states(centre, "live")) == (0, {stays, new})
+    assert call(edge.write_config(), "quarantine", "retry", "--deleted").returncode == 0
+    assert edge.round().sent == 3
+    assert states(centre, "live") == {stays, new, *deleted}

@@ -11,6 +11,7 @@ from receiver.load.deciding.carried_deletions import carried
 from receiver.load.deciding.centre_loads import content_of_anyone
 from receiver.load.deciding.known_content import somebody_elses
 from receiver.load.deciding.loaded_before import LoadedBefore
+from receiver.load.deciding.operators_deletions import DELETED_HERE, deleted_by_operator
 from receiver.load.deciding.origins import has_ended, origin_of
 from receiver.load.deciding.taken_paths import last_transfer
 from receiver.load.deciding.task_decision import same_content, waits_for
@@ -99,6 +100,8 @@ class FileAdditions:
         if expiry is not None and expiry.is_past(candidate.ranges):
             reason = "all its points are past the TTL of their storage groups"
             return FileOutcome(path.text, Result.EXPIRED, reason=reason)
+        if self._is_deleted(path, candidate):
+            return FileOutcome(path.text, Result.EXPIRED, reason=DELETED_HERE, hold=True)
         names = [each.name for each in candidate.facts.devices]
         outside = self._task.scope.first_outside(names)
         if outside is not None:
@@ -133,6 +136,28 @@ class FileAdditions:
             return FileOutcome(path.text, Result.REFUSED, reason=reason)
         reason += "`quarantine retry` at its sender sends it to the one that has the name since"
         return FileOutcome(path.text, Result.QUARANTINED, reason=reason, hold=True)
+
+    def _is_deleted(self, path: FilePath, candidate: Candidate) -> bool:
+        """Whether an operator deleted this content, and nobody has said since that it is to come.
+
+        What the centre loads itself, or takes from the directories of another one, an operator
+        says.
+        """
+        record, staged = self._record, candidate.staged
+        if record.centre is not None or record.adopted:
+            return False
+        deleted = deleted_by_operator(
+            self._state,
+            record.sender,
+            path.text,
+            tail=staged.tail,
+            size=staged.size,
+            md5=staged.md5,
+        )
+        planned = self._planned.get(path.text)
+        if planned is None or not planned.retry:
+            return deleted > 0
+        return deleted > record.since > 0
 
     def _takes(self, owner: str) -> bool:
         """Whether devices of an owner may be in files of this task."""

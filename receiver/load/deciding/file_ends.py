@@ -17,7 +17,7 @@ from receiver.load.deciding.task_decision import waits_for
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.records import FileOutcome
-from receiver.metadata.query.given_back import GivenBack, ended_with_transfer
+from receiver.metadata.query.given_back import GivenBack
 from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
@@ -128,7 +128,6 @@ class FileEnds:
         before = self._ended_before(path.text) if row is None else None
         row = row or before
         if row is None:
-            self._task.emit(self._let_go_ended(path.text))
             return FileOutcome(path.text, Result.DELETED)
         held = self._why_held(path, row)
         if held is not None:
@@ -149,25 +148,6 @@ class FileEnds:
         if origin is not None and origin != row.origin:
             self._task.emit([records.OriginNoted(row.physical, origin)])
         return FileOutcome(path.text, Result.DELETED if goes_on else Result.RETIRED)
-
-    def _let_go_ended(self, path: str) -> list[records.Op]:
-        """That nothing is left to tell of a file that an operator deleted here."""
-        sender = self._record.sender
-        known = self._state.let_go.get(sender, path)
-        if path in self._let_go if known is None else known.deleted:
-            return [records.LetGoEnded(sender, path)]
-        return []
-
-    @cached_property
-    def _let_go(self) -> set[str]:
-        """Paths of files that an operator deleted while the sender listed them."""
-        return {
-            path
-            for row in self._state.file_table.deleted()
-            if row.sender == self._record.sender and row.reason == "operator"
-            if not row.retired or ended_with_transfer(self._state, row)
-            for path in row.paths
-        }
 
     def _told_at_last(self, path: str, row: FileRow) -> list[records.Op]:
         """The end of a file that had ended here with a transfer, as its sender tells it."""

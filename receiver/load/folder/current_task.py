@@ -164,6 +164,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         commit: the newest one when this content was first planned, in this task or in one before
             that it came in; 0 where that was not noted. What was deleted behind it was deleted
             while the file was under way.
+        retry: whether it is said anew, at its sender, that this content is to come.
     """
 
     path: str
@@ -177,6 +178,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str | None = None
     origin: str = ""
     commit: int = 0
+    retry: bool = False
 
 
 class TaskPlace(Protocol):

@@ -59,8 +59,8 @@ class Reaper:
         looks: called so too, and while ages of files are not known as well.
         nodes_with: how many storage nodes are known to have a file now.
         nodes_perhaps: how many have one, or may have it and have not spoken since the start.
-        is_awaited: whether a sender that may come yet had a deleted file listed, and is to be told
-            of it: that is noted when the file is forgotten, or the sender would send it again.
+        is_awaited: whether a deleted file may come again, and is to be known then: that is noted
+            when it is forgotten.
     """
 
     def __init__(
@@ -163,9 +163,10 @@ class Reaper:
             told = {row.physical: state.deletion_table.of_file(row.physical) for row in due}
             noted = {
                 row.physical: [
-                    records.LetGoNoted(row.sender, path, row.md5, row.deleted)
+                    records.LetGoNoted(
+                        row.sender, path, row.md5, row.deleted, row.tail if row.points else ""
+                    )
                     for path in row.paths
-                    if state.file_table.held(row.sender, path) is None
                 ]
                 for row in due
                 if self.is_awaited(state, row)

@@ -43,8 +43,8 @@ def unknown_here(state: State, told: Iterable[records.FileLost]) -> list[records
 
     A row of the same content says what became of it, whatever that was; one that was deleted only
     if it had the very path, for the content may have come once more under another one. What was
-    merged for good is known by what it is in. What is lost already, or acknowledged, is not told
-    again.
+    merged for good is known by what it is in, and what an operator deleted by a note of it. What is
+    lost already, or acknowledged, is not told again.
 
     Args:
         state: committed.
@@ -55,6 +55,7 @@ def unknown_here(state: State, told: Iterable[records.FileLost]) -> list[records
         for op in told
         if (op.sender, op.path, op.md5) not in state.lost_table.rows
         and not state.compacted_table.finals.with_leaf(op.sender, op.path, op.md5)
+        and state.let_go.get(op.sender, op.path, op.md5) is None
     }
     if not new:
         return []

@@ -342,16 +342,18 @@ class LostRow(CommittedRow, frozen=True, kw_only=True):
 
 
 class LetGoRow(CommittedRow, frozen=True, kw_only=True):
-    """A file that an operator deleted and its sender may list; see `records.LetGoNoted`.
+    """A file that an operator deleted; see `records.LetGoNoted`.
 
     Attributes:
-        deleted: the commit that deleted it; 0 where its sender told the end before that was due.
+        deleted: the commit that deleted it; 0 in what an earlier release noted of a sender that
+            had told the end before that was due.
     """
 
     sender: str
     path: str
     md5: str = ""
     deleted: int = 0
+    tail: str = ""
 
 
 class TxnRow(CommittedRow, frozen=True, kw_only=True):

@@ -264,23 +264,29 @@ class LossAcknowledged(Record, frozen=True, tag=44):
 
 
 class LetGoNoted(Record, frozen=True, tag=136):
-    """An operator had deleted a file that its sender still lists; no row of a file tells so now.
+    """An operator had deleted a file, and no row of a file tells so now.
 
     Attributes:
         sender: that had it loaded here.
-        path: under which it lists the file.
+        path: under which it had the file.
         md5: of its content.
         deleted: the commit that deleted it.
+        tail: digest of its tail, by which it is known under any name; empty of a file without
+            points, which has no identity beyond its path, and in what earlier releases noted.
     """
 
     sender: str
     path: str
     md5: str
     deleted: CommitTs
+    tail: str = ""
 
 
 class LetGoEnded(Record, frozen=True, tag=137):
-    """A sender has told the end of a file that was deleted here: nothing is left to tell it."""
+    """A sender has told the end of a file that was deleted here, and its note goes.
+
+    Written by earlier releases only: the file may come back to the edge, with a copy of its disk.
+    """
 
     sender: str
     path: str

@@ -101,6 +101,7 @@ class FileChanges:
             changed=ts,
         )
         self._index.deleted[op.physical] = None
+        self._index.deleted_tails.add(deleted)
         if row.state is FileState.RETIRED:
             self._index.gone.touch(deleted)
 
@@ -261,6 +262,7 @@ class FileChanges:
         self._index.rows.young[op.physical] = back
         self._index.gone.touch(back)
         del self._index.deleted[op.physical]
+        self._index.deleted_tails.drop(row)
         self._index.reorder(row, FileState.RETIRED)
         self._index.add_tail(back)
         self._index.show(back)
@@ -280,6 +282,7 @@ class FileChanges:
             if self._index.forwarded.get((row.sender, path)) == op.physical:
                 del self._index.forwarded[row.sender, path]
         del self._index.deleted[op.physical]
+        self._index.deleted_tails.drop(row)
         self._index.orders[FileState.DELETED].remove(op.physical)
 
     def _series_loaded(self, op: records.SeriesLoaded, ts: int) -> None:

@@ -16,6 +16,7 @@ from receiver.metadata.state.tables.directory_totals import DirectoryTotals
 from receiver.metadata.state.tables.listed import ListedSums
 from receiver.metadata.state.tables.partition_totals import PartitionTotals
 from receiver.metadata.state.tables.retired import RetiredIndex
+from receiver.metadata.state.tables.tail_index import TailIndex
 
 if TYPE_CHECKING:
     from receiver.metadata.state.ranges import DeviceTable
@@ -52,7 +53,8 @@ class FileIndex:
         deleted: deleted files, the longest deleted first.
         wanted: files in quarantine that are asked for again, by sender.
         resting: superseded files, by each file that their proof names.
-        tails: young files by the digest of their tail, where it is one in half the bytes.
+        tails: young files that are not deleted, by the digest of their tail.
+        deleted_tails: deleted files, by the same.
         lost: files in quarantine that their senders have no more.
         forwarded: the file that a forwarding sender named so, by sender and path.
     """
@@ -81,7 +83,8 @@ class FileIndex:
         self.wanted: dict[str, dict[str, None]] = {}
         self.verified: dict[str, int] = {}
         self.resting: dict[str, dict[str, None]] = {}
-        self.tails: dict[bytes | str, str | tuple[str, ...]] = {}
+        self.tails = TailIndex()
+        self.deleted_tails = TailIndex()
         self.lost: dict[str, None] = {}
         self.forwarded: dict[tuple[str, str], str] = {}
 
@@ -94,7 +97,9 @@ class FileIndex:
         self.orders[row.state].add(row.physical)
         if row.visible:
             self.show(row)
-        if row.state is not FileState.DELETED:
+        if row.state is FileState.DELETED:
+            self.deleted_tails.add(row)
+        else:
             self.add_tail(row)
         self.rest(row)
         self.lose(row)
@@ -215,27 +220,15 @@ class FileIndex:
 
     def add_tail(self, row: FileRow) -> None:
         """A file can be found by its tail."""
-        # Nearly every tail is of one file: its name alone costs less than a tuple with it.
-        raw = _raw(row.tail)
-        there = self.tails.get(raw)
-        if there is None:
-            self.tails[raw] = row.physical
-        else:
-            several = (there,) if isinstance(there, str) else there
-            self.tails[raw] = (*several, row.physical)
+        self.tails.add(row)
 
     def drop_tail(self, row: FileRow) -> None:
         """It cannot any more."""
-        left = tuple(each for each in self.young_of_tail(row.tail) if each != row.physical)
-        if left:
-            self.tails[_raw(row.tail)] = left if len(left) > 1 else left[0]
-        else:
-            del self.tails[_raw(row.tail)]
+        self.tails.drop(row)
 
     def young_of_tail(self, tail: str) -> tuple[str, ...]:
         """Young files with this digest of their tail."""
-        found = self.tails.get(_raw(tail), ())
-        return (found,) if isinstance(found, str) else found
+        return self.tails.of(tail)
 
     def note_way(self, row: FileRow) -> None:
         """Each hop names a file as it came, and never another one so."""
@@ -270,12 +263,3 @@ class FileIndex:
         if keys is None:
             keys = self.inventories[sender] = SortedKeys()
         return keys
-
-
-def _raw(digest: str) -> bytes | str:
-    """A digest in half the bytes; whatever else stands in its place stays as it is."""
-    try:
-        raw = bytes.fromhex(digest)
-    except ValueError:
-        return digest
-    return raw if raw.hex() == digest else digest

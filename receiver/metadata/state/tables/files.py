@@ -168,6 +168,10 @@ class FileTable:
         numbers = self.rows.packed.of_tail(tail)
         return young + self.rows.staying(numbers) if numbers else young
 
+    def deleted_of_tail(self, tail: str) -> list[FileRow]:
+        """Deleted files with this digest of their tail that are not forgotten yet."""
+        return [self.rows[each] for each in self._index.deleted_tails.of(tail)]
+
     def resting_on(self, physical: str) -> list[FileRow]:
         """Superseded files whose proof names this file, or named one that this one superseded."""
         return self._index.resting_on(physical)
@@ -320,7 +324,8 @@ class FileTable:
         self._index.at_path = {
             sender: dict(taken) for sender, taken in self._index.at_path.items() if taken
         }
-        self._index.tails = dict(self._index.tails)
+        self._index.tails.shrink()
+        self._index.deleted_tails.shrink()
         for keys in (*self._index.inventories.values(), *self._index.orders.values()):
             keys.shrink()
 

@@ -1,11 +1,14 @@
-"""Files that an operator deleted, that are forgotten here, and that their senders may list still.
+"""Files that an operator deleted, and that are forgotten here but for that.
 
-Without them a sender that compares its list would take such a file for lost at the centre, and send
-it again. A note goes when its sender tells the end of the file, or has other content there.
+Without them a sender that lists such a file still would take it for lost at the centre and send it
+again; and one that has lost its list, was restored from a copy of its disk or put in the place of
+another would send it as a new file. What an edge has told, or heard, says nothing of what it will
+know tomorrow, so a note stays until the content is loaded again.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from sys import intern
 from typing import TYPE_CHECKING
 
@@ -21,28 +24,36 @@ __all__ = ["LetGoTable"]
 
 
 class LetGoTable:
-    """By sender and path; whoever tells an end before the file is forgotten has a row, too."""
+    """By sender, path and content; and by content alone."""
 
     def __init__(self) -> None:
         """Make an empty one."""
-        self._rows: dict[str, dict[str, LetGoRow]] = {}
+        self._rows: dict[str, dict[tuple[str, str], LetGoRow]] = {}
+        self._by_tail: dict[str, list[LetGoRow]] = defaultdict(list)
 
     def __iter__(self) -> Iterator[LetGoRow]:
         """All of them."""
         for rows in self._rows.values():
             yield from rows.values()
 
-    def get(self, sender: str, path: str) -> LetGoRow | None:
-        """What is known of a path of a sender."""
-        return self._rows.get(sender, {}).get(path)
+    def get(self, sender: str, path: str, md5: str) -> LetGoRow | None:
+        """What is known of a content under a path of a sender."""
+        return self._rows.get(sender, {}).get((path, md5))
 
     def of(self, sender: str) -> Iterable[LetGoRow]:
         """All of a sender."""
         return self._rows.get(sender, {}).values()
 
+    def of_tail(self, tail: str) -> Iterable[LetGoRow]:
+        """All with the digest of a tail, whoever had them, under whatever path."""
+        return self._by_tail.get(tail, ())
+
     def restore(self, row: LetGoRow) -> None:
-        """Put a row in as it was."""
-        self._rows.setdefault(row.sender, {})[row.path] = row
+        """Put a row in as it was; what an earlier release had no use for any more goes."""
+        if row.deleted:
+            self._rows.setdefault(row.sender, {})[row.path, row.md5] = row
+            if row.tail:
+                self._by_tail[row.tail].append(row)
 
     def operations(self) -> Appliers:
         """What it does with operations."""
@@ -53,29 +64,37 @@ class LetGoTable:
         }
 
     def _noted(self, op: records.LetGoNoted, ts: int) -> None:
-        known = self._drop(op.sender, op.path)
-        if known is None or known.deleted:
-            self.restore(
-                LetGoRow(
-                    sender=intern(op.sender),
-                    path=op.path,
-                    md5=op.md5,
-                    deleted=op.deleted,
-                    created=ts,
-                    changed=ts,
-                )
+        self._drop(op.sender, op.path, op.md5)
+        self.restore(
+            LetGoRow(
+                sender=intern(op.sender),
+                path=op.path,
+                md5=op.md5,
+                deleted=op.deleted,
+                tail=op.tail,
+                created=ts,
+                changed=ts,
             )
+        )
 
     def _ended(self, op: records.LetGoEnded, ts: int) -> None:
-        if self._drop(op.sender, op.path) is None:
-            self.restore(LetGoRow(sender=op.sender, path=op.path, created=ts, changed=ts))
+        for row in [each for each in self.of(op.sender) if each.path == op.path]:
+            self._drop(row.sender, row.path, row.md5)
 
     def _file_loaded(self, op: records.FileLoaded, ts: int) -> None:
-        self._drop(op.sender, op.path)
+        self._drop(op.sender, op.path, op.md5)
+        for row in [each for each in self.of_tail(op.tail) if each.md5 == op.md5]:
+            self._drop(row.sender, row.path, row.md5)
 
-    def _drop(self, sender: str, path: str) -> LetGoRow | None:
+    def _drop(self, sender: str, path: str, md5: str) -> None:
         rows = self._rows.get(sender, {})
-        row = rows.pop(path, None)
-        if row is not None and not rows:
+        row = rows.pop((path, md5), None)
+        if row is None:
+            return
+        if not rows:
             del self._rows[sender]
-        return row
+        if row.tail:
+            left = self._by_tail[row.tail]
+            left.remove(row)
+            if not left:
+                del self._by_tail[row.tail]

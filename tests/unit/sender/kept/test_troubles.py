@@ -112,6 +112,19 @@ def test_all_may_be_retried_but_not_what_was_given_up(reopen):
     assert not reopen().by_path[A].keeps_back
 
 
+def test_what_an_operator_deleted_is_retried_only_if_it_is_named(reopen):
+    troubles = reopen()
+    deleted = a_trouble(TroubleKind.EXPIRED, hold=True)
+    past = a_trouble(TroubleKind.EXPIRED)
+    troubles.record([(a_file(), deleted), (a_file(B), past)])
+    assert (deleted.keeps_back, deleted.blocks) == (True, False)
+    assert [each.path for each in troubles.retry()] == [B.text]
+    assert [each.path for each in troubles.retry_deleted()] == [A.text]
+    assert not any(each.keeps_back for each in reopen())
+    troubles.record([(a_file(), deleted)])
+    assert [each.path for each in troubles.retry(A)] == [A.text]
+
+
 def test_an_unknown_path_changes_nothing(reopen):
     assert reopen().retry(A) == []
     assert reopen().drop(A) == []

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -222,7 +223,12 @@ def notes(node: Node) -> int:
         return len([*state.let_go])
 
 
-def test_what_an_operator_deleted_is_told_to_its_sender_until_that_has_it_no_more(
+def planned_again(edge: Edge, path: str = path_of(1), **more: Any) -> wire.PlanDecision:
+    [decision] = edge.plan(edge.start(), [plan_entry(path, tsfile(), **more)])
+    return decision
+
+
+def test_what_an_operator_deleted_is_told_to_its_sender_whatever_that_has_told_of_it(
     world: World, clock: Clock
 ) -> None:
     """A sender that was silent for longer would send it again, and it would be live once more."""
@@ -239,20 +245,92 @@ def test_what_an_operator_deleted_is_told_to_its_sender_until_that_has_it_no_mor
         assert told(edge, heard) == {path_of(1)}
         request = wire.ListedRequest(files=9, digest="", since=node.engine.newest_commit)
         assert node.listed.compare(edge.who, edge.uuid, request).ended == []
-        edge.round({}, [path_of(1)])
-        assert (told(edge, heard), notes(node)) == (set(), 0)
+        edge.round({}, [path_of(1)])  # it may be restored from a copy that lists it
+        assert (told(edge, heard), notes(node)) == ({path_of(1)}, 1)
 
 
-def test_nothing_is_noted_of_a_deleted_file_whose_end_was_told_before_it_was_forgotten(
-    world: World, clock: Clock
+@pytest.mark.parametrize("forgotten", [True, False])
+@pytest.mark.parametrize("ended", ["never", "before", "since"])
+@pytest.mark.parametrize("md5_known", [True, False])
+def test_what_an_operator_deleted_does_not_come_from_an_edge_that_has_forgotten_it(
+    world: World, clock: Clock, forgotten: bool, ended: str, md5_known: bool
+) -> None:
+    """It lost its list, or its disk is a copy of one from before, or another box has the disk."""
+    with world.still_node() as node:
+        edge, other = Edge(node), Edge(node, "b" * 32)
+        edge.round({path_of(1): tsfile()})
+        if ended == "before":
+            edge.round({}, [path_of(1)])
+        with node.engine.reading() as state:
+            (physical,) = (row.physical for row in state.files.values())
+        node.engine.commit([records.FileDeleted(physical, "operator")])
+        if ended == "since":
+            edge.round({}, [path_of(1)])
+        if forgotten:
+            clock.now += 10_000
+            assert node.load.reaper.run_once() == 1
+            node.engine.checkpoint()
+    with world.still_node() as node:
+        edge.node = other.node = node
+        more = {} if md5_known else {"md5": None}
+        for each, path in ((edge, path_of(1)), (edge, path_of(1, inner=1)), (other, path_of(1))):
+            decision = planned_again(each, path, **more)
+            assert (decision.action, decision.hold) == (wire.Action.EXPIRED, True)
+            assert "an operator of the receiver deleted" in (decision.reason or "")
+        assert results(edge.round({path_of(1): tsfile()})) == {path_of(1): "expired"}
+        assert world.loaded() == {} or not forgotten
+        # What is in no way the same comes as ever, and the same once somebody says so.
+        edge.round({path_of(2): tsfile(first=100), path_of(1): tsfile(salt=1)})
+        assert planned_again(edge, path_of(3), retry=True).action is wire.Action.SEND
+
+
+@pytest.mark.parametrize("forgotten", [True, False])
+def test_what_was_deleted_comes_again_once_that_is_said_and_then_as_any_file(
+    world: World, clock: Clock, forgotten: bool
 ) -> None:
     with world.still_node() as node:
-        edge, heard = loaded_and_deleted(node)
-        for _ in range(2):
-            edge.round({}, [path_of(1)])
+        edge, _ = loaded_and_deleted(node)
+        if forgotten:
+            clock.now += 10_000
+            node.load.reaper.run_once()
+        task = edge.start()
+        edge.plan(task, [plan_entry(path_of(1), tsfile(), retry=True)])
+        edge.batch(task, {path_of(1): tsfile()})
+        edge.end(task, {path_of(1): tsfile()})
+        assert results(edge.outcome(task)) == {path_of(1): "loaded"}
+        edge.round({}, [path_of(1)], propagate=wire.Propagate.ALL)  # the edge's own word now
         clock.now += 10_000
-        assert node.load.reaper.run_once() == 1
-        assert (told(edge, heard), notes(node)) == (set(), 0)
+        node.load.reaper.run_once()
+        assert notes(node) == 0
+        assert planned_again(edge).action is wire.Action.SEND
+
+
+def test_what_an_operator_deletes_between_plan_and_load_is_not_loaded(world: World) -> None:
+    with world.still_node() as node:
+        edge, other = Edge(node), Edge(node, "b" * 32)
+        edge.round({path_of(2): tsfile(first=100)})  # it owns the device
+        task = edge.start()
+        edge.plan(task, [plan_entry(path_of(1), tsfile())])
+        edge.batch(task, {path_of(1): tsfile()})
+        other.check()
+        set_owner(node.engine, OPERATOR, "root.sg.d1", other.uuid)
+        other.round({path_of(1): tsfile()})
+        with node.engine.reading() as state:
+            [physical] = [row.physical for row in state.files.values() if row.sender == other.uuid]
+        node.engine.commit([records.FileDeleted(physical, "operator")])
+        edge.end(task, {path_of(1): tsfile()})
+        assert results(edge.outcome(task)) == {path_of(1): "expired"}
+
+
+def test_what_was_deleted_and_is_forgotten_is_not_lost(world: World, clock: Clock) -> None:
+    with world.still_node() as node:
+        edge, _ = loaded_and_deleted(node)
+        clock.now += 10_000
+        node.load.reaper.run_once()
+        gone = wire.LostFile(
+            path=path_of(1), md5=md5(tsfile()).hexdigest(), size=len(tsfile()), reason="no more"
+        )
+        assert node.lost.tell(edge.who, edge.uuid, wire.LostPage(files=[gone])).lost == []
 
 
 @pytest.mark.parametrize("forgotten", [True, False])
@@ -274,14 +352,10 @@ def test_what_was_deleted_while_its_device_was_another_senders_does_not_come_bac
             assert node.load.reaper.run_once() == 1
         set_owner(node.engine, OPERATOR, device, edge.uuid)
         assert told(edge, heard) == {path_of(1)}
-        edge.round({}, [path_of(1)])
-        clock.now += 10_000
-        node.load.reaper.run_once()
-        assert (told(edge, heard), notes(node)) == (set(), 0)
 
 
 @pytest.mark.parametrize("forgotten", [True, False])
-def test_what_is_loaded_again_under_its_path_is_not_told_as_deleted(
+def test_other_content_under_the_path_of_what_was_deleted_is_not_told_as_deleted(
     world: World, clock: Clock, forgotten: bool
 ) -> None:
     with world.still_node() as node:
@@ -292,11 +366,13 @@ def test_what_is_loaded_again_under_its_path_is_not_told_as_deleted(
             else:
                 clock.now += 10_000
                 node.load.reaper.run_once()
-        assert (told(edge, heard), notes(node)) == (set(), 0)
+        request = wire.ListedRequest(files=9, digest="", since=heard)
+        ended = node.listed.compare(edge.who, edge.uuid, request).ended
+        assert {each.md5 for each in ended} == {md5(tsfile()).hexdigest()}
 
 
 @pytest.mark.parametrize("forgotten", [True, False])
-def test_what_an_operator_deleted_of_a_removed_sender_is_forgotten(
+def test_what_an_operator_deleted_of_a_removed_sender_does_not_come_by_another_one(
     world: World, clock: Clock, forgotten: bool
 ) -> None:
     with world.still_node() as node:
@@ -307,7 +383,8 @@ def test_what_an_operator_deleted_of_a_removed_sender_is_forgotten(
             else:
                 clock.now += 10_000
                 node.load.reaper.run_once()
-        assert notes(node) == 0
+        other = Edge(node, "b" * 32)
+        assert planned_again(other).action is wire.Action.EXPIRED
 
 
 def is_remembered(node: Node) -> bool:

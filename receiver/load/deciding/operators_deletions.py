@@ -1,0 +1,75 @@
+"""Content that an operator deleted here: it does not come again by itself, whoever has it still.
+
+What an edge lists is no proof of what it has heard: it may have lost its list, be restored from a
+copy of its disk, or be another box with that disk. So the content decides, under any name and of
+any sender; a file without points has no identity beyond its path. What happened to the content last
+counts: once it is loaded again, by whatever way, the deletion before is no reason any more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from receiver.metadata.state.table_rows import FileState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from receiver.metadata.state.state import State
+    from receiver.metadata.state.table_rows import FileRow
+
+__all__ = ["DELETED_HERE", "deleted_by_operator", "is_last_of_content"]
+
+DELETED_HERE: Final = (
+    "an operator of the receiver deleted this very content; `quarantine retry` of it at its "
+    "sender, or `tsferry-receiver load`, brings it again"
+)
+"""What a sender is told of such a file."""
+_OPERATOR: Final = "operator"
+
+
+def deleted_by_operator(
+    state: State, sender: str, path: str, *, tail: str, size: int, md5: str | None
+) -> int:
+    """The commit by which an operator deleted a content, if that is the last that became of it.
+
+    Args:
+        state: committed.
+        sender: who would bring it.
+        path: under which.
+        tail: digest of its tail.
+        size: bytes.
+        md5: of it, where it is known.
+    """
+    found = [(0, 0)]
+    for row in _of_tail(state, tail):
+        same = row.size == size and md5 in (None, row.md5)
+        if same and _is_known_as(row, sender, [path]):
+            found.append((row.created, row.deleted if _is_deleted(row) else 0))
+    notes = [each for each in state.let_go.of_tail(tail) if md5 in (None, each.md5)]
+    note = None if md5 is None else state.let_go.get(sender, path, md5)
+    found += [(each.deleted, each.deleted) for each in (*notes, *([note] if note else ()))]
+    return max(found)[1]
+
+
+def is_last_of_content(state: State, row: FileRow) -> bool:
+    """Whether no file came behind a deleted one that has its content."""
+    return not any(
+        (each.size, each.md5) == (row.size, row.md5)
+        and each.created > row.created
+        and _is_known_as(each, row.sender, row.paths)
+        for each in _of_tail(state, row.tail)
+    )
+
+
+def _of_tail(state: State, tail: str) -> list[FileRow]:
+    return [*state.file_table.of_tail(tail), *state.file_table.deleted_of_tail(tail)]
+
+
+def _is_known_as(row: FileRow, sender: str, paths: Sequence[str]) -> bool:
+    """Whether a file with the same content stands for it: by its points, or else by its path."""
+    return row.points > 0 or (row.sender == sender and not set(row.paths).isdisjoint(paths))
+
+
+def _is_deleted(row: FileRow) -> bool:
+    return row.state is FileState.DELETED and row.reason == _OPERATOR
