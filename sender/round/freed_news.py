@@ -56,17 +56,29 @@ def forget_settled(remote: Remote, kept: ReceiverState, limits: wire.Limits) -> 
             # What happened before it was freed concerns a file that had the path before.
             count = freed.drop(lambda each: settled.get(each.key, 0) > each.commit)
             _say(freed)
-    if oldest > after:
+    if oldest > after and memory.now.last_task is None:
+        newest = after  # it is asked again once a task shows that its past goes on
+    elif oldest > after:
         count += _forget_unknown(remote, kept, limits)
     memory.update(settled=newest)
     if count:
         _log.info("%s: %d files that were freed here need not be remembered", remote.name, count)
 
 
+def lacks_mark(kept: ReceiverState) -> bool:
+    """Whether only a task, be it an empty one, lets a restored receiver be told from this one.
+
+    Behind a comparison with its inventory no task of its past is remembered; and a newer commit is
+    none, for a copy that was restored makes some of its own.
+    """
+    return kept.memory.now.last_task is None and not FreedList(kept.sync, kept.directory).is_empty
+
+
 def _forget_unknown(remote: Remote, kept: ReceiverState, limits: wire.Limits) -> int:
     """Take off the list what the receiver has deleted, and forgotten since it was asked last.
 
-    How many lines that were. Its past goes on: what it had, and knows nothing of, it let go.
+    How many lines that were. Its past goes on: what it had, and knows nothing of, it let go. That
+    it went on until it had answered, a check says behind the answers.
     """
     check = remote.client.ended
     most = max(1, min(limits.max_page_items, limits.max_page_bytes // _FILE_BYTES))
@@ -76,12 +88,18 @@ def _forget_unknown(remote: Remote, kept: ReceiverState, limits: wire.Limits) ->
         page = wire.ListedPage(files=files, freed=True)
         answer = remote.patiently(lambda page=page: check(page))  # type: ignore[misc]
         gone |= {(each.path, each.md5) for each in answer.ended}
-    if not gone:
+    if not gone or not _goes_on(remote, kept):
         return 0
     with changing_freed(kept.sync, kept.directory) as freed:
         count = freed.drop(lambda each: each.key in gone)
         _say(freed)
     return count
+
+
+def _goes_on(remote: Remote, kept: ReceiverState) -> bool:
+    memory = kept.memory.now
+    answer = remote.patiently(lambda: remote.check(remote.check_request(memory, 0)))
+    return answer.engine == memory.engine and answer.history is wire.History.CONTINUES
 
 
 def _keys(kept: ReceiverState) -> list[tuple[str, str]]:

@@ -32,7 +32,7 @@ from sender.plan.plan_options import PlanOptions
 from sender.plan.task_plan import TaskPlan
 from sender.round.comparing import Compared, compare
 from sender.round.file_source import Source, open_source
-from sender.round.freed_news import forget_settled
+from sender.round.freed_news import forget_settled, lacks_mark
 from sender.round.list_remaking import ListRemaking, note_held, note_lost
 from sender.round.recovery import RecoveryReport
 from sender.round.report_filling import fill_report, short_summary
@@ -305,7 +305,8 @@ class Round:
         if schema is not None:
             self._report.schema = schema.report
         tasks = work.tasks
-        if not tasks and (self._has_new_mode(kept) or (schema is not None and schema.pressing)):
+        pressing = schema is not None and schema.pressing
+        if not tasks and (pressing or self._has_new_mode(kept) or lacks_mark(kept)):
             tasks = (TaskPlan(),)
         if not tasks:
             return

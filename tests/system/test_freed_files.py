@@ -15,6 +15,7 @@ from tests.support.centre import Centre, centre
 from tests.support.edge import Edge
 from tests.support.hurrying import hurry
 from tests.system.sender.test_free import freed_lines, late
+from tests.system.sender.test_rounds import call
 from tests.system.test_both_sides_compare import copied, restored, settled
 
 
@@ -112,6 +113,30 @@ def test_after_a_restore_the_list_is_of_the_other_past(
     assert (line.path, line.commit) == (path, mark)
 
 
+def test_what_a_second_restore_takes_is_lost_though_no_task_came_between(
+    edge: Edge, there: Centre, tmp_path: Path
+) -> None:
+    """A newer commit proves nothing: an older copy has made some of its own since."""
+    edge.write(1)
+    settled(edge)
+    copied(there, tmp_path / "older")
+    gone = edge.write(2)
+    settled(edge)
+    assert len(edge.free(patterns=(gone,)).freed) == 1
+    settled(edge)
+    copied(there, tmp_path / "copy")
+    newest = edge.write(3)
+    settled(edge)
+    assert len(edge.free(patterns=(newest,)).freed) == 1
+    settled(edge)
+    restored(there, tmp_path / "copy")
+    for _ in range(2):
+        assert lost_in(edge.round()) == [newest]
+    restored(there, tmp_path / "older")
+    there.call("token", "create", "--role", "reader")
+    assert lost_in(edge.round()) == [gone, newest]
+
+
 def test_of_a_file_that_was_noted_and_not_removed_nothing_is_lost(
     edge: Edge, there: Centre, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,6 +198,8 @@ def test_a_file_that_came_back_and_was_freed_again_keeps_its_line(
     (row,) = there.call("retired", "list")["files"]
     there.call("retired", "drop", row["physical"])
     edge.put(path, content)
+    assert (edge.round().sent, freed_lines(edge)) == (0, {})  # it was given up
+    assert call(edge.write_config(), "quarantine", "retry", path).returncode == 0
     assert edge.round().sent == 1
     assert freed_lines(edge) == {}
     edge.free()

@@ -5,10 +5,18 @@ from types import SimpleNamespace
 import pytest
 
 from common.durable import Tree
-from common.wire import EndedAnswer, EndedHere, ListedPage, SettledAnswer, SettledFile
+from common.wire import (
+    EndedAnswer,
+    EndedHere,
+    History,
+    ListedPage,
+    SettledAnswer,
+    SettledFile,
+    TaskMark,
+)
 from sender.kept.freed import FreedFile, FreedList, changing_freed
 from sender.kept.receiver_file import ReceiverFile
-from sender.round.freed_news import forget_settled, freed_pages
+from sender.round.freed_news import forget_settled, freed_pages, lacks_mark
 from tests.support import site
 
 HERE = "dc1_5555"
@@ -27,6 +35,7 @@ class Receiver:
         self.forgotten: set[str] = set()
         self.oldest = 0
         self.pages: list[list[str]] = []
+        self.history = History.CONTINUES
         self.client = self
 
     def patiently(self, call):
@@ -48,11 +57,19 @@ class Receiver:
             ]
         )
 
+    def check_request(self, known, look: int):
+        return known.last_task
+
+    def check(self, last_task):
+        assert last_task is not None
+        return SimpleNamespace(engine="0" * 32, history=self.history)
+
 
 @pytest.fixture
 def kept(tmp_path):
     with Tree(tmp_path) as sync:
         memory = ReceiverFile.open(sync, HERE)
+        memory.update(engine="0" * 32, last_task=TaskMark(task="1" * 32, commit=40))
         yield SimpleNamespace(sync=sync, directory=HERE, memory=memory)
 
 
@@ -107,6 +124,29 @@ def test_where_it_may_have_forgotten_something_since_it_is_asked_what_it_knows(k
     assert listed(kept) == [path(1), path(2)]
     forget_settled(receiver, kept, LIMITS)  # behind 100 nothing is forgotten yet
     assert len(receiver.pages) == 2
+
+
+def test_a_receiver_that_is_restored_while_it_is_asked_settles_nothing(kept, receiver):
+    """What it does not know it may have had."""
+    freed(kept, 1, 50)
+    receiver.forgotten, receiver.oldest = {path(1)}, 60
+    receiver.history = History.REWOUND
+    forget_settled(receiver, kept, LIMITS)
+    assert (len(receiver.pages), listed(kept)) == (1, [path(1)])
+
+
+def test_without_a_task_of_its_past_nothing_that_is_unknown_counts_as_deleted(kept, receiver):
+    freed(kept, 1, 50)
+    receiver.forgotten, receiver.oldest = {path(1)}, 60
+    mark = kept.memory.now.last_task
+    kept.memory.update(last_task=None)
+    assert lacks_mark(kept)
+    forget_settled(receiver, kept, LIMITS)
+    assert (receiver.pages, listed(kept)) == ([], [path(1)])
+    kept.memory.update(last_task=mark)
+    assert not lacks_mark(kept)
+    forget_settled(receiver, kept, LIMITS)
+    assert listed(kept) == []
 
 
 def test_another_content_under_the_path_is_another_file(kept, receiver):
