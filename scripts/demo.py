@@ -42,7 +42,7 @@ ON_THE_PAGE = {
     "conflict": "Owners and conflicts",
     "late": "Fleet: `late`",
     "full": "Fleet: its last round",
-    "cloned": "Fleet, at `fine`: a copy has its uuid, and either may be the one that is refused",
+    "cloned": "Fleet, at `fine`: two machines speak under its uuid",
 }
 """Where the page has each trouble."""
 LATE_AFTER = 15
@@ -244,7 +244,8 @@ def free_port() -> int:
 def call(command: str, config: Path, *arguments: str) -> Any:
     """What a command writes as JSON, whatever it ends with."""
     line = [BIN / command, "--config", config, *arguments, "--json"]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=120)
+    # Ctrl-C is ours, also while a command runs: it would end it, and not the demo.
+    done = subprocess.run(line, capture_output=True, text=True, timeout=120, start_new_session=True)
     if not done.stdout:
         raise SystemExit(f"{command} {' '.join(arguments)}: {done.stderr}")
     return json.loads(done.stdout)

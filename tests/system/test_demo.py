@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.architecture import ROOT
+from tests.support.procs import wait_until
 
 
 @pytest.mark.long
@@ -31,6 +33,26 @@ def test_the_demo_shows_each_trouble_and_leaves_nothing(tmp_path: Path) -> None:
     for edge in ("conflict", "late", "cloned"):
         assert f"\n- {edge}" in done.stdout, "where the page has it"
     assert "/ui/   log in with tsf_" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+    assert running_below(tmp_path) == []
+
+
+@pytest.mark.long
+def test_ctrl_c_ends_the_demo_while_it_starts_and_nothing_is_left(tmp_path: Path) -> None:
+    demo = subprocess.Popen(
+        [sys.executable, ROOT / "scripts" / "demo.py"],
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        wait_until(lambda: list(tmp_path.glob("*/fine/schema/sync/uuid.txt")), "an edge")
+    finally:
+        os.killpg(demo.pid, signal.SIGINT)  # as a terminal does: a command may run now
+    said, _ = demo.communicate(timeout=600)
+    assert (demo.returncode, "error" in said) == (0, False), said
     assert list(tmp_path.iterdir()) == []
     assert running_below(tmp_path) == []
 
