@@ -62,6 +62,8 @@ class ClientCertificate:
                 return self._made
             try:
                 made = self._read()
+                if self._made is not None:
+                    _log.info("the client certificate was read again: %s", self.cert)
             except ConfigError as error:
                 if self._made is None:
                     raise

@@ -127,8 +127,10 @@ def test_a_new_certificate_is_shown_from_the_next_request_on(
         os.replace(_copy(second[1], tmp_path / "new"), tmp_path / "edge.key")
         assert names() == {"first"}, "half of a pair"
         assert caplog.text.count("stays as it was") == 1
+        caplog.set_level("INFO")
         take(second, tmp_path)
         assert names() == {"second"}
+        assert caplog.text.count("the client certificate was read again: ") == 1
         client.close()
 
 
