@@ -1,6 +1,6 @@
 """A process beside the server: it is asked (msgpack), works behind everything else, and answers.
 
-A frame is its length (uint32, big-endian) and so many bytes. What decodes or writes files runs
+What decodes or writes files runs
 there, so that want of memory or a fault in native code ends that process and not the server.
 """
 
@@ -13,7 +13,6 @@ import platform
 import resource
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import time
@@ -23,6 +22,8 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import msgspec
 
+from receiver.background.line_frames import receive_frame, send_frame
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -31,8 +32,6 @@ __all__ = ["ProcessDied", "SideProcess", "die_with_parent", "missing_decoders", 
 _Asked = TypeVar("_Asked", bound=msgspec.Struct)
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 
-_HEAD: Final = struct.Struct(">I")
-_PIECE: Final = 1 << 20
 _NEEDED = ("numpy", "numba", "pyarrow", "lz4")
 _NICE: Final = 19
 _SESSION_NICE: Final = Path("/proc/self/autogroup")
@@ -111,8 +110,8 @@ class SideProcess(Generic[_Asked, _Answer]):
             return False
 
         try:
-            _send(line, msgspec.msgpack.encode(asked))
-            return msgspec.msgpack.decode(_receive(line, is_over), type=self._answer)
+            send_frame(line, msgspec.msgpack.encode(asked))
+            return msgspec.msgpack.decode(receive_frame(line, is_over), type=self._answer)
         except (OSError, EOFError) as error:
             status = self._end(0 if ended else _DYING)  # its line ends a moment before it does
             raise ProcessDied(f"exit status {status}") from error
@@ -195,12 +194,12 @@ def serve(answer: Callable[[_Asked], _Answer], asked: type[_Asked]) -> None:
     with socket.socket(fileno=int(sys.argv[1])) as line:
         while True:
             try:
-                request = decoder.decode(_receive(line))
+                request = decoder.decode(receive_frame(line))
                 yields = yields or _yield_as_session()
                 answered = msgspec.msgpack.encode(answer(request))
                 if os.getpid() != own:  # what works has forked, and came back in both
                     os._exit(0)
-                _send(line, answered)
+                send_frame(line, answered)
             except (EOFError, BrokenPipeError, ConnectionError):
                 return
 
@@ -234,40 +233,3 @@ def die_with_parent() -> None:
     number = _IOPRIO_SET.get(platform.machine())
     if number is not None:  # where it cannot be said, niceness says it in part
         libc.syscall(number, 1, 0, _IOPRIO_IDLE)
-
-
-def _send(line: socket.socket, content: bytes) -> None:
-    """Send a frame, however long it takes."""
-    line.settimeout(None)
-    line.sendall(_HEAD.pack(len(content)) + content)
-
-
-def _receive(line: socket.socket, stopped: Callable[[], bool] = lambda: False) -> bytes:
-    """Receive a frame.
-
-    Args:
-        line: to the other end.
-        stopped: asked every half second while nothing comes.
-
-    Raises:
-        EOFError: the other end is gone, or it was stopped.
-    """
-    (length,) = _HEAD.unpack(_exactly(line, _HEAD.size, stopped))
-    return _exactly(line, length, stopped)
-
-
-def _exactly(line: socket.socket, length: int, stopped: Callable[[], bool]) -> bytes:
-    pieces, missing = [], length
-    line.settimeout(0.5)
-    while missing:
-        try:
-            piece = line.recv(min(missing, _PIECE))
-        except TimeoutError:
-            if stopped():
-                raise EOFError from None
-            continue
-        if not piece:
-            raise EOFError
-        pieces.append(piece)
-        missing -= len(piece)
-    return b"".join(pieces)

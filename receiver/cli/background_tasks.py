@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -29,8 +30,7 @@ from receiver.operator.background_views import (
     TaskAddRequest,
     TaskNamed,
 )
-from receiver.operator.client import NotRunningError, OperatorClient, ask, segment
-from receiver.operator.paging import collect
+from receiver.operator.client import NotRunningError, OperatorClient, ask_all, segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,21 +70,16 @@ def list_background(
     as_json: bool,
 ) -> None:
     """Tasks in the order in which they were added. SINCE is when they came to stand so."""
-    config = invocation.load().value
-
-    def page(after: str | None, most: int | None) -> BackgroundTasksPage:
-        return ask(
-            config,
-            lambda server: server.ask(
-                "GET",
-                "/v1/tasks",
-                BackgroundTasksPage,
-                query={"state": state, "kind": kind, "after": after, "limit": most},
-            ),
-            lambda there: list_tasks(there, state=state, kind=kind, after=after, limit=most),
-        )
-
-    answer = BackgroundTasksPage(tasks=collect(page, lambda one: one.tasks, limit))
+    found = ask_all(
+        invocation.load().value,
+        "/v1/tasks",
+        BackgroundTasksPage,
+        lambda page: page.tasks,
+        {"state": state, "kind": kind},
+        partial(list_tasks, state=state, kind=kind),
+        limit,
+    )
+    answer = BackgroundTasksPage(tasks=found)
     rows = [
         (
             each.task,

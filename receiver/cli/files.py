@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
 from common.cli import Invocation, emit_json
@@ -10,9 +12,8 @@ from common.json_option import json_option
 from common.terminal import printable, size_text
 from receiver.cli.showing import commit_time, sender_option, show
 from receiver.config import ReceiverConfig
-from receiver.operator.client import OperatorClient, ask
+from receiver.operator.client import OperatorClient, ask_all
 from receiver.operator.files import FILE_STATES, list_files
-from receiver.operator.paging import collect
 from receiver.operator.views import FilesPage, FileView
 from receiver.operator.wire import DeleteAnswer, DeleteRequest, UndeleteAnswer, UndeleteRequest
 
@@ -58,23 +59,14 @@ def files(
     if context.invoked_subcommand is not None:
         return
     invocation: Invocation[ReceiverConfig] = context.obj
-    query = {"sender": sender, "state": state, "unverified": "true" if unverified else None}
-    found = ask(
+    found = ask_all(
         invocation.load().value,
-        lambda server: collect(
-            lambda after, left: server.ask(
-                "GET", "/v1/files", FilesPage, query={**query, "after": after, "limit": left}
-            ),
-            lambda page: page.files,
-            limit,
-        ),
-        lambda there: collect(
-            lambda after, left: list_files(
-                there, sender=sender, state=state, unverified=unverified, after=after, limit=left
-            ),
-            lambda page: page.files,
-            limit,
-        ),
+        "/v1/files",
+        FilesPage,
+        lambda page: page.files,
+        {"sender": sender, "state": state, "unverified": "true" if unverified else None},
+        partial(list_files, sender=sender, state=state, unverified=unverified),
+        limit,
     )
     rows = [
         (
@@ -154,17 +146,8 @@ def undelete(
     chosen = list(physical)
     if reason is not None:
         query = {"sender": sender, "state": "deleted"}
-        chosen += [
-            each.physical
-            for each in collect(
-                lambda after, left: server.ask(
-                    "GET", "/v1/files", FilesPage, query={**query, "after": after, "limit": left}
-                ),
-                lambda page: page.files,
-                None,
-            )
-            if each.reason == reason
-        ]
+        deleted = server.ask_all("/v1/files", FilesPage, lambda page: page.files, query)
+        chosen += [each.physical for each in deleted if each.reason == reason]
     if not chosen:
         raise UsageError("name deleted files by their physical paths, or give --reason")
     body = UndeleteRequest(physicals=chosen)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
 from common.cli import Invocation, emit_json
@@ -9,9 +11,8 @@ from common.json_option import json_option
 from common.terminal import printable
 from receiver.cli.showing import commit_time, sender_option, show
 from receiver.config import ReceiverConfig
-from receiver.operator.client import OperatorClient, ask
+from receiver.operator.client import OperatorClient, ask_all
 from receiver.operator.owners import list_owners as list_of_owners
-from receiver.operator.paging import collect
 from receiver.operator.views import OwnersPage
 from receiver.operator.wire import OwnersMoved, ReleaseRequest, TransferRequest
 
@@ -35,18 +36,13 @@ def owners() -> None:
 @click.pass_obj
 def list_owners(invocation: Invocation[ReceiverConfig], sender: str | None, as_json: bool) -> None:
     """Devices that have an owner."""
-    found = ask(
+    found = ask_all(
         invocation.load().value,
-        lambda server: collect(
-            lambda after, _: server.ask(
-                "GET", "/v1/owners", OwnersPage, query={"sender": sender, "after": after}
-            ),
-            lambda page: page.owners,
-        ),
-        lambda there: collect(
-            lambda after, _: list_of_owners(there, sender=sender, after=after),
-            lambda page: page.owners,
-        ),
+        "/v1/owners",
+        OwnersPage,
+        lambda page: page.owners,
+        {"sender": sender},
+        partial(list_of_owners, sender=sender),
     )
     rows = [
         (each.device, each.sender, each.label or None, commit_time(each.since, each.since_at))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 import click
@@ -13,10 +14,9 @@ from common.terminal import printable, size_text
 from receiver.cli.command_answers import FoundNode, MasterConfirmed, NodeAccepted
 from receiver.cli.showing import show
 from receiver.config import ReceiverConfig
-from receiver.operator.client import OperatorClient, ask
+from receiver.operator.client import OperatorClient, ask, ask_all
 from receiver.operator.node_lists import choose_node, node_of
 from receiver.operator.node_views import NodesPage
-from receiver.operator.paging import collect
 from receiver.operator.remote_node_views import RemoteNodeView, UnknownTablets
 from receiver.operator.remote_nodes import show_remote_node, unknown_tablets
 
@@ -74,21 +74,16 @@ def show_node(invocation: Invocation[ReceiverConfig], node: str, as_json: bool) 
 
 
 def _show_unknown(config: ReceiverConfig, node: str) -> None:
-    def page(after: str | None, limit: int | None) -> UnknownTablets:
-        return ask(
-            config,
-            lambda server: server.ask(
-                "GET",
-                f"{_REMOTE}/{node}/unknown",
-                UnknownTablets,
-                query={"after": after, "limit": limit},
-            ),
-            lambda there: unknown_tablets(there, node, after=after, limit=limit),
-        )
-
-    found = UnknownTablets(tablets=collect(page, lambda each: each.tablets))
-    rows = [(each.id, each.files, size_text(each.size)) for each in found.tablets]
-    show(found, False, _UNKNOWN_HEADERS, rows, "")
+    found = ask_all(
+        config,
+        f"{_REMOTE}/{node}/unknown",
+        UnknownTablets,
+        lambda page: page.tablets,
+        {},
+        partial(unknown_tablets, node=node),
+    )
+    rows = [(each.id, each.files, size_text(each.size)) for each in found]
+    show(UnknownTablets(tablets=found), False, _UNKNOWN_HEADERS, rows, "")
 
 
 @click.command(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
 from common.cli import Invocation, emit_json
@@ -10,8 +12,7 @@ from common.terminal import folded, printable, size_text
 from receiver.cli.command_answers import RetiredDropped
 from receiver.cli.showing import commit_time, show
 from receiver.config import ReceiverConfig
-from receiver.operator.client import OperatorClient, ask
-from receiver.operator.paging import collect
+from receiver.operator.client import OperatorClient, ask, ask_all
 from receiver.operator.retired import list_retired as page_of_retired
 from receiver.operator.retired import show_retired as retired_file
 from receiver.operator.retired_views import RetiredPage, RetiredView
@@ -47,23 +48,14 @@ def list_retired(
 ) -> None:
     """Files, their bytes, and how many points exist nowhere else."""
     state = "superseded" if superseded else None
-    query = {"sender": sender, "state": state}
-    found = ask(
+    found = ask_all(
         invocation.load().value,
-        lambda server: collect(
-            lambda after, left: server.ask(
-                "GET", "/v1/retired", RetiredPage, query={**query, "after": after, "limit": left}
-            ),
-            lambda page: page.files,
-            limit,
-        ),
-        lambda there: collect(
-            lambda after, left: page_of_retired(
-                there, sender=sender, state=state, after=after, limit=left
-            ),
-            lambda page: page.files,
-            limit,
-        ),
+        "/v1/retired",
+        RetiredPage,
+        lambda page: page.files,
+        {"sender": sender, "state": state},
+        partial(page_of_retired, sender=sender, state=state),
+        limit,
     )
     rows = [
         (

@@ -33,7 +33,6 @@ from receiver.datadirs.disks import AwayError, Disks
 from receiver.metadata.engine import Engine
 from receiver.open_engine import check_etcd, open_engine, read_current, read_told
 from receiver.operator.client import OperatorClient, ask
-from receiver.operator.paging import collect
 from receiver.operator.storage import storage_in_catalogue
 from receiver.operator.views import FilesPage, StorageView
 
@@ -204,13 +203,7 @@ def fetch(invocation: Invocation[ReceiverConfig], pattern: tuple[str, ...], as_j
     from common.step_progress import StepProgress
 
     server = OperatorClient(invocation.load().value)
-    rows = collect(
-        lambda after, left: server.ask(
-            "GET", "/v1/files", FilesPage, query={"after": after, "limit": left}
-        ),
-        lambda page: page.files,
-        None,
-    )
+    rows = server.ask_all("/v1/files", FilesPage, lambda page: page.files)
     wanted = [each for each in rows if any(fnmatchcase(each.physical, one) for one in pattern)]
     remote = deque(each.physical for each in wanted if each.stored and each.data_dir is None)
     here: list[str] = []

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from receiver.points.encodings import Binaries
-from receiver.points.jit import Number, kernel, readonly
+from receiver.points.jit import kernel, readonly
+from receiver.writing.bloom_filter import fmix64
 
 if TYPE_CHECKING:
     from receiver.points.columns import Column
@@ -22,7 +23,6 @@ __all__ = ["PointSum", "add_points", "add_times", "join_sum", "new_sum"]
 PointSum = np.ndarray[tuple[int], np.dtype[np.uint64]]
 """Points, their sum, and the exclusive or of them."""
 
-_M1: Final = np.uint64(0xFF51AFD7ED558CCD)
 _M2: Final = np.uint64(0xC4CEB9FE1A85EC53)
 _M3: Final = np.uint64(0x9E3779B97F4A7C15)
 _PRIME: Final = np.uint64(0x100000001B3)
@@ -60,22 +60,13 @@ def join_sum(total: PointSum, part: PointSum) -> None:
 
 
 @kernel
-def _mixed(word: Number) -> Number:
-    word ^= word >> np.uint64(33)
-    word *= _M1
-    word ^= word >> np.uint64(33)
-    word *= _M2
-    return word ^ (word >> np.uint64(33))
-
-
-@kernel
 def _add_numbers(times: Any, bits: Any, valid: Any, total: Any) -> None:
     count, added, mixed = np.uint64(0), np.uint64(0), np.uint64(0)
     every = len(valid) == 0
     for row in range(len(times)):
         if every or valid[row]:
-            one = _mixed(np.uint64(times[row]) + _M3) ^ np.uint64(np.int64(bits[row]))
-            one = _mixed(one)
+            one = fmix64(np.uint64(times[row]) + _M3) ^ np.uint64(np.int64(bits[row]))
+            one = fmix64(one)
             count += np.uint64(1)
             added += one
             mixed ^= one * _M3
@@ -93,7 +84,7 @@ def _add_binaries(times: Any, offsets: Any, data: Any, valid: Any, total: Any) -
             one = np.uint64(high - low) + _M2
             for at in range(low, high):
                 one = (one ^ np.uint64(data[at])) * _PRIME
-            one = _mixed(_mixed(np.uint64(times[row]) + _M3) ^ one)
+            one = fmix64(fmix64(np.uint64(times[row]) + _M3) ^ one)
             total[0] += np.uint64(1)
             total[1] += one
             total[2] ^= one * _M3

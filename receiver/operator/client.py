@@ -28,6 +28,7 @@ from common.errors import (
 )
 from common.system_errors import owner_name, user_name
 from receiver.operator.directories import look
+from receiver.operator.paging import CursorPage, collect
 
 if TYPE_CHECKING:
     from receiver.config import OperatorConfig, ReceiverConfig
@@ -41,10 +42,12 @@ __all__ = [
     "OperatorClient",
     "ServerAnswer",
     "ask",
+    "ask_all",
     "segment",
 ]
 
 T = TypeVar("T")
+P = TypeVar("P", bound=CursorPage)
 
 ADDRESS_FILE = "operator.url"
 TOKEN_FILE = "operator.token"  # noqa: S105  # a file name
@@ -110,6 +113,23 @@ class OperatorClient:
             TsferryError: as the server refused it.
         """
         return wire.decode(self._call(method, path, query, body), kind, f"answer to {path}")
+
+    def ask_all(
+        self,
+        path: str,
+        kind: type[P],
+        items: Callable[[P], list[T]],
+        query: Mapping[str, str | int | None] | None = None,
+        limit: int | None = None,
+    ) -> list[T]:
+        """All entries of a list, page by page; see `collect`, and `ask` for what is raised."""
+        return collect(
+            lambda after, left: self.ask(
+                "GET", path, kind, query={**(query or {}), "after": after, "limit": left}
+            ),
+            items,
+            limit,
+        )
 
     def tell(self, method: str, path: str, body: wire.Struct | None = None) -> None:
         """Make a call that has no answer but that it was done."""
@@ -257,6 +277,35 @@ def ask(
     except NotRunningError:
         with look(config) as there:
             return directories(there)
+
+
+def ask_all(
+    config: ReceiverConfig,
+    path: str,
+    kind: type[P],
+    items: Callable[[P], list[T]],
+    query: Mapping[str, str | int | None],
+    page: Callable[..., P],
+    limit: int | None = None,
+) -> list[T]:
+    """All entries of a list of the running server; of the directories, if none runs.
+
+    Args:
+        config: of the receiver.
+        path: of the call that gives a page.
+        kind: of the page.
+        items: of the page.
+        query: of the call.
+        page: gives a page of the directories, `after` a cursor, of `limit` entries at most.
+        limit: entries that are enough.
+    """
+    return ask(
+        config,
+        lambda server: server.ask_all(path, kind, items, query, limit),
+        lambda there: collect(
+            lambda after, left: page(there, after=after, limit=left), items, limit
+        ),
+    )
 
 
 def segment(text: str) -> str:

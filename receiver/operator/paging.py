@@ -10,19 +10,22 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
 
-__all__ = ["collect", "every_row"]
+__all__ = ["CursorPage", "collect", "every_row"]
 
 _SLICE = 1000
 """Rows that are looked at without letting a commit in between."""
 
 
-class _Page(Protocol):
+class CursorPage(Protocol):
+    """Some entries of a list, and where it goes on."""
+
     @property
-    def next(self) -> str | None: ...
+    def next(self) -> str | None:
+        """The cursor of the next page; None for the last."""
 
 
 T = TypeVar("T")
-P = TypeVar("P", bound=_Page)
+P = TypeVar("P", bound=CursorPage)
 
 
 def every_row(

@@ -85,21 +85,13 @@ def _number(data: Any, at: Number) -> Number:
 
 
 @kernel
-def _word(data: Any, at: Number) -> Number:
-    word = np.uint64(0)
-    for index in range(8):
-        word = (word << np.uint64(8)) | np.uint64(data[at + index])
-    return np.int64(word)
-
-
-@kernel
 def _times(data: Any, at: Number, code: Number, row: Any) -> Number:
     """Statistics: the position behind them; -1 if they reach beyond the index."""
     count, at = _number(data, at)
     if at + 16 > len(data):
         return np.int64(-1)
     row[pages.COUNT] = count
-    row[pages.START], row[pages.END] = _word(data, at), _word(data, at + 8)
+    row[pages.START], row[pages.END] = pages.int64_at(data, at), pages.int64_at(data, at + 8)
     return np.int64(pages.statistics_body(data, at + 16, len(data), code, row))
 
 
@@ -126,11 +118,11 @@ def _read(
         following = at + size
         if not kind & _MANY:
             table[rows] = whole
-            table[rows, _OFFSET] = _word(data, at)
+            table[rows, _OFFSET] = pages.int64_at(data, at)
             rows += 1
         else:
             while at + _LEAST_BYTES <= following and rows < len(table):
-                offset = _word(data, at)
+                offset = pages.int64_at(data, at)
                 at = _times(data, at + 8, code, table[rows])
                 if at < 0:
                     break

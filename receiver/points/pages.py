@@ -37,6 +37,7 @@ __all__ = [
     "UNCOMPRESSED",
     "WIDTH",
     "PageTable",
+    "int64_at",
     "new_table",
     "scan_pages",
     "statistics_body",
@@ -93,7 +94,8 @@ def _uvarint(data: Bytes, pos: Number, end: Number) -> Number:
 
 
 @kernel
-def _int64(data: Bytes, pos: Number) -> Number:
+def int64_at(data: Bytes, pos: Number) -> Number:
+    """The big-endian number of 8 bytes at a place."""
     number = np.uint64(0)
     for index in range(8):
         number = (number << np.uint64(8)) | np.uint64(data[pos + index])
@@ -135,7 +137,7 @@ def statistics_body(data: Bytes, pos: Number, end: Number, code: Number, row: Pa
             return np.int64(-1)
         row[FIRST] = data[pos] != 0
         row[LAST] = data[pos + 1] != 0
-        row[SUM] = _int64(data, pos + 2)
+        row[SUM] = int64_at(data, pos + 2)
         return np.int64(pos + 10)
     if code == 1 or code == 9 or code == 3:
         if pos + 24 > end:
@@ -143,16 +145,16 @@ def statistics_body(data: Bytes, pos: Number, end: Number, code: Number, row: Pa
         for column, at in ((MIN, 0), (MAX, 4), (FIRST, 8), (LAST, 12)):
             bits = _int32(data, pos + at)
             row[column] = _float_bits(bits) if code == 3 else bits
-        total = _int64(data, pos + 16)
+        total = int64_at(data, pos + 16)
         row[SUM] = _double_bits(total) if code == 3 else total
         return np.int64(pos + 24)
     if code == 2 or code == 8 or code == 4:
         if pos + 40 > end:
             return np.int64(-1)
         for column, at in ((MIN, 0), (MAX, 8), (FIRST, 16), (LAST, 24)):
-            bits = _int64(data, pos + at)
+            bits = int64_at(data, pos + at)
             row[column] = _double_bits(bits) if code == 4 else bits
-        row[SUM] = _double_bits(_int64(data, pos + 32))
+        row[SUM] = _double_bits(int64_at(data, pos + 32))
         return np.int64(pos + 40)
     if code == 5 or code == 11:
         for _ in range(2 if code == 5 else 4):
@@ -212,8 +214,8 @@ def scan_pages(
                 if at == -1 or at + 16 > end:
                     return pages, pos, PARTIAL, np.int64(LEAST_HEADER)
                 row[COUNT] = count
-                row[START] = _int64(data, at)
-                row[END] = _int64(data, at + 8)
+                row[START] = int64_at(data, at)
+                row[END] = int64_at(data, at + 8)
                 row[BODY_AT] = at + 16
                 at = statistics_body(data, at + 16, end, code, row)
                 if at == -1:

@@ -10,9 +10,9 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from common.digests import md5, xxh3_128
+from common.digests import xxh3_128
 from receiver.storage.confirming import put_confirmed
-from receiver.storage.object_content import ContentChangedError, checked_blocks
+from receiver.storage.object_content import BytesContent, ContentChangedError, checked_blocks
 from receiver.storage.reading.block_digests import (
     BLOCK_BYTES,
     WHOLE_BYTES,
@@ -32,24 +32,6 @@ _RUN = 8 << 20
 """Bytes of one request."""
 BLOCKS = "blocks"
 """The word for them in `FileUploaded.digests`."""
-
-
-@dataclass(frozen=True)
-class _Packed:
-    """Bytes that are in memory, as `ObjectContent`."""
-
-    data: bytes
-
-    @property
-    def size(self) -> int:
-        return len(self.data)
-
-    @property
-    def md5(self) -> str:
-        return md5(self.data).hexdigest()
-
-    def read(self, offset: int, length: int) -> bytes:
-        return self.data[offset : offset + length]
 
 
 @dataclass
@@ -153,7 +135,7 @@ def put_block_digests(store: ObjectStore, key: str, content: ReadContent) -> dic
     if content.size <= WHOLE_BYTES:
         return {}
     try:
-        packed = _Packed(content.blocks().pack())
+        packed = BytesContent.of(content.blocks().pack())
         put_confirmed(store, blocks_key(key), packed, {})
     except ContentChangedError as error:
         extra = {"object": f"{store.url}: {key}", "problem": error.message}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 from common.digests import md5
 from common.errors import Integrity
@@ -92,6 +92,11 @@ class BytesContent:
 
     data: bytes
     md5: str
+
+    @classmethod
+    def of(cls, data: bytes) -> Self:
+        """The same of bytes whose MD5 is not known."""
+        return cls(data, md5(data).hexdigest())
 
     @property
     def size(self) -> int:

@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from common.digests import md5
 from common.errors import TsferryError
-from receiver.storage.object_content import ContentChangedError
+from receiver.storage.object_content import BytesContent, ContentChangedError
 from receiver.storage.object_store import (
     ObjectExistsError,
     ObjectMissingError,
@@ -46,22 +45,6 @@ class StoreFinding:
 
 class _BrokenPromise(Exception):
     """The store answered, and what it did is not what it must do."""
-
-
-@dataclass(frozen=True)
-class _Bytes:
-    data: bytes
-
-    @property
-    def size(self) -> int:
-        return len(self.data)
-
-    @property
-    def md5(self) -> str:
-        return md5(self.data).hexdigest()
-
-    def read(self, offset: int, length: int) -> bytes:
-        return self.data[offset : offset + length]
 
 
 def check_store(store: ObjectStore) -> Iterator[StoreFinding]:
@@ -98,7 +81,7 @@ class _Trials:
         self._prefix = prefix
         self._small, self._large = f"{prefix}small", f"{prefix}large"
         self._data = os.urandom(1000)
-        self._content = _Bytes(os.urandom(_LARGE))
+        self._content = BytesContent.of(os.urandom(_LARGE))
 
     def put(self) -> None:
         self._print = self._store.put(self._small, self._data)

@@ -16,7 +16,7 @@ from common.tsfile.primitives import uvarint_bytes
 from receiver.points.jit import Number, kernel, readonly
 from receiver.writing.structures import DeviceSegments
 
-__all__ = ["BloomFilter"]
+__all__ = ["BloomFilter", "fmix64"]
 
 _LEAST_BITS: Final = 256
 _ERROR_RATE: Final = 0.05
@@ -60,7 +60,8 @@ def _rotated(word: Number, by: Number) -> Number:
 
 
 @kernel
-def _mixed(word: Number) -> Number:
+def fmix64(word: Number) -> Number:
+    """Spread each bit of a word over all of it: the end of MurmurHash3."""
     word ^= word >> np.uint64(33)
     word *= _M1
     word ^= word >> np.uint64(33)
@@ -96,7 +97,7 @@ def _hash(path: Any, seed: Number) -> Number:
     two ^= np.uint64(length)
     one += two
     two += one
-    one, two = _mixed(one), _mixed(two)
+    one, two = fmix64(one), fmix64(two)
     one += two
     two += one
     return np.int64(np.int32((one + two) & np.uint64(0xFFFFFFFF)))

@@ -283,7 +283,8 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "receiver.spark.verify": ("common", "receiver.metadata", "receiver.load", "receiver.config",
                               "receiver.points", "receiver.datadirs", "receiver.storage",
                               "receiver.open_engine", "receiver.compaction",
-                              "receiver.superseding", "receiver.spark"),
+                              "receiver.superseding", "receiver.background.line_frames",
+                              "receiver.spark"),
     # Verdicts go the way of the commands: to the server that runs, in its operators' words.
     "receiver.spark.verify.delivery": ("common", "receiver.load", "receiver.config",
                                        "receiver.open_engine", "receiver.operator.client",

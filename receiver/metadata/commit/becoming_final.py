@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from common.digests import xxh3_64
 from common.names import FilePath, storage_group_of
-from receiver.metadata.commit.dissolving import times_of
+from receiver.metadata.commit.dissolving import meets, times_of
 from receiver.metadata.model import records
 from receiver.metadata.model.merged_names import is_merged
 from receiver.metadata.model.ranks import LOWEST_LOOK, NOW, Rank, name_rank, stands_above
@@ -29,7 +29,7 @@ from receiver.metadata.state.tables.compacted_rows import may_give
 from receiver.metadata.state.tables.retired import partition_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from receiver.metadata.state.state import State
@@ -131,7 +131,7 @@ def between_final(state: State, op: records.FileLoaded) -> str | None:
             continue
         mine = file.rank
         stays_above = first > mine.last or (first >= mine.first and stands_above(rank, mine))
-        if not stays_above and _meets(file.devices.ranges(), spans):  # type: ignore[arg-type]
+        if not stays_above and meets(file.devices.ranges(), spans):  # type: ignore[arg-type]
             return physical
     return None
 
@@ -296,13 +296,5 @@ def _may_meet(other: FileRow, spans: _Spans) -> bool:
     """Whether a file may have times that others have; of a deleted one less is known."""
     if other.state is FileState.DELETED:
         ranges = [(name, other.first or 0, other.last or 0) for name in other.devices]
-        return other.first is not None and _meets(ranges, spans)
-    return _meets(other.devices.ranges(), spans)
-
-
-def _meets(mine: Iterable[tuple[str, int, int]], spans: _Spans) -> bool:
-    for name, first, last in mine:
-        known = spans.get(name)
-        if known is not None and first <= known[1] and known[0] <= last:
-            return True
-    return False
+        return other.first is not None and meets(ranges, spans)
+    return meets(other.devices.ranges(), spans)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables.compacted_rows import CompactedRow
 
-__all__ = ["comes_between_files", "times_of", "with_dissolutions"]
+__all__ = ["comes_between_files", "meets", "times_of", "with_dissolutions"]
 
 _LAST = 1 << 62
 """Stands for a commit that has no timestamp yet; it is later than all others."""
@@ -206,7 +206,7 @@ def _comes_between(
     is_plain = row.top is not None and not rank.below and rank.last == NOW
     if is_plain and rank.name is not None and rank.name > row.top:  # type: ignore[operator]
         return False
-    if not any(_meets(each.devices.ranges(), ranges) for each in row.outputs):
+    if not any(meets(each.devices.ranges(), ranges) for each in row.outputs):
         return False
     return comes_between_files(map(state.files.__getitem__, row.inputs), rank, ranges)
 
@@ -222,12 +222,13 @@ def comes_between_files(
         ranges: first and last time of each device that has points.
     """
     return any(
-        _meets(file.devices.ranges(), ranges) and not stands_above(rank, file.rank)
+        meets(file.devices.ranges(), ranges) and not stands_above(rank, file.rank)
         for file in inputs
     )
 
 
-def _meets(mine: Iterable[tuple[str, int, int]], ranges: Mapping[str, tuple[int, int]]) -> bool:
+def meets(mine: Iterable[tuple[str, int, int]], ranges: Mapping[str, tuple[int, int]]) -> bool:
+    """Whether devices with their first and last times have a time that is in their ranges."""
     for name, first, last in mine:
         other = ranges.get(name)
         if other is not None and first <= other[1] and other[0] <= last:

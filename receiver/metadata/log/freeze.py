@@ -34,7 +34,7 @@ from common.errors import DamagedError
 from receiver.metadata.schema import Schema
 from receiver.metadata.state.deletion_rows import DeleteWindowRow, DeletionsRow, HeldDeletesRow
 from receiver.metadata.state.key_versions import KeyTable
-from receiver.metadata.state.packed_files import PackedFiles
+from receiver.metadata.state.packed_files import PackedFiles, array_of
 from receiver.metadata.state.ranges import Devices
 from receiver.metadata.state.state import State
 from receiver.metadata.state.table_rows import (
@@ -283,7 +283,7 @@ def _thaw(sections: Mapping[str, memoryview]) -> Thawed:
 
     def put_together(_kind: type, value: tuple[bytes, int, str, bytes]) -> Devices:
         ids, base, typecode, offsets = value
-        return state.devices.restored(_array("I", ids), base, _array(typecode, offsets))
+        return state.devices.restored(array_of("I", ids), base, array_of(typecode, offsets))
 
     for table, attribute, kind in _ROW_TABLES:
         restore = getattr(state, attribute).restore
@@ -414,19 +414,13 @@ def _thaw_files(state: State, sections: Mapping[str, memoryview]) -> None:
     packed = _part("packed-files", sections)
     if packed:
         state.file_table.thaw(PackedFiles.thawed(packed, state.devices))
-    different = [_array("I", each) for each in _rows("file-devices", sections, bytes)]
+    different = [array_of("I", each) for each in _rows("file-devices", sections, bytes)]
 
     def put_together(_kind: type, value: tuple[int, int, str, bytes]) -> Devices:
         place, base, typecode, offsets = value
-        return state.devices.restored(different[place], base, _array(typecode, offsets))
+        return state.devices.restored(different[place], base, array_of(typecode, offsets))
 
     for row in _rows("files", sections, FileRow, dec_hook=put_together):
         for name in _SHARED:  # one copy of what many rows have alike, as when they were applied
             msgspec.structs.force_setattr(row, name, intern(getattr(row, name)))
         state.file_table.restore(row)
-
-
-def _array(typecode: str, content: bytes) -> array[int]:
-    made: array[int] = array(typecode)
-    made.frombytes(content)
-    return made

@@ -40,6 +40,7 @@ __all__ = [
     "Digest",
     "PackedFiles",
     "PackedTexts",
+    "array_of",
     "hash_of",
     "path_key",
 ]
@@ -340,16 +341,16 @@ class PackedFiles:
             ValueError, LookupError, msgspec.MsgspecError: they do not fit each other.
         """
         columns = {
-            name: _array(code, sections[name.replace("_", "-")]) for name, code in COLUMNS.items()
+            name: array_of(code, sections[name.replace("_", "-")]) for name, code in COLUMNS.items()
         }
         texts = msgspec.msgpack.decode(sections["texts"], type=PackedTexts)
-        sizes = _array("I", sections["id-array-sizes"])
-        every = _array("I", sections["id-arrays"])
+        sizes = array_of("I", sections["id-array-sizes"])
+        every = array_of("I", sections["id-arrays"])
         cuts = list(accumulate(sizes, initial=0))
         id_arrays = [devices.shared(every[begin:end]) for begin, end in pairwise(cuts)]
-        ends = _array("Q", sections["ends"])
+        ends = array_of("Q", sections["ends"])
         digests, entries = bytes(sections["digests"]), bytes(sections["entries"])
-        by_path, by_tail = _array("Q", sections["by-path"]), _array("Q", sections["by-tail"])
+        by_path, by_tail = array_of("Q", sections["by-path"]), array_of("Q", sections["by-tail"])
         count = len(columns["flags"])
         fits = (
             cuts[-1] == len(every)
@@ -395,7 +396,8 @@ class PackedFiles:
         )
 
 
-def _array(code: str, content: memoryview) -> array[int]:
+def array_of(code: str, content: bytes | memoryview) -> array[int]:
+    """The numbers that some bytes are."""
     made: array[int] = array(code)
     made.frombytes(content)
     return made

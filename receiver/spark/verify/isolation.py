@@ -7,7 +7,7 @@ that the one which kills it becomes a row like any other.
 The child is started anew (no fork: threads and locks of this process stay out of it), works off one
 part after the other, and is replaced when it died or took too long. Its memory is limited, so that
 it meets `MemoryError` before the machine meets its end. Between the two is a socket with frames: a
-length (uint32, big-endian) and so many bytes; a pickled part in, an Arrow stream of one row out.
+pickled part in, an Arrow stream of one row out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import os
 import pickle
 import resource
 import socket
-import struct
 import subprocess
 import sys
 import time
@@ -26,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from receiver.background.line_frames import receive_frame, send_frame
 from receiver.spark.report.results import Finding, Severity
 from receiver.spark.verify.part_rows import Settings, do_part, row_of
 from receiver.spark.verify.parts import FilePart, PartResult, unpack
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Isolated", "Worker", "main"]
 
-_HEAD = struct.Struct(">I")
 _START_S = 120.0
 """For a child to import what it needs on a slow machine, beyond the limit of the part."""
 
@@ -107,13 +106,14 @@ class Isolated:
     def do(self, part: FilePart) -> pa.RecordBatch:
         """The row of a part."""
         child, line = self._child = self._child or _start()
+        end = time.monotonic() + self._settings.limit + _START_S
         try:
-            _send(line, pickle.dumps((part, self._settings), pickle.HIGHEST_PROTOCOL))
-            row = _receive(line, time.monotonic() + self._settings.limit + _START_S)
-        except TimeoutError:
-            self.close()
-            return _given_up(part, f"no answer after {self._settings.limit:g} seconds")
+            send_frame(line, pickle.dumps((part, self._settings), pickle.HIGHEST_PROTOCOL))
+            row = receive_frame(line, lambda: time.monotonic() >= end)
         except (OSError, EOFError):
+            if time.monotonic() >= end:
+                self.close()
+                return _given_up(part, f"no answer after {self._settings.limit:g} seconds")
             line.close()
             status = child.wait()
             self.close()
@@ -152,42 +152,13 @@ def _given_up(part: FilePart, why: str) -> pa.RecordBatch:
     return row_of(checked)
 
 
-def _send(line: socket.socket, content: bytes) -> None:
-    line.settimeout(None)
-    line.sendall(_HEAD.pack(len(content)) + content)
-
-
-def _receive(line: socket.socket, deadline: float | None) -> bytes:
-    """A frame.
-
-    Raises:
-        TimeoutError: it did not come in time.
-        EOFError: the other end is gone.
-    """
-    (length,) = _HEAD.unpack(_exactly(line, _HEAD.size, deadline))
-    return _exactly(line, length, deadline)
-
-
-def _exactly(line: socket.socket, length: int, deadline: float | None) -> bytes:
-    pieces, missing = [], length
-    while missing:
-        if deadline is not None:
-            line.settimeout(max(0.001, deadline - time.monotonic()))
-        piece = line.recv(min(missing, 1 << 20))
-        if not piece:
-            raise EOFError
-        pieces.append(piece)
-        missing -= len(piece)
-    return b"".join(pieces)
-
-
 def main() -> None:
     """The child: parts in, rows out, until the other end is closed."""
     limited = False
     with socket.socket(fileno=int(sys.argv[1])) as line:
         while True:
             try:
-                content = _receive(line, None)
+                content = receive_frame(line)
             except EOFError:
                 return
             part, settings = pickle.loads(content)  # noqa: S301 - from the process that started this
@@ -198,7 +169,7 @@ def main() -> None:
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, row.schema) as stream:
                 stream.write_batch(row)
-            _send(line, sink.getvalue().to_pybytes())
+            send_frame(line, sink.getvalue().to_pybytes())
 
 
 if __name__ == "__main__":
