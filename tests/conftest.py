@@ -16,8 +16,9 @@ from hypothesis import HealthCheck, settings
 from tests.support import tiers
 from tests.support.costs import Costs
 from tests.support.etcd import own_etcd, shared_etcd
+from tests.support.heard_timeouts import pytest_runtest_call
 
-__all__ = ["own_etcd", "shared_etcd"]
+__all__ = ["own_etcd", "pytest_runtest_call", "shared_etcd"]
 
 COMPILING = ("tests/unit/receiver/points/", "tests/unit/receiver/writing/")
 WHOLE = ("system", "fault")

@@ -17,7 +17,7 @@ from receiver.storage.reading.block_digests import blocks_key, packed_size
 from receiver.storage.uploader import data_key, resource_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from common.step_progress import ToldProgress
     from receiver.metadata.state.table_rows import FileRow
@@ -95,8 +95,8 @@ def check_objects(
     deep: bool,
     told: ToldProgress = untold,
     read_unsaid: bool = False,
-) -> Iterator[ObjectFinding]:
-    """Look for the objects of files.
+) -> list[ObjectFinding]:
+    """Look for the objects of files; what is wrong.
 
     Args:
         store: where they should be.
@@ -112,6 +112,7 @@ def check_objects(
     """
     look = _Look(store, deep=deep, read_unsaid=read_unsaid)
     counter = StepCounter("files", len(rows), sum(row.size for row in rows), told)
+    wrong: list[ObjectFinding] = []
     with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="check") as pool:
         for low in range(0, len(rows), _BATCH):
             batch = rows[low : low + _BATCH]
@@ -120,7 +121,8 @@ def check_objects(
             )
             for row, found in zip(batch, results, strict=True):
                 counter.done(row.size)
-                yield from found
+                wrong += found
+    return wrong
 
 
 def _check(

@@ -66,7 +66,7 @@ def check_restore(
                 files=len(rows),
                 bytes=sum(row.size for row in rows),
                 sizes_only=not (deep or store.knows_digests),
-                found=list(check_objects(store, uuid, rows, places, deep=deep, told=told)),
+                found=check_objects(store, uuid, rows, places, deep=deep, told=told),
             )
     except (ContentChangedError, DamagedError, ObjectMissingError) as error:
         return _damaged(uuid, "", error.message)

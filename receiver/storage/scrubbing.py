@@ -161,10 +161,8 @@ class Scrubber:
         with self._engine.reading() as state:
             rows = [state.files[each] for each in names if may_be_needed(state, each)]
             places = {row.physical: state.uploaded_table.rows[row.physical] for row in rows}
-        found = list(
-            check_objects(
-                self._store, self._owner.engine, rows, places, deep=False, read_unsaid=True
-            )
+        found = check_objects(
+            self._store, self._owner.engine, rows, places, deep=False, read_unsaid=True
         )
         for each in found:
             log.error(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 
 import msgspec
 
@@ -259,13 +260,14 @@ class TaskRun:
             self._by_nodes(calls),
         )
         try:
-            for fates in sending.run(jobs):
-                whole = [job for job, fate in fates if self._took(job, fate)]
-                self._kept.logs.files(job.prepared.addition.path for job in whole)
-                crash.point("task.file.recorded")
-                for job in whole:
-                    if job.file:
-                        self._proofs.add(job.path, job.prepared.snap)
+            with closing(sending.run(jobs)) as sent:  # it waits for its threads
+                for fates in sent:
+                    whole = [job for job, fate in fates if self._took(job, fate)]
+                    self._kept.logs.files(job.prepared.addition.path for job in whole)
+                    crash.point("task.file.recorded")
+                    for job in whole:
+                        if job.file:
+                            self._proofs.add(job.path, job.prepared.snap)
         finally:
             self._remote.client.close()  # the connections of threads that have ended
             if self._remote.nodes is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 
@@ -124,8 +124,11 @@ class Sending:
         if self.by_nodes is not None:
             self.by_nodes = replace(self.by_nodes, calls=self.calls)
 
-    def run(self, jobs: Sequence[SendJob]) -> Iterator[list[tuple[SendJob, Fate]]]:
+    def run(self, jobs: Sequence[SendJob]) -> Generator[list[tuple[SendJob, Fate]]]:
         """Send all; yields each job once, with what became of it, a few at a time.
+
+        Whoever leaves it early closes it by name: it waits for its threads then, and an interrupt
+        of a wait in a finaliser would reach nobody.
 
         Raises:
             TsferryError: nothing more can be sent in this task: the receiver is out of reach or

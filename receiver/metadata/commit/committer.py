@@ -216,6 +216,9 @@ class Committer:
         try:
             while not request.settled:
                 self._round()
+        except BaseException:  # a signal: nobody waits for it any more
+            request.abandoned = True
+            raise
         finally:
             self._leader = 0
             self._hand_over()
@@ -241,6 +244,8 @@ class Committer:
                 self._write(batch, together)
         except BaseException as error:
             self._abort([*batch, *deferred], error)
+            if not isinstance(error, Exception):
+                raise  # a signal is for this thread, whosever commits it was writing
             return
         self._waiting.extendleft(reversed(deferred))
         for request in batch:
@@ -459,7 +464,7 @@ def _heals(error: BaseException) -> bool:
     return isinstance(error, NoSpaceError | UnreachableError | UnknownOutcomeError)
 
 
-def _for_caller(error: BaseException) -> BaseException:
+def _for_caller(error: BaseException) -> Exception:
     """An exception of its own for each caller: they are raised in several threads."""
     if isinstance(error, TsferryError):
         return type(error)(error.message, retry_after=error.retry_after, extra=dict(error.extra))
@@ -467,4 +472,4 @@ def _for_caller(error: BaseException) -> BaseException:
         return FailedSyncError(f"writing the log of the metadata engine failed: {error}")
     if isinstance(error, Exception):
         return ReadOnlyError(f"the metadata engine failed: {error!r}")
-    return error
+    return FailedSyncError(f"writing the log of the metadata engine was interrupted: {error!r}")

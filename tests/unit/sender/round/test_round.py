@@ -12,8 +12,9 @@ from unittest.mock import Mock
 import msgspec
 import pytest
 
-from common import wire
+from common import crash, wire
 from common.config import Secret
+from common.crash import SimulatedCrash
 from common.errors import (
     CloneError,
     ConflictError,
@@ -28,6 +29,7 @@ from sender.config import StorageGroupFilter
 from sender.round.round_report import as_text
 from sender.select.facts import FileFacts
 from sender.select.found import stat_identity
+from sender.send.sending import Sending
 from tests.support.edge import Edge
 from tests.support.scripted_receiver import (
     Alter,
@@ -781,3 +783,22 @@ def test_what_one_receiver_was_sent_is_known_for_the_next(edge, receiver):
     edge.round()
     found = stat_identity((edge.data / path).stat())
     assert edge.digests._known == {(edge.data, path): (found, edge.files[path])}
+
+
+def test_an_interrupt_while_it_waits_for_its_threads_is_not_lost(edge, receiver, monkeypatch):
+    """The round ends early by an error, and what it waits for then is cut off."""
+
+    def run(sending, jobs):
+        try:
+            yield []
+        finally:
+            raise KeyboardInterrupt
+
+    def fail(name):
+        if name == "task.file.recorded":
+            raise SimulatedCrash(name)
+
+    monkeypatch.setattr(Sending, "run", run)
+    edge.write(1)
+    with crash.arm(fail), pytest.raises(KeyboardInterrupt):
+        edge.round()

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import ConflictError
+from common.errors import ConflictError, FailedSyncError, ReadOnlyError
 from receiver.metadata.commit import committer
+from receiver.metadata.commit.commit_request import CommitRequest
 from receiver.metadata.commit.guards import Guard, note_guard
 from receiver.metadata.commit.touched import Touched
 from receiver.metadata.engine import Engine
@@ -396,6 +397,28 @@ def test_a_caller_that_is_interrupted_while_it_waits_keeps_nobody_waiting(engine
     with engine.reading() as state:
         assert state.senders[A].label == "last"
     engine.commit([seen(label="on")])
+
+
+def test_a_signal_is_of_the_thread_that_writes_for_others_and_of_no_other(tmp_path, monkeypatch):
+    """It writes a batch in which its own commit is not, and others wait for what becomes of it."""
+
+    class Interrupted(BaseException):
+        pass
+
+    def interrupt(self, payload, commits):
+        raise Interrupted
+
+    with Engine.open(tmp_path / "schema", background=False) as engine:
+        monkeypatch.setattr(committer, "MAX_BATCH_COMMITS", 1)
+        monkeypatch.setattr(LogWriter, "append", interrupt)
+        other = CommitRequest([seen(label="other")])
+        engine._committer._waiting.append(other)
+        with pytest.raises(Interrupted):
+            engine.commit([seen(label="mine")])
+        assert isinstance(other.error, FailedSyncError), "whether it is there is not known"
+        assert engine._committer._leader == 0
+        with pytest.raises(ReadOnlyError):
+            engine.commit([seen(label="next")])
 
 
 def test_work_between_batches_sees_no_commit_half_done(engine):
