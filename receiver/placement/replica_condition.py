@@ -25,7 +25,8 @@ __all__ = ["ReplicaCondition"]
 _LEAST: Final = 2
 """Of what one node has alone, one disk loses all."""
 _UNHEARD: Final = 900.0
-"""Seconds from the start for which a node may have what nobody has heard of yet."""
+"""Seconds from the start for which a node may have what nobody has heard of yet, where no copies
+are wanted any more."""
 
 
 class ReplicaCondition:
@@ -64,9 +65,14 @@ class ReplicaCondition:
         )
 
     def perhaps(self, state: State, row: FileRow) -> int:
-        """Nodes that have a file, or may: behind a start nobody has said anything yet."""
+        """Nodes that have a file, or may: one that is silent, or lacks another one, has it still.
+
+        Of those that are to have it, until an operator says that they are lost.
+        """
         known = self.count(state, row)
-        if self._monotonic() - self._began >= _UNHEARD:
+        table = state.loaded_tables.named(row.parsed.sg)
+        is_wanted = self.safe or (table is not None and table.replicas)
+        if not is_wanted and self._monotonic() - self._began >= _UNHEARD:
             return known
         return max(known, len(placed_nodes(state, row.physical)))
 

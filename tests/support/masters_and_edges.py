@@ -25,6 +25,7 @@ from hypothesis.stateful import (
 
 from common.errors import TsferryError
 from receiver.metadata.model import records
+from receiver.metadata.model.ranks import LOWEST_LOOK
 from receiver.metadata.state.table_rows import FileRow
 from receiver.storage.reading.several_addresses import Failover
 from tests.support import tiers
@@ -129,7 +130,8 @@ class MastersAndEdges(RuleBasedStateMachine):
         if self._row(master, path) is None:
             self.there.tags += 1
             master.world._tag = self.there.tags
-            place = master.world.load(NORTH, path, self.contents[path])
+            look = 2 * LOWEST_LOOK + self.there.tags
+            place = master.world.load(NORTH, path, self.contents[path], look=look)
             self.physical[path].append(str(place.relative_to(master.world.data)))
 
     @rule()
@@ -341,7 +343,7 @@ class MastersAndEdges(RuleBasedStateMachine):
 
         def delete(master: OneOfTwo) -> None:
             row = self._row(master, path)
-            if row is not None:
+            if row is not None and row.physical in self.physical[path]:
                 master.engine.commit([records.FileDeleted(row.physical, "operator")])
                 self.deleted.add(path)
                 self.least.pop(path, None)
@@ -359,11 +361,24 @@ class MastersAndEdges(RuleBasedStateMachine):
         """Where a file lies whole at a node."""
         for root in node.paths:
             for tablet in node.tablets_in(root):
-                for physical in self.physical[path]:
+                for physical, content in self.names_of(path).items():
                     place = tablet / physical
-                    if place.is_file() and place.read_bytes() == self.contents[path]:
+                    if place.is_file() and place.read_bytes() == content:
                         return place
         return None
+
+    def names_of(self, path: str) -> dict[str, bytes]:
+        """Names at the centre of what has all that a file has, with their bytes."""
+        return dict.fromkeys(self.physical[path], self.contents[path])
+
+    def may_commit(self, master: OneOfTwo) -> bool:
+        """Whether a master leads, and reaches its log."""
+        return (
+            master.works
+            and master.engine.displaced() is None
+            and self.there.place.owner is master.remote
+            and self.there.may_speak(master.name, "log")
+        )
 
     @invariant()
     def nothing_but_the_world_takes_copies(self) -> None:

@@ -57,6 +57,7 @@ class World:
         points: int | None = None,
         sent: bytes | None = None,
         registered: bool = False,
+        look: int = 0,
     ) -> Path:
         """Commit one file as loaded; returns where it lies.
 
@@ -67,6 +68,7 @@ class World:
             points: that the manifest says there are.
             sent: what the sender's manifest is about; the content if left out.
             registered: put its series into the schema.
+            look: the first that had it, closed; 0 for none.
         """
         self._tag += 1
         parsed = FilePath.parse(path)
@@ -112,6 +114,8 @@ class World:
                         table.root,
                     ),
                     data_dir=str(self.data),
+                    first_look=look,
+                    closed_look=look,
                 ),
                 *series,
             ]

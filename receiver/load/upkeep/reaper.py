@@ -58,7 +58,7 @@ class Reaper:
         chores: called with the time at each pass, for what others have to let go.
         looks: called so too, and while ages of files are not known as well.
         nodes_with: how many storage nodes are known to have a file now.
-        nodes_perhaps: how many have one, or may have it and have not spoken since the start.
+        nodes_perhaps: how many have one, or may have it.
         is_awaited: whether a deleted file may come again, and is to be known then: that is noted
             when it is forgotten.
     """

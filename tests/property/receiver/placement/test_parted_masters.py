@@ -19,6 +19,7 @@ from hypothesis.stateful import rule, run_state_machine_as_test
 from common.errors import TsferryError
 from receiver.metadata.model import records
 from receiver.metadata.state.placed_files import placement_of
+from receiver.metadata.state.table_rows import FileState
 from receiver.operator.forgetting_nodes import forget_node
 from receiver.operator.node_losses import lose_node
 from receiver.operator.node_views import LossRequest
@@ -27,12 +28,13 @@ from tests.support import tiers
 from tests.support.edges_with_tickets import EdgesWithTickets
 from tests.support.homed_nodes import HomedNode
 from tests.support.masters_and_edges import GROUP, MASTER, NODE
+from tests.support.merges_of_masters import MergesOfMasters
 from tests.support.two_masters import LEASE, OneOfTwo
 
 _PICK = st.integers(0, 1 << 16)
 
 
-class DisksAndOperators(EdgesWithTickets):
+class DisksAndOperators(EdgesWithTickets, MergesOfMasters):
     """See the module."""
 
     def __init__(self) -> None:
@@ -77,8 +79,8 @@ class DisksAndOperators(EdgesWithTickets):
     def _on_disk(self, master: OneOfTwo) -> set[str]:
         return {
             path
-            for path, names in self.physical.items()
-            if any((master.world.data / each).is_file() for each in names)
+            for path in self.physical
+            if any((master.world.data / each).is_file() for each in self.names_of(path))
         }
 
     @rule(partition=st.integers(0, 1), group=GROUP, at=MASTER, burns=NODE)
@@ -106,7 +108,7 @@ class DisksAndOperators(EdgesWithTickets):
             if row is None:
                 continue
             try:
-                assert master.fetched(row) == self.contents[path]
+                assert master.fetched(row) == self.names_of(path)[row.physical]
             except (TsferryError, FileNotFoundError):
                 continue
 
@@ -426,16 +428,18 @@ class DisksAndOperators(EdgesWithTickets):
             with master.engine.reading() as state:
                 table = state.loaded_tables.named(group)
                 rows = [row for row in state.files.values() if row.parsed.sg == group]
-                rows = [row for row in rows if row.visible]
+                rows = [row for row in rows if row.state is not FileState.DELETED]
+                names = {row.physical for row in rows}
             if table is None:
                 return
             ops: list[records.Op] = [
                 records.FileDeleted(each.physical, "operator") for each in rows
             ]
             master.engine.commit([*ops, records.TableDropped(table.id)])
-            self.deleted |= {each.path for each in rows}
-            for each in rows:
-                self.least.pop(each.path, None)
+            for path in [*self.contents]:
+                if names & self.names_of(path).keys():
+                    self.deleted.add(path)
+                    self.least.pop(path, None)
 
         self._ask(drop)
 
@@ -445,7 +449,8 @@ class DisksAndOperators(EdgesWithTickets):
 
         def forget(master: OneOfTwo) -> None:
             with master.engine.reading() as state:
-                gone = [row.physical for row in state.files.values() if not row.visible]
+                rows = [*state.files.values()]
+                gone = [row.physical for row in rows if row.state is FileState.DELETED]
                 tables = state.loaded_tables.dropped()
             for each in gone:
                 (master.world.data / each).unlink(missing_ok=True)
@@ -522,26 +527,29 @@ class DisksAndOperators(EdgesWithTickets):
         if self.is_turned_back:
             self.what_a_turned_back_master_does_not_know_is_offered()
             return
+        self.what_is_merged_and_lost_is_found_out()
         super().all_is_well_in_the_end()
         leader = next(each for each in self.there.masters if self._leads(each))
         for path in self.loaded - self.deleted:
             row = self._row(leader, path)
             assert row is not None
-            assert leader.fetched(row) == self.contents[path]
+            assert leader.fetched(row) == self.names_of(path)[row.physical]
 
     def what_a_turned_back_master_does_not_know_is_offered(self) -> None:
         """Before and behind the word of a human that it is right all the same."""
         for _ in range(2):
             self.all_go_on(4)
+            self.nodes_report_and_pull()  # the last pass may have dropped what they had told
             self.nothing_but_the_world_takes_copies()
             leader = next(each for each in self.there.masters if self._leads(each))
             offered, silent = leader.copies.offers.find(1000)
             assert not {*silent} & {each.uuid for each in self.there.nodes}
-            names = {each.file.path for each in offered}
+            names = {each.file.physical for each in offered}
             for path in self.loaded - self.deleted:
                 is_here = bool(self.whole_at(path))
                 assert is_here, f"{path} is nowhere"
-                assert self._row(leader, path) or path in names, f"{path} is not offered"
+                is_offered = bool(names & self.names_of(path).keys())
+                assert self._row(leader, path) or is_offered, f"{path} is not offered"
             for node in self.there.nodes:
                 if node.home.doubt:
                     assert "nodes confirm-master" in node.home.doubt
@@ -725,3 +733,21 @@ def test_what_has_rotted_counts_no_more_when_an_older_word_arrives_late() -> Non
             lambda it: it.all_goes_well_for_a_while(0, "root.sun", False),
             lambda it, at=at: it.bytes_of_a_node_rot(at, 0, True),
         )
+
+
+@pytest.mark.parametrize("is_silent", [False, True])
+def test_the_last_copies_of_what_was_merged_stay_until_nodes_have_the_merged_file(
+    is_silent: bool,
+) -> None:
+    """Red where nodes that are silent, or lack the merged file that is lost, count for nothing."""
+    _lives(
+        lambda it: it.inputs_go_behind_a_merge(
+            0,
+            "root.wind",
+            True,
+            ["nodes down", "an hour", "reaper", "stand-by"]
+            if is_silent
+            else ["stand-by", "an hour", "reaper"],
+            0,
+        )
+    )
