@@ -134,6 +134,8 @@ def _nodes(totals: NodeTotals) -> str:
     text = f"{totals.nodes}, {totals.down} down, {totals.reporting} reporting"
     if totals.lost:
         text += f", {totals.lost} lost"
+    if totals.partial:
+        text += f", {totals.partial} without a directory of theirs"
     if totals.unknown:
         text += f"; {totals.unknown} tablets are not of this catalogue"
     return f"{text}; the longest silence {totals.oldest:.0f} s; {totals.tablets} tablets"

@@ -186,6 +186,7 @@ class ReceiverMeasures:
         "not whole yet), lost (as an operator said).",
         "state",
     )
+    NODES_PARTIAL = gauge(f"{_P}nodes_partial", "Those that are heard from, and miss a directory.")
     NODES_DOUBTING = gauge(
         f"{_P}nodes_doubting", "Those that have seen commits which are not here, or do not trust."
     )

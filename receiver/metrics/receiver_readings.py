@@ -395,6 +395,7 @@ def _put_nodes(into: Readings, found: NodeTotals) -> None:
         ("lost", found.lost),
     ):
         into.put(of.NODES, count, state)
+    into.put(of.NODES_PARTIAL, found.partial)
     into.put(of.NODES_DOUBTING, found.doubting)
     into.put(of.NODES_SILENCE, found.oldest)
     into.put(of.NODES_TABLETS, found.tablets)

@@ -30,6 +30,7 @@ _MOST_OFFERED: Final = 10_000
 def copies_view(there: RunningReceiver) -> CopiesView:
     """How far the copies are."""
     service, config = there.copies, there.config.nodes
+    counting = {uuid for uuid, node in service.nodes().items() if node.counts}
     with there.engine.reading() as state:
         rows = state.placement_table.rows
         tablets = [
@@ -39,7 +40,7 @@ def copies_view(there: RunningReceiver) -> CopiesView:
         ]
         placed = [(tablet, row) for tablet, row, _ in tablets if row is not None]
         whole = sum(
-            len(service.book.complete(state, tablet, row)) == len(row.nodes)
+            len(counting.intersection(service.book.complete(state, tablet, row))) == len(row.nodes)
             for tablet, row in placed
         )
     short = sum(row is None or len(row.nodes) < wanted for _, row, wanted in tablets)

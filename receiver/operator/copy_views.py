@@ -38,7 +38,8 @@ class CopiesView(Struct, frozen=True, kw_only=True):
         placed: of these, those with a place.
         creating: of these, those whose leaders have not reported them.
         short: tablets with fewer nodes than are wanted.
-        whole: tablets of which all of their nodes have all files now, as far as is known.
+        whole: tablets of which all of their nodes have all files now, as far as is known: these are
+            heard from, and miss no directory.
         busy: why no new task is taken; None if one is.
         strange: what nodes have and the catalogue does not know.
         newer: what nodes know more of than the catalogue: `copies offered` says what.

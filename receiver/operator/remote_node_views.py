@@ -100,6 +100,7 @@ class NodeTotals(Struct, frozen=True, kw_only=True):
         down: of these, silent for too long.
         reporting: of these, those that speak and whose full report is not here yet.
         lost: that an operator has declared lost.
+        partial: of these, those that are heard from, and miss a directory.
         doubting: that do not trust this master, or have seen commits which it does not have.
         oldest: seconds since the one was heard that has been silent for the longest time.
         tablets: that they report.
@@ -110,6 +111,7 @@ class NodeTotals(Struct, frozen=True, kw_only=True):
     down: int = 0
     reporting: int = 0
     lost: int = 0
+    partial: int = 0
     doubting: int = 0
     oldest: float = 0.0
     tablets: int = 0

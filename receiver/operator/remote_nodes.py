@@ -145,6 +145,7 @@ def node_totals(there: ReceiverDirectories) -> NodeTotals:
         down=sum(each.is_down for each in kept),
         reporting=sum(_is_reporting(each) for each in kept),
         lost=len(found) - len(kept),
+        partial=sum(_is_partial(each) for each in kept),
         doubting=sum(bool(each.doubt) or each.commit > newest for each in heard),
         oldest=round(max((each.age for each in kept), default=0.0), 3) if running else 0.0,
         tablets=sum(len(each.reports.held) for each in heard),
@@ -152,11 +153,18 @@ def node_totals(there: ReceiverDirectories) -> NodeTotals:
     )
 
 
+def _is_partial(seen: NodeSeen) -> bool:
+    heard = seen.heard
+    return heard is not None and not seen.is_down and any(d.problem for d in heard.directories)
+
+
 def remote_node_concerns(totals: NodeTotals) -> list[str]:
     """What of them is not as it should be."""
     found = []
     if totals.down:
         found.append(f"{totals.down} of {totals.nodes} storage nodes are down.")
+    if totals.partial:
+        found.append(f"{totals.partial} of {totals.nodes} storage nodes miss a directory.")
     if totals.doubting:
         found.append(
             f"{totals.doubting} storage nodes have seen commits that this receiver does not have: "

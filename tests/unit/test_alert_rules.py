@@ -110,6 +110,7 @@ CASES: dict[str, list[Case]] = {
     "TsferryNodesDown": one("receiver_nodes", "1", "0", f'{R},state="down"'),
     "TsferryNodesSilent": one("receiver_nodes_longest_silence_seconds", "4000", "30"),
     "TsferryNodesLost": one("receiver_nodes", "1", "0", f'{R},state="lost"', minutes=75),
+    "TsferryNodesPartial": one("receiver_nodes_partial", "1", "0", minutes=45),
     "TsferryNodesDoubt": one("receiver_nodes_doubting", "1", "0"),
     "TsferryFilesNowhere": one("receiver_released_files_nowhere", "1", "0"),
     "TsferryTabletsShort": one("receiver_tablets_short", "1", "0", minutes=45),

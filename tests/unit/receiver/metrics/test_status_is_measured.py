@@ -56,6 +56,7 @@ STATUS: Mapping[str, Told] = {
     "background.failures": NAMES,
     "nodes.nodes": of.NODES, "nodes.down": of.NODES, "nodes.reporting": of.NODES,
     "nodes.lost": of.NODES, "nodes.doubting": of.NODES_DOUBTING, "nodes.oldest": of.NODES_SILENCE,
+    "nodes.partial": of.NODES_PARTIAL,
     "nodes.tablets": of.NODES_TABLETS, "nodes.unknown": of.NODES_UNKNOWN,
     "kept": "what is kept of a box that was replaced waits for an operator, and hurts nobody",
     "schema.series": of.SERIES, "schema.devices": "devices that have an owner are counted",

@@ -12,6 +12,8 @@ from common.errors import CloneError, NotFoundError
 from receiver.heartbeats.node_wire import DirectoryRoom, ReportedTablet
 from receiver.metadata.model import records
 from receiver.node import Node
+from receiver.operator.copies import copies_view
+from receiver.operator.remote_nodes import node_totals, remote_node_concerns
 from receiver.operator.table_lists import list_tablets
 from receiver.tablet_copies.copies_wire import HeldCopies, HeldCopy
 from receiver.tablet_copies.read_tickets import TicketKeys
@@ -257,3 +259,35 @@ def test_the_last_word_of_a_node_that_is_away_is_no_reason_to_forget_what_it_may
     service._looked = None  # a moment later
     assert not service.is_empty(tablet)
     assert not service.has_gone(tablet)
+
+
+@pytest.mark.parametrize("away", ["it is silent", "a directory is away"])
+def test_a_tablet_is_not_shown_as_whole_while_one_of_its_nodes_counts_for_nothing(
+    copied: Copied, away: str
+):
+    for each in copied.nodes:
+        copied.complete(each)
+    assert copies_view(copied.node.operator).whole == 1
+    service = copied.node.copies
+    heard = copied.node.nodes.heard(copied.uuids[1])
+    assert heard is not None
+    if away == "it is silent":
+        heard.heard -= copied.node.config.nodes.timeout + 1
+    else:
+        heard.directories = [DirectoryRoom(path="/d", problem="x", begun=True)]
+    service._looked = None  # a moment later
+    assert copies_view(copied.node.operator).whole == 0
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_node_that_misses_a_directory_is_told_of_at_the_master(copied: Copied, begun: bool):
+    there = copied.node.operator
+    assert remote_node_concerns(node_totals(there)) == []
+    heard = copied.node.nodes.heard(copied.uuids[1])
+    assert heard is not None
+    heard.directories = [DirectoryRoom(path="/d", problem="x", begun=begun)]
+    totals = node_totals(there)
+    assert (totals.down, totals.partial) == (0, 1)
+    assert "1 of 2 storage nodes miss a directory" in " ".join(remote_node_concerns(totals))
+    heard.heard -= copied.node.config.nodes.timeout + 1
+    assert (node_totals(there).down, node_totals(there).partial) == (1, 0)
