@@ -13,12 +13,14 @@ venv() {
         echo "tsferry needs Python 3.11.2 or later; set PYTHON to one" >&2
         return 2
     fi
-    local stamp="$venv/.installed-${extras//,/-}" want
+    local stamp="$venv/.installed-${extras//,/-}" want each
     want=$(cksum <pyproject.toml)
-    if [ -x "$venv/bin/python" ] && "$venv/bin/python" -c '' 2>/dev/null &&
-        [ "$(cat "$stamp" 2>/dev/null)" = "$want" ]; then
-        return 0
-    fi
+    for each in "$stamp" "$venv/.installed-all" "$venv/.installed-all-dev"; do
+        case $extras,$each in *dev*,*-all) continue ;; esac # which has all but that
+        if [ "$(cat "$each" 2>/dev/null)" = "$want" ] && "$venv/bin/python" -c '' 2>/dev/null; then
+            return 0
+        fi
+    done
     if ! [ -x "$venv/bin/pip" ] || ! "$venv/bin/python" -c '' 2>/dev/null; then
         echo "making $venv with $("$python" --version)"
         rm -rf "$venv"
@@ -30,9 +32,18 @@ venv() {
             fi
         fi
     fi
-    echo "installing tsferry[$extras] into $venv (some minutes the first time: Spark is large)"
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile --editable ".[$extras]" || return
-    # pip would compile one file after the other, on one processor.
-    "$venv/bin/python" -m compileall -q -j 0 "$venv"/lib/python*/site-packages >/dev/null 2>&1 || true
+    case $extras in
+        *all*) echo "installing tsferry[$extras] into $venv (a minute or some, the first time: Spark is 450 MB)" ;;
+        *) echo "installing tsferry[$extras] into $venv" ;;
+    esac
+    # Spark comes as source, of which pip makes a wheel and unpacks that: compressed in between, it
+    # takes half a minute of a processor to no end. -qq: or an older pip says how it does that.
+    "$venv/bin/python" -m pip install -qq --disable-pip-version-check --no-compile \
+        --config-settings=--build-option=--compression=stored --editable ".[$extras]" || return
+    # For the hundreds of programs that tests start. pip would compile one file after the other, on
+    # one processor; who runs a few programs is quicker with what these compile as they come to it.
+    case $extras in
+        *dev*) "$venv/bin/python" -m compileall -q -j 0 "$venv"/lib/python*/site-packages >/dev/null 2>&1 || true ;;
+    esac
     echo "$want" >"$stamp"
 }
