@@ -77,7 +77,7 @@ def view_lines(view: HooksView) -> Iterator[str]:
             yield "  nothing yet: it was not running since this is configured"
             continue
         yield f"  delivered  {found.delivered}, the last {_moment(found.delivered_at)}"
-        yield f"  waiting    {found.waiting}"
+        yield f"  waiting    {found.waiting}{_of_commits(found)}"
         yield f"  dropped    {found.dropped}"
         yield f"  failed     {found.failed} tries{_failure(found)}"
 
@@ -86,6 +86,13 @@ def asked_lines(found: Mapping[str, AskedHook]) -> Iterator[str]:
     """What came of a test of each way out, for people."""
     for way, each in found.items():
         yield f"{way}: {'taken' if each.ok else 'not taken'}: {printable(each.text)}"
+
+
+def _of_commits(found: QueueStanding) -> str:
+    """What is told of commits stands in no queue: it is read from their log."""
+    if found.place is None or found.failing_since is None:
+        return ""
+    return f", and what was committed since {_moment(found.failing_since)}"
 
 
 def _failure(found: QueueStanding) -> str:

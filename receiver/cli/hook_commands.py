@@ -28,8 +28,8 @@ def hooks() -> None:
 def list_(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     """What each hook was told, what waits, and what went wrong last.
 
-    Read from the files of the queues: it may run or not. What is committed and not told of yet
-    does not count as waiting here; the measures have it.
+    Read from the files of the queues: it may run or not. What was committed and not told of yet is
+    not counted here, and said to wait while nothing comes through; the measures count it.
     """
     config = invocation.load(secrets=False).value
     config.must_have_directories()

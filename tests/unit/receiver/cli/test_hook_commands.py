@@ -59,7 +59,9 @@ def test_what_was_told_and_what_went_wrong_is_listed(tmp_path, hook, command):
     assert (view["events"], view["problems"]) == (["disk"], [])
     (way,) = view["hooks"]
     assert (way["delivered"], way["waiting"], way["failed"]) == (1, 1, 1)
-    assert "exit code 1" in command("hooks", "list")[1]
+    said = command("hooks", "list")[1]
+    assert "exit code 1" in said
+    assert "  waiting    1, and what was committed since " in said
     readings = ReceiverReadings(
         node.operator, RequestTallies(), lambda: NodeStanding(None, 0, "1"), most_edges=10
     )
