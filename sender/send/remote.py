@@ -119,9 +119,8 @@ class Remote:
         return Tries(transfer.max_retries, backoff, self.stop.wait, self._tell)
 
     def _tell(self, what: str, error: TsferryError, pause: float) -> None:
-        _log.warning(
-            "%s: another try in %.1f s: %s", self.name, pause, error.message, extra={"what": what}
-        )
+        said = {"what": what} if what else {}
+        _log.warning("%s: another try in %.1f s: %s", self.name, pause, error.message, extra=said)
 
     def go_on(self) -> None:
         """Whether to go on; asked between steps that may be long.

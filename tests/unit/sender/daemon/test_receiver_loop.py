@@ -71,6 +71,14 @@ def test_a_round_that_ended_early_is_not_called_done(daemon, caplog):
     assert line.sent == 2
 
 
+def test_a_try_of_nothing_in_particular_names_nothing(daemon, caplog):
+    for what in ("", "a/b.tsfile"):
+        daemon.loop.remote._tell(what, NoSpaceError("busy"), 1.5)
+    first, second = caplog.records
+    assert first.message == "dc1: another try in 1.5 s: busy"
+    assert (hasattr(first, "what"), second.what) == (False, "a/b.tsfile")
+
+
 def test_a_change_is_looked_at(daemon):
     assert not daemon.looks()
     daemon.edge.write(2)
