@@ -15,6 +15,7 @@ __all__ = [
     "paragraph",
     "printable",
     "screen_width",
+    "shortened",
     "size_text",
     "table",
     "whole_width",
@@ -129,14 +130,12 @@ def paragraph(headers: Sequence[str], row: Sequence[str], width: int) -> str:
         if gap and display_width(lines[-1]) + len(gap) + display_width(pair) > room:
             lines.append(_COLUMN_GAP)
             gap = ""
-        first, *others = _pieces(pair, room - display_width(lines[-1]) - len(gap))
+        first, *_ = _pieces(pair, room - display_width(lines[-1]) - len(gap))
         lines[-1] += gap + first
-        lines += [_COLUMN_GAP * 2 + each for each in _rest(others, width)]
+        rest = pair[len(first) :].lstrip(" ")
+        below = _pieces(rest, width - 2 * len(_COLUMN_GAP)) if rest else []
+        lines += [_COLUMN_GAP * 2 + each for each in below]
     return "\n".join(lines)
-
-
-def _rest(pieces: Sequence[str], width: int) -> list[str]:
-    return _pieces("".join(pieces), width - 2 * len(_COLUMN_GAP)) if pieces else []
 
 
 def _pieces(text: str, width: int) -> list[str]:
@@ -162,6 +161,11 @@ def padded(cell: str, width: int, right: bool) -> str:
     """A cell as wide as its column, at the left or the right of it."""
     padding = " " * (width - display_width(cell))
     return padding + cell if right else cell + padding
+
+
+def shortened(text: str, most: int) -> str:
+    """A text of so many characters at most, which shows where it was cut."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def size_text(size: int) -> str:

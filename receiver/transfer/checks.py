@@ -12,6 +12,7 @@ import common
 from common import zstd
 from common.certificates import CertificateFile
 from common.errors import ProtocolError, TsferryError
+from common.terminal import shortened
 from common.wire import (
     PROTOCOL,
     CheckAnswer,
@@ -273,8 +274,8 @@ def _cut(beat: Heartbeat) -> Heartbeat:
         beat,
         version=beat.version[:_LONGEST_VERSION],
         label=beat.label[:_LONGEST_LABEL],
-        state=beat.state[:_LONGEST_TEXT],
-        problem=beat.problem[:_LONGEST_TEXT],
+        state=shortened(beat.state, _LONGEST_TEXT),
+        problem=shortened(beat.problem, _LONGEST_TEXT),
     )
 
 

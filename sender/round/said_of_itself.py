@@ -8,7 +8,7 @@ import common
 from common import wire
 from common.certificates import CertificateFile
 from common.durable import free_bytes
-from common.terminal import printable
+from common.terminal import printable, shortened
 from sender.round.round_report import RoundReport
 
 if TYPE_CHECKING:
@@ -59,7 +59,9 @@ def heartbeat_of(
         held=len(looked.held) + len(looked.held_records),
         lost=len(looked.lost),
         round_at=at,
-        problem="" if last.error is None else printable(last.error.message)[:_LONGEST_PROBLEM],
+        problem=""
+        if last.error is None
+        else shortened(printable(last.error.message), _LONGEST_PROBLEM),
     )
 
 
@@ -72,3 +74,7 @@ def least_room(directories: Iterable[Path]) -> int | None:
         except OSError:
             continue
     return min(found, default=None)
+
+
+def _problem(message: str) -> str:
+    return shortened(printable(message), _LONGEST_PROBLEM)

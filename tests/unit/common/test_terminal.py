@@ -1,9 +1,10 @@
 import unicodedata
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.terminal import display_width, folded, printable, table
+from common.terminal import display_width, folded, printable, shortened, table
 
 
 @given(st.text())
@@ -69,6 +70,18 @@ def test_what_is_much_too_wide_is_a_paragraph_a_row():
         "  NOTE " + "e" * 53,
         "    " + "e" * 37,
     ]
+
+
+def test_words_of_a_paragraph_stay_apart_where_it_is_broken():
+    words = [f"word{n}" * (1 + n % 3) for n in range(60)]
+    shown = table(["NAME", "STATE"], [["a", " ".join(words)], ["b" * 70, "-"]], width=80)
+    assert shown.split("\n")[0].startswith("NAME a")
+    assert shown.split()[3 : 3 + len(words)] == words
+
+
+@pytest.mark.parametrize(("text", "shown"), [("", ""), ("a" * 9, "a" * 9), ("a" * 10, "aaaaaa...")])
+def test_a_text_that_was_cut_shows_it(text, shown):
+    assert shortened(text, 9) == shown
 
 
 wide = st.text(max_size=300) | st.integers(0, 10**10) | st.none()
