@@ -6,14 +6,14 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from common.beneath import open_beneath, open_regular, parts
-from common.digests import read_blocks
+from common.digests import md5, read_blocks
 from common.durable.open_files import Closing
-from common.errors import TooLargeError
+from common.errors import StoppedError, TooLargeError, TsferryError
 from common.system_errors import with_path
 
 __all__ = ["DIRECTORY_FLAGS", "ParentDir", "ReadingTree"]
@@ -68,6 +68,48 @@ class ReadingTree(Closing):
         if len(content) > limit:
             raise TooLargeError(f"{self._what(rel)} is larger than {limit} bytes")
         return content
+
+    def has_bytes(
+        self,
+        rel: str,
+        size: int,
+        digest: str,
+        *,
+        anew: bool = False,
+        pace: Callable[[int], None] = lambda _: None,
+    ) -> bool:
+        """Whether a regular file of these bytes is there: all of them are read.
+
+        One that cannot be read is none.
+
+        Args:
+            rel: of the file.
+            size: of them.
+            digest: their MD5, in hex.
+            anew: read from the disk, whatever the kernel remembers of them.
+            pace: is told of bytes that were read, and may wait.
+
+        Raises:
+            StoppedError: of `pace`.
+        """
+        found = md5()
+        try:
+            fd = self.open_read(rel)
+            try:
+                if anew:
+                    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+                if os.fstat(fd).st_size != size:
+                    return False
+                for block in read_blocks(fd):
+                    found.update(block)
+                    pace(len(block))
+            finally:
+                os.close(fd)
+        except StoppedError:
+            raise
+        except (OSError, TsferryError):
+            return False
+        return found.hexdigest() == digest
 
     def stat(self, rel: str) -> os.stat_result | None:
         """What is at `rel` itself (a symlink is not followed), or None."""

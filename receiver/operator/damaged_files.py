@@ -22,7 +22,6 @@ from receiver.datadirs.disks import NAMING
 from receiver.load.upkeep.fsck_findings import STRAY
 from receiver.load.upkeep.verdicts import Recorded, check_number, one_of_each, record_verdicts
 from receiver.metadata.state.placed_files import placed_nodes
-from receiver.placement.copies_back import is_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -113,7 +112,7 @@ class DamagedFiles:
         put: list[tuple[Tree, str]] = []
         try:
             here = [tree for tree in self._trees() if tree.exists(row.physical)]
-            bad = [tree for tree in here if not is_whole(tree, row)]
+            bad = [tree for tree in here if not _is_whole(tree, row)]
             came = len(bad) < len(here)
             if came and not bad:
                 # It was mended since it was judged; else its own bytes are what was found bad.
@@ -135,7 +134,7 @@ class DamagedFiles:
 
     def _fetch(self, row: FileRow) -> bool:
         with self._pinned([row]):
-            return any(is_whole(tree, row) for tree in self._trees())
+            return any(_is_whole(tree, row) for tree in self._trees())
 
     def _remember(self, physical: str) -> None:
         """A verdict that is told again, or late, is about bytes that are no more."""
@@ -164,3 +163,7 @@ def _put_back(tree: Tree, rel: str) -> None:
                 tree.rename(_stray(rel), rel)
     except (TsferryError, OSError) as error:  # it is hidden, wherever its bytes are
         log.warning("bad bytes stay aside", extra={"file": rel, "error": str(error)})
+
+
+def _is_whole(tree: Tree, row: FileRow) -> bool:
+    return tree.has_bytes(row.physical, row.size, row.md5, anew=True)

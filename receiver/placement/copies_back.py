@@ -7,13 +7,11 @@ that it was loaded into, or where there is most room if that is gone. Nothing of
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from common import crash
-from common.digests import md5_of_fd
 from common.durable import free_bytes
 from common.errors import NoSpaceError, NotFoundError, TsferryError, UnreachableError
 from receiver.datadirs.disks import NAMING, home_of
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     from receiver.storage.reading.reader_calls import ReaderCalls
     from receiver.tablet_copies.copies_wire import FilePlace
 
-__all__ = ["BroughtBack", "CopiesBack", "is_whole"]
+__all__ = ["BroughtBack", "CopiesBack"]
 
 log = logging.getLogger(__name__)
 
@@ -138,7 +136,7 @@ class CopiesBack:
         """
         with self._alone(row):
             tree = tree_of(self._trees(), row)
-            if tree is not None and is_whole(tree, row):
+            if tree is not None and tree.has_bytes(row.physical, row.size, row.md5, anew=True):
                 return True
             return self._from_nodes(row, tree)
 
@@ -313,16 +311,3 @@ class CopiesBack:
             tree.unlink(rel, sync=False)
         self.came(row.physical)
         return True
-
-
-def is_whole(tree: Tree, row: FileRow) -> bool:
-    """Whether a file is as it was loaded, by its bytes on the disk."""
-    try:
-        fd = tree.open_read(row.physical)
-        try:
-            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-            return os.fstat(fd).st_size == row.size and md5_of_fd(fd) == row.md5
-        finally:
-            os.close(fd)
-    except (OSError, TsferryError):
-        return False

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from common import crash
-from common.digests import md5, md5_of_fd
+from common.digests import md5
 from common.durable import temporary_name
 from common.errors import (
     DamagedError,
@@ -359,17 +359,7 @@ class TabletReplica:
 
     def _is_whole(self, tree: Tree, target: str, file: CopiedFile) -> bool:
         """Whether an earlier life has named the file, and died before its line."""
-        found = tree.stat(target)
-        if found is None or found.st_size != file.size:
-            return False
-        try:
-            fd = tree.open_read(target)
-            try:
-                if md5_of_fd(fd) != file.md5:
-                    return False
-            finally:
-                os.close(fd)
-        except OSError:  # the disk does not read it: it may take it anew
+        if not tree.has_bytes(target, file.size, file.md5):
             return False
         tree.sync_file(target)
         tree.sync_dir(target.rpartition("/")[0])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from common import crash
 from common.digests import md5, read_blocks
-from common.errors import Integrity, StoppedError, TsferryError
+from common.errors import Integrity, TsferryError
 from common.names import FilePath
 from receiver.datadirs.disks import NAMING
 from receiver.load.placing import move_in
@@ -35,7 +35,6 @@ __all__ = [
     "UnfitCopyError",
     "clear_copies",
     "copy_batch",
-    "is_whole",
     "known_file",
     "name_copies",
     "sweep_copies",
@@ -102,40 +101,6 @@ def known_file(engine: Engine, physical: str) -> CataloguedFile | None:
             physical, output.size, output.md5, None, output.data_dir, is_merged=True
         )
     return None
-
-
-def is_whole(
-    tree: Tree,
-    rel: str,
-    size: int,
-    digest: str,
-    pace: Callable[[int], None] = lambda _: None,
-) -> bool:
-    """Whether a directory has a file of these bytes; all of them are read.
-
-    Args:
-        tree: the directory.
-        rel: of the file.
-        size: of them.
-        digest: their MD5.
-        pace: is told of bytes that were read, and waits.
-    """
-    try:
-        fd = tree.open_read(rel)
-        try:
-            if os.fstat(fd).st_size != size:
-                return False
-            found = md5()
-            for block in read_blocks(fd):
-                found.update(block)
-                pace(len(block))
-            return found.hexdigest() == digest
-        finally:
-            os.close(fd)
-    except StoppedError:
-        raise
-    except (OSError, TsferryError):
-        return False
 
 
 def copy_batch(

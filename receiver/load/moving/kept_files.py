@@ -15,7 +15,7 @@ from common.digests import read_blocks
 from common.durable import temporary_name
 from common.names import FilePath
 from receiver.datadirs.disks import NAMING
-from receiver.load.moving.copied_files import MOVING, is_whole
+from receiver.load.moving.copied_files import MOVING
 
 if TYPE_CHECKING:
     from common.durable import Tree
@@ -66,9 +66,9 @@ def carry_resource(tree: Tree, home: Tree, known: CataloguedFile) -> bool:
         return False
     told = known.resource
     with NAMING:
-        if is_whole(home, rel, told.size, told.md5):
+        if home.has_bytes(rel, told.size, told.md5):
             return False
-        if home.exists(rel) and not is_whole(tree, rel, told.size, told.md5):
+        if home.exists(rel) and not tree.has_bytes(rel, told.size, told.md5):
             return False
         _copy(tree, rel, home, rel)
     return True
@@ -87,7 +87,7 @@ def carry_bare_resource(tree: Tree, home: Tree, known: CataloguedFile) -> bool:
     if told is not None:
         home.make_dirs(rel.rpartition("/")[0])
         carry_resource(tree, home, known)
-        if not is_whole(home, rel, told.size, told.md5):
+        if not home.has_bytes(rel, told.size, told.md5):
             return False
     with NAMING:
         if tree.exists(known.physical):

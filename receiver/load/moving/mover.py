@@ -25,7 +25,6 @@ from receiver.load.folder.obstacles import is_of_one_path, obstacle
 from receiver.load.moving.copied_files import (
     clear_copies,
     copy_batch,
-    is_whole,
     known_file,
     name_copies,
     sweep_copies,
@@ -374,7 +373,7 @@ class Mover:
     def _let_go(self, tree: Tree, known: CataloguedFile, home: Tree) -> int:
         """Take a copy away that was moved to another directory, if that has it; 1 if it went."""
         physical = known.physical
-        if not is_whole(home, physical, known.size, known.md5, self._pace):
+        if not home.has_bytes(physical, known.size, known.md5, pace=self._pace):
             self._note_trouble(physical, f"its copy in {home.path} is damaged, and made again")
             number = self._next_number()
             self._copy(tree, home, number, [known])

@@ -12,6 +12,7 @@ import threading
 import pytest
 
 from common import beneath, crash, durable
+from common.digests import md5
 from common.durable import AppendFile, Tree, is_temporary, temporary_name
 from common.errors import (
     DiskError,
@@ -20,6 +21,7 @@ from common.errors import (
     NameRefusedError,
     NoSpaceError,
     ReadOnlyError,
+    StoppedError,
     TooLargeError,
     UnsafePathError,
 )
@@ -198,6 +200,27 @@ def test_a_file_that_grows_while_it_is_read_stays_within_the_limit(tree, monkeyp
     monkeypatch.setattr(os, "pread", growing)
     with pytest.raises(TooLargeError):
         tree.read("x", limit=10)
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_file_has_the_bytes_that_are_read_and_nothing_else_has(tree, anew):
+    told, digest = [], md5(b"abc").hexdigest()
+    tree.write_atomic("f", b"abc")
+    tree.write_atomic("other", b"abd")
+    (tree.path / "link").symlink_to("f")
+    assert tree.has_bytes("f", 3, digest, anew=anew, pace=told.append)
+    assert told == [3]
+    for name, size in (("other", 3), ("f", 2), ("gone", 3), ("link", 3)):
+        assert not tree.has_bytes(name, size, digest, anew=anew)
+
+
+def test_who_is_told_to_stop_while_bytes_are_read_learns_nothing_of_them(tree):
+    def stop(_):
+        raise StoppedError("told to stop")
+
+    tree.write_atomic("f", b"abc")
+    with pytest.raises(StoppedError):
+        tree.has_bytes("f", 3, md5(b"abc").hexdigest(), pace=stop)
 
 
 def test_a_listing_has_everything_in_name_order_and_a_missing_directory_nothing(tree):
