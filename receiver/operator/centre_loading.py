@@ -10,13 +10,8 @@ by then. One commit has all of it. What is cut off before its end is swept at th
 from __future__ import annotations
 
 import logging
-import threading
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-import msgspec
-
-from common.config.shared_rules import PER_MILLISECOND
 from common.errors import (
     BusyError,
     ConflictError,
@@ -26,31 +21,28 @@ from common.errors import (
     UsageError,
 )
 from common.names import is_task_id
-from common.step_progress import stepping
 from common.wire import Propagate, Result
 from receiver.load.deciding.decision_pauses import pauses
 from receiver.load.folder.current_task import CentreMandate, TaskRecord
 from receiver.metadata.model.centre_source import centre_uuid
 from receiver.metadata.model.records import FileOutcome
 from receiver.operator.centre_entries import told
-from receiver.operator.centre_files import CentreFile, find_files, looked_at, name_prefix, size_of
+from receiver.operator.centre_files import CentreFile, find_files, name_prefix
+from receiver.operator.centre_looks import CentreLooks, LookedFiles
 from receiver.operator.centre_runs import LOOK_AGAIN, CentreRuns
 from receiver.operator.load_carrier import LoadCarrier
-from receiver.operator.load_judge import LoadJudge, all_refused
+from receiver.operator.load_judge import LoadJudge
 from receiver.operator.load_owners import LoadOwners
 from receiver.operator.load_views import CentreLoadView
 from receiver.operator.load_wire import CentreLoadAnswer
 from receiver.operator.step_now import StepNow
-from receiver.row_checks.check_process import CheckedRows, RowChecks
 from receiver.shared_points.compare_process import CompareProcess
 from receiver.transfer.acknowledging import ToldContent
-from receiver.transfer.look_numbers import latest_look
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from receiver.config import ReceiverConfig
-    from receiver.load.deciding.candidates import Candidate
     from receiver.load.folder.current_task import CurrentTask
     from receiver.load.loader import LoadJob
     from receiver.load.service import LoadService
@@ -69,42 +61,9 @@ ON_DUPLICATE = ("error", "keep", "replace", "skip")
 """What may become of points of a device and time that have points here already."""
 _UNTOLD = "it is loaded, and not yet in the object store, or at as many nodes, as is waited for"
 _WAITING = "waiting for copies elsewhere"
-_COMPARED = "waiting for another comparison"
 _LOADING = "loading"
 _ENDS_WITHIN = 10.0
 """Seconds for which the end of a load that is cancelled is waited for."""
-
-
-class _Broken(NamedTuple):
-    """A file with a row that does not pass: its path, the device, and why."""
-
-    path: str
-    device: str | None
-    reason: str
-
-
-@dataclass
-class _Looked:
-    """Files as they were read where they lie.
-
-    Attributes:
-        files: by the path that each is loaded under, without copies within the load.
-        outcomes: of those copies.
-        sources: where each lies, in their order.
-        checked: paths of those whose rows were put to the constraints.
-        broken: the first of these whose rows do not pass.
-    """
-
-    files: dict[str, tuple[CentreFile, Candidate]] = field(default_factory=dict)
-    outcomes: dict[str, FileOutcome] = field(default_factory=dict)
-    sources: dict[str, str] = field(default_factory=dict)
-    checked: set[str] = field(default_factory=set)
-    broken: _Broken | None = None
-
-    def size(self, path: str) -> int:
-        """Bytes of a file; 0 of a copy within the load."""
-        found = self.files.get(path)
-        return 0 if found is None else found[1].staged.size
 
 
 class CentreLoads:
@@ -123,17 +82,11 @@ class CentreLoads:
         self._engine = engine
         self._load = load
         self._acknowledging = acknowledging
-        self._judge = LoadJudge(config, engine, load, CompareProcess(memory=config.proofs.memory))
-        self._rows = RowChecks(
-            config.load.constraints,
-            memory=config.proofs.memory,
-            seconds=config.load.constraint_time,
-        )
-        self._carrier = LoadCarrier(config, engine, load, self._judge.first_look, clock=clock)
+        judge = LoadJudge(config, engine, load, CompareProcess(memory=config.proofs.memory))
+        self._looks = CentreLooks(config, engine, judge, clock=clock)
+        self._carrier = LoadCarrier(config, engine, load, judge.first_look, clock=clock)
         self._clock = clock
         self._runs = CentreRuns(clock, self.is_done)
-        self._comparing = threading.Lock()
-        """A comparison takes `proofs.memory`, so there is one at a time."""
 
     @property
     def source(self) -> str:
@@ -410,8 +363,7 @@ class CentreLoads:
         if not request.dry_run:
             self._acknowledging.must_take()
         files = staged or find_files(request.paths, request.storage_group)
-        looked = self._read(run, files)
-        self._check_rows(run, looked, self._unknown(looked))
+        looked = self._looks.read(run, files)
         record = TaskRecord(
             task=request.task,
             sender=self.source,
@@ -424,7 +376,9 @@ class CentreLoads:
             manifest=[],
         )
         if request.dry_run:
-            outcomes = looked.outcomes | self._judged(run, record, looked, staged)[1]
+            outcomes = (
+                looked.outcomes | self._looks.judged(run, record, looked, among_new=bool(staged))[1]
+            )
         else:
             outcomes = self._loaded(run, record, looked, staged)
         return CentreLoadAnswer(
@@ -437,84 +391,13 @@ class CentreLoads:
             ],
         )
 
-    def _read(self, run: LoadRun, files: Sequence[CentreFile]) -> _Looked:
-        looked = _Looked()
-        seen: dict[str, str] = {}
-        for number, file in enumerate(stepping("reading files", files, size_of, run.step.told)):
-            run.go_on()
-            candidate = looked_at(
-                file, run.task, number, interval=self._interval(), at=self._clock()
-            )
-            path, content = candidate.path.text, candidate.staged.md5
-            looked.sources[path] = str(file.source)
-            if content in seen:
-                why = f"as {seen[content]}"
-                looked.outcomes[path] = FileOutcome(path, Result.ALREADY, reason=why)
-            else:
-                seen[content] = str(file.source)
-                looked.files[path] = file, candidate
-        return looked
-
-    def _judged(
-        self, run: LoadRun, record: TaskRecord, looked: _Looked, staged: Sequence[CentreFile]
-    ) -> tuple[TaskRecord, dict[str, FileOutcome]]:
-        """What would become of files by what is committed now; and the record with that."""
-        run.wait_for(lambda: self._comparing.acquire(blocking=False), _COMPARED)
-        try:
-            run.step.begin("comparing with what is loaded")
-            record = msgspec.structs.replace(record, look=latest_look(self._engine))
-            found = self._judge.outcomes(
-                record, looked.files, among_new=bool(staged), stopped=lambda: run.is_stopped
-            )
-        finally:
-            self._comparing.release()
-        run.go_on()
-        record, outcomes = found
-        fresh = [path for path, each in outcomes.items() if each.result is not Result.ALREADY]
-        self._check_rows(run, looked, fresh)
-        bad = looked.broken
-        if bad is not None and bad.path in fresh:
-            outcomes |= all_refused(outcomes, bad.path, bad.device, bad.reason)
-        return record, outcomes
-
-    def _unknown(self, looked: _Looked) -> list[str]:
-        """Paths of files whose content is nowhere here: others may be left out in the end."""
-        if not self._rows.are_any:
-            return []
-        with self._engine.reading() as state:
-            return [
-                path
-                for path, (_, each) in looked.files.items()
-                if not any(state.file_table.of_tail(each.staged.tail))
-            ]
-
-    def _check_rows(self, run: LoadRun, looked: _Looked, paths: Iterable[str]) -> None:
-        """Put the rows of files to the constraints, if there are any and that was not done."""
-        paths = list(paths)
-        left = [looked.files[path] for path in paths if path not in looked.checked]
-        bad = looked.broken
-        if not left or not self._rows.are_any or (bad is not None and bad.path in paths):
-            return  # one that is bad is enough, unless it is left out
-
-        def each() -> Iterator[CheckedRows]:
-            step = stepping("checking rows", left, lambda one: one[1].staged.size, run.step.told)
-            for file, candidate in step:
-                path = candidate.path
-                looked.checked.add(path.text)
-                yield CheckedRows(str(file.source), path.text, path.sg)
-
-        found = self._rows.first_broken(each(), lambda: run.is_stopped)
-        run.go_on()
-        if found is not None:
-            looked.broken = _Broken(found[0].name, found[2], found[1])
-
     def _loaded(
-        self, run: LoadRun, record: TaskRecord, looked: _Looked, staged: Sequence[CentreFile]
+        self, run: LoadRun, record: TaskRecord, looked: LookedFiles, staged: Sequence[CentreFile]
     ) -> dict[str, FileOutcome]:
         """Load files in their turn; what became of them once that may be told."""
         outcomes, row = dict(looked.outcomes), None
         with self._runs.turn(run):
-            record, found = self._judged(run, record, looked, staged)
+            record, found = self._looks.judged(run, record, looked, among_new=bool(staged))
             outcomes |= found
             if any(each.result is Result.REFUSED for each in outcomes.values()):
                 return outcomes
@@ -540,9 +423,6 @@ class CentreLoads:
             if (bad := self._acknowledging.why_missing(told_of)) is not None:
                 outcomes[path] = FileOutcome(path, Result.MISSING, reason=bad)
         return outcomes
-
-    def _interval(self) -> int:
-        return self._config.partition_interval_ms * PER_MILLISECOND[self._config.time_unit]
 
     def _committed(self, run: LoadRun, job: LoadJob) -> TaskRow:
         """The row of a task that is handed over, once it is committed; it is told by that."""

@@ -19,7 +19,7 @@ from receiver.metadata.model.centre_source import centre_uuid
 from receiver.metadata.model.ranks import stands_above
 from receiver.metadata.model.timestamps import COUNTER_BITS
 from receiver.node import Node
-from receiver.operator import centre_loading, load_carrier, load_judge
+from receiver.operator import centre_loading, centre_looks, load_carrier, load_judge
 from receiver.operator.files import list_files
 from receiver.operator.load_wire import CentreLoadAnswer, CentreLoadRequest
 from receiver.operator.owners import set_owner
@@ -502,7 +502,7 @@ def test_whoever_asks_for_a_load_that_is_not_over_hears_how_far_it_is(
 
         monkeypatch.setattr(module, name, asking)
 
-    asked_of(centre_loading, "looked_at")
+    asked_of(centre_looks, "looked_at")
     asked_of(load_carrier, "copy_in")
     asked_of(centre_loading.LoadJudge, "outcomes")
     asked_of(node.load.loader, "submit")

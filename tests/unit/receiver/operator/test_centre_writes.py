@@ -24,7 +24,7 @@ from common.errors import (
 from receiver.load import loading
 from receiver.metadata.state.tables import tasks
 from receiver.node import Node
-from receiver.operator import centre_loading, centre_runs, load_carrier
+from receiver.operator import centre_looks, centre_runs, load_carrier
 from receiver.operator.files import list_files
 from receiver.operator.load_owners import LoadRights
 from receiver.operator.load_wire import CentreLoadAnswer, CentreLoadRequest
@@ -235,7 +235,7 @@ def test_nothing_comes_to_a_write_that_is_being_judged(
     opened(node)
     content = tsfile()
     part = put(node, content)
-    judged, refused = centre_loading.looked_at, []
+    judged, refused = centre_looks.looked_at, []
 
     def overtaken(*given: object, **more: object) -> object:
         try:
@@ -244,7 +244,7 @@ def test_nothing_comes_to_a_write_that_is_being_judged(
             refused.append(error)
         return judged(*given, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(centre_loading, "looked_at", overtaken)
+    monkeypatch.setattr(centre_looks, "looked_at", overtaken)
     assert {each.result for each in commit(node, part).files} == {"loaded"}
     assert len(refused) == 1
 
