@@ -118,7 +118,7 @@ class EdgesWithTickets(MastersAndEdges):
                 return
             if step == at:
                 self._happens(meanwhile, node, pick)
-        self._ask(lambda master: self._read(master, path))
+        self._ask(lambda master: self._read_at_node(master, path))
         if at == "read" and node is not None:
             self._happens(meanwhile, node, pick)
 
@@ -140,7 +140,7 @@ class EdgesWithTickets(MastersAndEdges):
             node.uploads.patch(file, offset, content[offset:end], repr_md5=whole)
         return True
 
-    def _read(self, master: OneOfTwo, path: str) -> None:
+    def _read_at_node(self, master: OneOfTwo, path: str) -> None:
         """The master reads it there, and loads it if it is what the edge says."""
         if path not in self.sending:
             return  # another one has it, and did not say so in time

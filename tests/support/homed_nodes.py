@@ -75,6 +75,7 @@ class HomedNode:
         said: the last of that which was heard.
         is_off_by: seconds that its clock is ahead.
         lies: it gives other bytes than lie on its disk.
+        on_answer: called with the master whose answer is about to arrive.
     """
 
     def __init__(self, centre: TwoMasters, host: str, *, of: HomedNode | None = None) -> None:
@@ -85,6 +86,7 @@ class HomedNode:
         self.free = _ROOM
         self.is_up = self.is_slow = self.lies = False
         self.is_off_by = 0.0
+        self.on_answer: Callable[[OneOfTwo], None] = lambda _: None
         self.refused = ""
         self.late: list[HeldCopies] = []
         self.said: HeldCopies | None = None
@@ -222,7 +224,9 @@ class HomedNode:
         def of(master: OneOfTwo) -> T:
             if not self.centre.may_speak(master.name, self.host):
                 raise UnreachableError(f"{master.name} does not answer")
-            return master.answer(lambda: call(master))
+            found = master.answer(lambda: call(master))
+            self.on_answer(master)
+            return found
 
         return self.leads.ask(of)
 
@@ -235,7 +239,8 @@ class HomedNode:
         more: float | None = 0.0
         while more is not None:
             try:
-                more = self._ask(lambda it: self.talk.answered(it.hear(self.talk.next())))
+                # What a master says that leads no more is not heard.
+                more = self.talk.answered(self._ask(lambda it: it.hear(self.talk.next())))
             except (NotTheWriterError, Transient):
                 raise
             except TsferryError as error:

@@ -2,7 +2,8 @@
 
 Beside what parts masters and nodes (`tests.support.masters_and_edges`): disks that are copied and
 come back older, that fill up and rot, what leaves the master's disks, tables that go and come, and
-operators who empty nodes and take them off the list.
+operators who empty nodes and take them off the list; edges that send to nodes, merges that are
+final, readers, and messages that come late, each in a module of its own in `tests.support`.
 """
 
 from __future__ import annotations
@@ -27,14 +28,16 @@ from receiver.operator.remote_nodes import declare_node_found
 from tests.support import tiers
 from tests.support.edges_with_tickets import EdgesWithTickets
 from tests.support.homed_nodes import HomedNode
+from tests.support.late_messages import LateMessages
 from tests.support.masters_and_edges import GROUP, MASTER, NODE
 from tests.support.merges_of_masters import MergesOfMasters
+from tests.support.readers_of_nodes import ReadersOfNodes
 from tests.support.two_masters import LEASE, OneOfTwo
 
 _PICK = st.integers(0, 1 << 16)
 
 
-class DisksAndOperators(EdgesWithTickets, MergesOfMasters):
+class DisksAndOperators(EdgesWithTickets, MergesOfMasters, LateMessages, ReadersOfNodes):
     """See the module."""
 
     def __init__(self) -> None:
