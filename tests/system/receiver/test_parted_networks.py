@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +63,9 @@ class Parted(Centre):
         """A configuration for that machine."""
         listen = f'host = "{self.network.addresses[name]}"\ntls_cert = "{self.cert}"\n'
         listen += f'tls_key = "{self.key}"\nallow = ["10.98.0.0/16"]\nport = {port}'
-        return text.replace('host = "127.0.0.1"\nport = 0', listen)
+        told, count = re.subn(r'host = "127\.0\.0\.1"\nport = \d+', listen, text)
+        assert count == 1, text
+        return told
 
     def serve(self, name: str, config: Path) -> str:
         ready = config.parent / "ready"
@@ -82,7 +87,7 @@ class Parted(Centre):
         """State of each node, by the name of its machine."""
         page = self.call("nodes", "list")["nodes"]
         known = {each["uuid"]: each.get("state", "") for each in page}
-        return {each.root.name: known[each.uuid] for each in self.nodes}
+        return {each.root.name: known.get(each.uuid, "") for each in self.nodes}
 
     def loaded(self) -> dict[str, bytes]:
         """Content of each file that readers see, by physical name."""
@@ -163,3 +168,33 @@ def test_nothing_told_is_lost_and_nothing_goes_while_a_network_is_parted(there: 
     kept = [each for node in there.nodes for each in node.copies()]
     assert all(name in kept for files in before.values() for name in files)
     assert there.call("fsck")["found"] == []
+
+
+def test_a_network_that_parts_two_nodes_in_the_middle_of_a_pull_costs_that_pull_alone(
+    there: Parted,
+) -> None:
+    edge, network = there.edge, there.network
+    edge.write(1)
+    wait_until(lambda: there.round() == 0, "a round that is loaded")
+    wait_until(there.is_settled, "two copies of each")
+    ([one, other],) = there.copies().values()
+
+    def pulled() -> list[Path]:
+        found = [each for node in there.nodes for each in node.disk.glob("**/pulling/*")]
+        with suppress(FileNotFoundError):
+            return [each for each in found if each.is_file() and each.stat().st_size]
+        return []
+
+    for number in (2, 3, 4):
+        edge.write(number, size=32 << 20)
+    with ThreadPoolExecutor(1) as pool:
+        loading = pool.submit(wait_until, lambda: there.round() == 0, "a round that is loaded")
+        wait_until(pulled, "a pull that is under way")
+        network.part(one, other)
+        loading.result()
+    # Each gets from the master what the other one does not give.
+    wait_until(lambda: all({one, other} <= set(each) for each in there.copies().values()), "copies")
+    network.heal()
+    wait_until(there.is_settled, "all is as it was")
+    assert len(there.loaded()) == 4
+    assert not pulled()
