@@ -296,7 +296,7 @@ class _Loading:
             expected = f"expected {kind.expected}{why}"
             self._problem(setting.origin, key, self.quotes[key], expected)
             return None
-        if kind.secret and setting.origin.kind == "file":
+        if kind.secret and value is not None and setting.origin.kind == "file":
             self._warn_if_open(Path(re.sub(r":[0-9]+$", "", setting.origin.where)), key)
         return _rooted(value, setting.base)
 

@@ -23,7 +23,7 @@ Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Upstream-Name: tsferry
 
 Files: *
-Copyright: The tsferry developers
+Copyright: 2026 The tsferry developers
 License: Apache-2.0
  On Debian systems the text of this license is in /usr/share/common-licenses/Apache-2.0.
 Comment:
@@ -102,7 +102,7 @@ class DebianPackage:
         return (
             f"{self.program.name} ({self.version}) {self.suite.name}; urgency=medium\n\n"
             f"  * tsferry {self.upstream}; CHANGELOG.md.gz beside this file has what changed.\n\n"
-            f" -- {_MAINTAINER}  {formatdate(epoch)}\n"
+            f" -- {_MAINTAINER}  {formatdate(epoch).replace('-0000', '+0000')}\n"
         )
 
     def add_files(self, root: Path, pages: Mapping[str, bytes], epoch: int) -> None:

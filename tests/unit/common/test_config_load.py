@@ -318,6 +318,13 @@ def test_a_configuration_file_with_a_token_that_others_can_read_is_warned_of(tmp
     assert "chmod 600" in warning
 
 
+def test_a_file_that_says_there_is_no_token_holds_none(tmp_path):
+    file = tmp_path / "c.toml"
+    file.write_text(entry("token = 'none'"))
+    file.chmod(0o644)
+    assert load(Outer, file=file, env_prefix="X_", environ={}, flags={}).warnings == ()
+
+
 def test_a_token_of_a_higher_layer_wins_over_a_token_file(read, tmp_path):
     (tmp_path / "t").write_text("of-the-file")
     environ = {"X_ENTRY__0__TOKEN": "of-the-environment"}
