@@ -1,7 +1,8 @@
 """How far a long work is: bars with rate and time left on a terminal, plain lines elsewhere.
 
 tqdm draws the bars, on standard error. It is imported when the first bar is drawn, for most
-commands end before. No colour is used (`NO_COLOR` changes nothing); `TERM=dumb` is no terminal.
+commands end before. No colour is used (`NO_COLOR` changes nothing); `TERM=dumb` is no terminal, nor
+is one without a size.
 What is logged meanwhile goes above the bars (`beside_bars`), and never into one.
 """
 
@@ -57,7 +58,7 @@ class WorkProgress:
         self._drawn = drawn
         self._lock = threading.Lock()
         self._rows: dict[str, _Row] = {}
-        self._has_bars = self._stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._has_bars = _takes_bars(self._stream)
 
     @property
     def is_seen(self) -> bool:
@@ -135,6 +136,19 @@ class WorkProgress:
             text += f", {note}"
         self._stream.write(f"{printable(text)}\n")
         self._stream.flush()
+
+
+def _takes_bars(stream: TextIO) -> bool:
+    """Whether it is a terminal that can go back in a line, and says how many lines it has.
+
+    A serial console, and a terminal that a program made, often do not: tqdm draws nothing there.
+    """
+    if not stream.isatty() or os.environ.get("TERM") == "dumb":
+        return False
+    try:
+        return os.get_terminal_size(stream.fileno()).lines > 1
+    except OSError:  # it has no descriptor
+        return True
 
 
 class _Row:

@@ -7,6 +7,8 @@ import logging
 import os
 import subprocess
 import sys
+import termios
+from contextlib import suppress
 
 import pytest
 
@@ -107,6 +109,26 @@ def test_without_a_terminal_there_are_plain_lines_seldom(
         "send: 26 %, 32.0 MiB of 120.0 MiB, 1.0 MiB/s, 88 s left, 32 files",
     ]
     progress.clear()
+
+
+@pytest.mark.parametrize(("lines", "shown"), [(0, "send: 50 %, 1 of 2"), (24, "send:  50%|")])
+def test_a_terminal_without_a_size_has_plain_lines(
+    monkeypatch: pytest.MonkeyPatch, lines: int, shown: str
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    outer, inner = os.openpty()
+    now = iter([0.0, 9.0, 9.0])
+    with open(outer, "rb", buffering=0) as screen:
+        with open(inner, "w") as stream:
+            termios.tcsetwinsize(inner, (lines, 80 if lines else 0))
+            progress = WorkProgress(stream, clock=lambda: next(now), drawn=0.0)
+            progress.show("send", 1, 2)
+            progress.clear()
+        said = b""
+        with suppress(OSError):  # nobody has the other end any more
+            while found := screen.read(200):
+                said += found
+    assert shown in said.decode()
 
 
 def test_a_short_work_without_a_terminal_says_nothing_and_a_quiet_one_never() -> None:
