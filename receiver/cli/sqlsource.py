@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+import click
 
 from common.errors import TsferryError, UsageError
 from common.progress_bar import WorkProgress
@@ -90,7 +93,8 @@ class SqlSource:
             raise UsageError("the statement is no UTF-8 text") from error
         within = self.txn
         try:
-            first = self._session.run(statement, at, size, _LOAD_WAIT)
+            with _told_what_may_remain(statement):
+                first = self._session.run(statement, at, size, _LOAD_WAIT)
             server = self._server()
             if first.load is not None:
                 return self._load_goes_on(server, first, first.load)
@@ -123,6 +127,18 @@ class SqlSource:
         if server is None or not server.is_connected:
             server = self._kept = OperatorClient(self._config, keep=True)
         return server
+
+
+@contextmanager
+def _told_what_may_remain(statement: str) -> Iterator[None]:
+    """Say of a load that was let go of before its id came back where it is to be seen."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if statement.lstrip().lower().startswith("load"):
+            said = "a load that was handed over goes on at the receiver: tsferry-receiver status"
+            click.echo(f"{said} has it, and tsferry-receiver tasks cancel ends it", err=True)
+        raise
 
 
 def _code(columns: Sequence[str], rows: Sequence[SqlRow]) -> int:

@@ -473,6 +473,19 @@ def test_who_stops_waiting_for_a_load_is_told_that_it_goes_on(ask, loading):
     assert f"load {TASK} goes on at the receiver" in out.err
 
 
+def test_who_lets_go_of_a_load_before_its_id_is_there_is_told_where_it_is(
+    ask, loading, monkeypatch
+):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(loading(), "ask", interrupted)
+    assert (
+        "goes on at the receiver: tsferry-receiver status has it" in ask("load '/m'", code=130).err
+    )
+    assert "goes on" not in ask("show devices", code=130).err
+
+
 def test_the_shell_tells_totals_of_a_load(config, loading, capsys):
     loading("loaded", "loaded")
     with create_pipe_input() as keys:
