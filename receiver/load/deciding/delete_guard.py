@@ -12,7 +12,7 @@ or proved by it.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter, defaultdict
+from collections import defaultdict
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +20,7 @@ import msgspec
 
 from common.names import storage_group_of
 from common.wire import HeldRecords
+from receiver.load.deciding.delete_window import DeleteWindow
 from receiver.load.deciding.hidden_files import HidingRecords, RecordsPart, applied_parts
 from receiver.load.deciding.known_deletions import KeptRecords
 from receiver.metadata.commit.guards import Guard
@@ -129,7 +130,7 @@ class DeleteGuard:
         self._sender = sender
         self._look = look
         self._limits = limits
-        self._counted: Counter[str] = Counter()
+        self._window = DeleteWindow(state, sender, limits)
         self._settled: set[str] = set()
         self._hiding: dict[str, HidingRecords] = {}
         self.may_delete = may_delete
@@ -174,21 +175,23 @@ class DeleteGuard:
         fresh = [row for row in left if row.physical not in listed]
         told = len(let) + len(waiting)
         # Files that had ended before are listed no more: all that is there counts.
-        visible = None if all(row.held for row in ends) else self._count(group, held=False)
+        visible = None if all(row.held for row in ends) else self._window.there(group, held=False)
         going = {
             row.physical
             for row in ends
             if row.visible and row.sender == self._sender and (row.held or visible is not None)
         }
-        reason = self._too_much(
-            group, fresh, told, going=len(going), arriving=arriving, visible=visible
-        )
+        reason: str | None = _VETO
+        if self.may_delete or not fresh:
+            reason = self._window.too_much(
+                group, len(fresh), told, going=len(going), arriving=arriving, visible=visible
+            )
         if reason is None:
-            self._counted[group] += len(let) + len(fresh)
+            self._window.add(group, len(let) + len(fresh))
             if waiting and before is not None:
                 self._hold_ends(group, waiting, before.reason, before)
         else:
-            self._counted[group] += len(let)
+            self._window.add(group, len(let))
             self._hold_ends(group, left, reason, before)
 
     def _by_verdict(
@@ -367,9 +370,11 @@ class DeleteGuard:
         elif self.may_delete and doubtful:
             hidden, reason = touched, _DOUBTFUL
         elif self.may_delete:
-            reason = self._too_much(group, hidden, 0, going=len(hidden), visible=len(visible))
+            reason = self._window.too_much(
+                group, len(hidden), 0, going=len(hidden), visible=len(visible)
+            )
             if reason is None:
-                self._counted[group] += len(hidden)
+                self._window.add(group, len(hidden))
                 return ""
         else:
             hidden, reason = touched, _VETO
@@ -385,61 +390,7 @@ class DeleteGuard:
             self._hiding[sender] = HidingRecords(self._state, known)
         return self._hiding[sender]
 
-    # -- the window ------------------------------------------------------------------------------
-
-    def _too_much(
-        self,
-        group: str,
-        rows: list[FileRow],
-        more: int,
-        *,
-        going: int,
-        arriving: bool = False,
-        visible: int | None = None,
-    ) -> str | None:
-        """Why files may not be deleted now, None if they may.
-
-        Args:
-            group: storage group of them.
-            rows: that nothing explains.
-            more: that are deleted besides.
-            going: how many of what is there go.
-            arriving: whether others come.
-            visible: how many are there; None: as many as are listed.
-        """
-        if not rows:
-            return None
-        if not self.may_delete:
-            return _VETO
-        fraction = self._limits.max_fraction
-        if fraction >= 1:
-            return None
-        listed, before = self._window(group)
-        if visible is not None:  # records hide points of files that are listed no more, too
-            listed = max(listed, visible)
-        count = before + self._counted[group] + more + len(rows)
-        if listed >= self._limits.from_files and count > fraction * listed:
-            return (
-                f"{count} of {listed} files within {_hours(self._limits.window)}, and nothing "
-                f"explains it: more than deletes.max_fraction = {fraction:g} allows"
-            )
-        there = self._count(group) if visible is None else visible
-        if not arriving and going >= there:
-            return "nothing of the storage group would be left"
-        return None
-
-    def _window(self, group: str) -> tuple[int, int]:
-        """(files listed when the window began, how many of them were deleted since)."""
-        row = self._state.delete_windows.rows.get((self._sender, group))
-        if row is None or self._is_over(row.begun):
-            return self._count(group), 0
-        return row.listed, row.count
-
-    def _is_over(self, begun: int) -> bool:
-        # Each task begins with a commit: the newest one is as late as this will be, and no clock
-        # that was set meanwhile ends a window early.
-        seconds = self._state.clock.times.seconds
-        return seconds(self._state.newest) - seconds(begun) >= self._limits.window
+    # -- what is there ---------------------------------------------------------------------------
 
     def _visible(self, group: str, sender: str | None = None) -> list[FileRow]:
         table = self._state.file_table
@@ -451,23 +402,13 @@ class DeleteGuard:
             if row.sender == (sender or self._sender)
         ]
 
-    def _count(self, group: str, *, held: bool = True) -> int:
-        """How many visible files of a group the sender has; without `held` unlisted ones, too."""
-        return self._state.file_table.count_in(group, self._sender, held=held)
-
     # -- what is committed -----------------------------------------------------------------------
 
     def finish(self) -> None:
         """Add what was counted to `ops`."""
-        for group, count in self._counted.items():
-            if not count:
-                continue
-            row = self._state.delete_windows.rows.get((self._sender, group))
-            begins = row is None or self._is_over(row.begun)
-            listed = self._count(group) if begins else None
-            self.ops.append(records.DeletesCounted(self._sender, group, count, listed))
-            seen = 0 if row is None else row.changed
-            self.guards.append(Guard("delete_window", (self._sender, group), seen))
+        ops, guards = self._window.counted()
+        self.ops += ops
+        self.guards += guards
 
     def _lists(self, group: str) -> list[HeldDeletesRow]:
         found = self._state.held_deletes.of(self._sender, group)
@@ -545,7 +486,3 @@ def _word(reason: str, digest: str) -> str:
     return (
         f"held at the receiver: {reason}; tsferry-receiver deletes allow {digest} lets it through"
     )
-
-
-def _hours(seconds: float) -> str:
-    return f"{seconds / 3600:g} h"
