@@ -10,7 +10,7 @@ import pytest
 from common.cli import run
 from common.errors import BusyError
 from common.progress_bar import WorkProgress
-from receiver.cli import centre_load
+from receiver.cli import awaited_load, centre_load
 from receiver.cli.awaited_answer import awaited
 from receiver.cli.commands import cli
 from receiver.operator.load_wire import CentreLoadAnswer, CentreLoadFile, CentreLoadRequest
@@ -85,7 +85,7 @@ def test_a_load_ends_well_only_if_nobody_needs_the_originals(
 ) -> None:
     file = CentreLoadFile(source="a", path="a", size=1, result=result)
     answer = CentreLoadAnswer(task=REQUEST.task, done=True, files=[file])
-    monkeypatch.setattr(centre_load, "awaited", lambda *_: answer)
+    monkeypatch.setattr(awaited_load, "awaited", lambda *_: answer)
     monkeypatch.setattr(centre_load, "OperatorClient", lambda *_, **__: None)
     (tmp_path / "receiver.toml").write_text('schema_dir = "schema"\ndata_dirs = ["data"]\n')
     monkeypatch.chdir(tmp_path)
