@@ -482,9 +482,9 @@ def receiver_at(
 
 
 @contextlib.contextmanager
-def killable(root: Path) -> Iterator[Killable]:
-    """A receiver that can die."""
-    host = Killable(receiver_config(root))
+def killable(root: Path, *, keeps: bool = True) -> Iterator[Killable]:
+    """A receiver that can die; it may keep nothing that is deleted."""
+    host = Killable(receiver_config(root, keeps=keeps))
     assert host.start()
     try:
         yield host

@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import shutil
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -27,9 +28,12 @@ from receiver.load.upkeep.fsck import fsck
 from receiver.load.upkeep.fsck_findings import Report
 from receiver.load.upkeep.verdicts import Verdict, record_verdicts
 from receiver.metadata.engine import Engine
+from receiver.metadata.model import records
 from receiver.metadata.state.state import State
 from receiver.node import Node
 from receiver.operator.owners import adopt_sender, set_owner
+from receiver.operator.senders import accept_sender
+from receiver.operator.tokens import make_token
 from receiver.principal import Principal
 from receiver.web.app import close, create_app, site_of
 from tests.support.merging_node import MergedHere, compactions, merge_here
@@ -227,6 +231,31 @@ class Killable:
     def adopt(self, old: str, new: str) -> None:
         self._ask("adopt", old, new)
 
+    def give_up(self, physicals: Sequence[str]) -> None:
+        """An operator deletes files, whoever lists them."""
+        self._ask("give up", list(physicals))
+
+    def accept(self, sender: str) -> None:
+        """An operator says that a sender was restored from a copy."""
+        self._ask("accept", sender)
+
+    def copy_to(self, where: Path) -> None:
+        """A backup of all that it has."""
+        self.stop()
+        shutil.rmtree(where, ignore_errors=True)
+        for place in (self.config.schema_dir, *self.config.data_dirs):
+            shutil.copytree(place, where / place.name, symlinks=True)
+        assert self.start()
+
+    def restore_from(self, where: Path) -> None:
+        """It is what its backup was, and goes on with commits of its own at once."""
+        self.kill()
+        for place in (self.config.schema_dir, *self.config.data_dirs):
+            shutil.rmtree(place)
+            shutil.copytree(where / place.name, place, symlinks=True)
+        assert self.start()
+        self._ask("commit")
+
     def examine(self) -> Report:
         """`fsck --repair`, for which it is stopped."""
         self.stop()
@@ -308,6 +337,13 @@ def _answered(node: Node, countdown: Countdown, name: str, *given: Any) -> Any:
             record_verdicts(node.engine, [Verdict(physical=physical, md5=md5, bad=why)])
         case "adopt":
             adopt_sender(node.engine, _OPERATOR, *given)
+        case "give up":
+            _rest(node)
+            node.engine.commit([records.FileDeleted(each, "operator") for each in given[0]])
+        case "accept":
+            accept_sender(node.engine, *given)
+        case "commit":
+            make_token(node.engine, "reader")
         case "rest":
             _rest(node)
     return True
