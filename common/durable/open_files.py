@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from common import crash
+from common.digests import md5
 from common.durable.flushing import begin_flush, flush, may_write, meaning
 from common.errors import (
     FailedSyncError,
@@ -122,6 +123,32 @@ class WriteFile(_Descriptor):
             self._lost = True
             raise
         crash.point("durable.sync_file.after")
+
+    def write_exactly(self, blocks: Iterable[bytes], size: int, digest: str) -> str | None:
+        """Write what is to be so many bytes with an MD5, and flush it if it is that.
+
+        Args:
+            blocks: of it; no more than are wanted are taken.
+            size: bytes of all.
+            digest: their MD5, in hex.
+
+        Returns:
+            what came instead, in words; None where the bytes are on the disk.
+
+        Raises:
+            NoSpaceError, FailedSyncError: as `write` and `sync`.
+        """
+        found, at = md5(), 0
+        for block in blocks:
+            found.update(block)
+            at += len(block)
+            if at > size:
+                break
+            self.write(block)
+        if at != size or found.hexdigest() != digest:
+            return f"{at} bytes with MD5 {found.hexdigest()}"
+        self.sync()
+        return None
 
     @property
     def lost(self) -> bool:

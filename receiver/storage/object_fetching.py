@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from common import crash
-from common.digests import md5
 from common.durable import temporary_name
 from receiver.storage.object_content import ContentChangedError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from common.durable import Tree
     from receiver.storage.reading.file_tiers import BlockOrigin
 
@@ -45,24 +46,23 @@ def fetch_beside(store: BlockOrigin, tree: Tree, key: str, size: int, digest: st
     tree.make_dirs(_FOLDER)
     rel = f"{_FOLDER}/{temporary_name()}"
     try:
-        found, at = md5(), 0
         with tree.create(rel) as file:
             crash.point("storage.fetch.begun")
-            while at < size:
-                block = store.read(key, at, min(_BLOCK, size - at))
-                if not block:
-                    break
-                found.update(block)
-                file.write(block)
-                at += len(block)
-            if at != size or found.hexdigest() != digest:
-                raise ContentChangedError(f"{store.url}: {key}: other bytes than were uploaded")
-            file.sync()
+            other = file.write_exactly(_blocks(store, key, size), size, digest)
+        if other is not None:
+            raise ContentChangedError(f"{store.url}: {key}: other bytes than were uploaded")
     except BaseException:
         tree.unlink(rel, sync=False)
         raise
     crash.point("storage.fetch.written")
     return rel
+
+
+def _blocks(store: BlockOrigin, key: str, size: int) -> Iterator[bytes]:
+    at = 0
+    while at < size and (block := store.read(key, at, min(_BLOCK, size - at))):
+        yield block
+        at += len(block)
 
 
 def settle_fetched(tree: Tree) -> None:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from common import crash
-from common.digests import md5
 from common.durable import temporary_name
 from common.errors import (
     DamagedError,
@@ -369,21 +368,13 @@ class TabletReplica:
         tree.make_dirs(self._rel(_PULLING))
         beside = self._rel(f"{_PULLING}/{temporary_name()}")
         try:
-            found, size = md5(), 0
             with tree.create(beside) as into:
                 crash.point("copies.pull_begun")
-                for block in blocks:
-                    found.update(block)
-                    size += len(block)
-                    if size > file.size:
-                        break
-                    into.write(block)
-                if size != file.size or found.hexdigest() != file.md5:
-                    raise DigestError(
-                        f"{file.physical}: {size} bytes with MD5 {found.hexdigest()} came, "
-                        f"{file.size} with {file.md5} are listed"
-                    )
-                into.sync()
+                other = into.write_exactly(blocks, file.size, file.md5)
+            if other is not None:
+                raise DigestError(
+                    f"{file.physical}: {other} came, {file.size} with {file.md5} are listed"
+                )
             crash.point("copies.pull_written")
             tree.make_dirs(target.rpartition("/")[0])
             tree.rename(beside, target)

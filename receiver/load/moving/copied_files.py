@@ -14,7 +14,7 @@ import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from common import crash
-from common.digests import md5, read_blocks
+from common.digests import read_blocks
 from common.errors import Integrity, TsferryError
 from common.names import FilePath
 from receiver.datadirs.disks import NAMING
@@ -171,23 +171,16 @@ def _copy(
     pace: Callable[[int], None],
 ) -> None:
     """Copy what is to have a digest; flushed, and compared with it, when this returns."""
-    found, at = md5(), 0
     target.unlink(to, sync=False)
     with target.create(to) as file:
-        for block in _blocks(source, rel):
-            found.update(block)
-            file.write(block)
-            at += len(block)
-            pace(len(block))
-        if (at, found.hexdigest()) != (size, digest):
-            raise UnfitCopyError(
-                f"{source.path / rel} has {at} bytes with the MD5 {found.hexdigest()}, and {size} "
-                f"with {digest} were loaded"
-            )
-        file.sync()
+        other = file.write_exactly(_blocks(source, rel, pace), size, digest)
+    if other is not None:
+        raise UnfitCopyError(
+            f"{source.path / rel} has {other}, and {size} with {digest} were loaded"
+        )
 
 
-def _blocks(tree: Tree, rel: str) -> Iterator[bytes]:
+def _blocks(tree: Tree, rel: str, pace: Callable[[int], None]) -> Iterator[bytes]:
     """What a file has; a disk that does not read it is in the way of this file, and of no other."""
     try:
         fd = tree.open_read(rel)
@@ -203,6 +196,7 @@ def _blocks(tree: Tree, rel: str) -> Iterator[bytes]:
             if not block:
                 return
             yield block
+            pace(len(block))
     finally:
         os.close(fd)
 

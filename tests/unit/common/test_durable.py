@@ -202,6 +202,20 @@ def test_a_file_that_grows_while_it_is_read_stays_within_the_limit(tree, monkeyp
         tree.read("x", limit=10)
 
 
+def test_what_is_written_is_flushed_if_it_has_its_digest_and_else_told(tree, monkeypatch):
+    synced, digest = [], md5(b"abc").hexdigest()
+    monkeypatch.setattr(durable.WriteFile, "sync", lambda self: synced.append(self))
+    with tree.create("f") as file:
+        assert file.write_exactly([b"ab", b"c"], 3, digest) is None
+        assert synced == [file]
+    assert tree.read("f") == b"abc"
+    for number, blocks in enumerate(([b"ab"], [b"abd"], [b"abc", b"d", b"never taken"])):
+        with tree.create(f"other{number}") as file:
+            size = min(4, len(b"".join(blocks)))
+            assert file.write_exactly(iter(blocks), 3, digest).startswith(f"{size} bytes")
+    assert len(synced) == 1
+
+
 @pytest.mark.parametrize("anew", [False, True])
 def test_a_file_has_the_bytes_that_are_read_and_nothing_else_has(tree, anew):
     told, digest = [], md5(b"abc").hexdigest()
