@@ -241,7 +241,8 @@ def test_what_init_and_the_configuration_are_is_written_as_the_page_says(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     machine.file = tmp_path / "new.toml"
-    assert written(machine, "init", "--alerts", str(tmp_path))["alerts"]
+    assert written(machine, "init", "--alerts", str(tmp_path))["config"] is None
+    assert written(machine, "init")["config"]
     assert written(machine, "config show")["listen"]["port"]
     found = written(machine, "config show", "--origin", when="with `--origin`")
     assert found["listen.port"]["origin"]["kind"] == "default"
