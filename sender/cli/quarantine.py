@@ -17,8 +17,9 @@ from sender.config import SenderConfig
 
 if TYPE_CHECKING:
     from sender.kept.troubles import Trouble, Troubles
+    from sender.send.remote import Remote
 
-__all__ = ["quarantine"]
+__all__ = ["change_troubles", "quarantine"]
 
 
 @click.group()
@@ -141,6 +142,17 @@ def drop(
     return _change(invocation, names, change, paths, as_machine, "given up")
 
 
+def change_troubles(remote: Remote, change: Callable[[Troubles], list[Trouble]]) -> list[Trouble]:
+    """Change what is kept of files in trouble with a receiver; returns those concerned."""
+    from sender.kept.receiver_state import changing_troubles
+    from sender.round.same_centre import look_for_folders
+
+    with remote.sync_tree() as sync:
+        directory = look_for_folders(remote, sync, patient=False).memory
+        with changing_troubles(sync, directory) as troubles:
+            return change(troubles)
+
+
 def _parsed(path: str) -> Any:
     from common.names import FilePath
 
@@ -155,17 +167,11 @@ def _change(
     as_machine: bool,
     what: str,
 ) -> int:
-    from sender.kept.receiver_state import changing_troubles
-    from sender.round.same_centre import look_for_folders
-
     rows: list[dict[str, Any]] = []
     with opened(invocation, names) as session:
         warn_of_root(session.config)
         for remote in session.remotes:
-            with remote.sync_tree() as sync:
-                directory = look_for_folders(remote, sync, patient=False).memory
-                with changing_troubles(sync, directory) as troubles:
-                    rows += [_row(remote.name, each) for each in change(troubles)]
+            rows += [_row(remote.name, each) for each in change_troubles(remote, change)]
     missing = set(paths) - {row["file"] for row in rows}
     if missing:
         raise UsageError(f"not in quarantine: {', '.join(sorted(missing))}")

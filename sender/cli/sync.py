@@ -23,6 +23,7 @@ from sender.cli.program import (
     stopping,
     warn_of_root,
 )
+from sender.cli.quarantine import change_troubles
 from sender.config import SenderConfig
 from sender.round.round_report import as_text, worst
 
@@ -171,22 +172,34 @@ def recover(invocation: Invocation[SenderConfig], names: tuple[str, ...], as_mac
 @click.command(epilog="Example: tsferry-sender resync --schema --receiver dc1")
 @receiver_option
 @click.option("--schema", is_flag=True, help="Send the whole schema again as well.")
+@click.option(
+    "--deleted", is_flag=True, help="Send what the receiver's operator deleted there again as well."
+)
 @json_option(JsonForm("sender.round.shown_rounds:RoundShown", shape="by receiver"))
 @click.pass_obj
 def resync(
-    invocation: Invocation[SenderConfig], names: tuple[str, ...], schema: bool, as_machine: bool
+    invocation: Invocation[SenderConfig],
+    names: tuple[str, ...],
+    schema: bool,
+    deleted: bool,
+    as_machine: bool,
 ) -> int:
     """Throw the list of loaded files away and compare all with the receiver's inventory.
 
     Nothing that is loaded travels again; deletions wait for the round after. For when something
     was changed at the receiver that this node cannot know of. With --schema what the schema log
     says is told there once more: for when something of it could not be applied, and can be now.
+    What the receiver's operator deleted there stays so, but with --deleted.
     """
     with opened(invocation, names) as session:
         from sender.round.round import RoundOptions
 
         warn_of_root(session.config)
         reports = run_rounds(session, RoundOptions(forget=True, schema=schema))
+        if deleted:
+            for remote in session.remotes:
+                change_troubles(remote, lambda troubles: troubles.retry_deleted())
+            reports = run_rounds(session, RoundOptions())
         return show_reports(reports, as_machine)
 
 

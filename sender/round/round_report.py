@@ -109,7 +109,7 @@ class RoundReport:
         refused: files whose name, size, or device the receiver does not allow.
         failed: files that were not loaded for another reason; the next round tries again.
         quarantined: files that the receiver put aside.
-        expired: files whose data is older than the receiver keeps.
+        expired: files that the receiver does not keep: past a TTL, or deleted by its operator.
         changed: files that changed or vanished under way; the next round looks at them again.
         wanted: files that the receiver had loaded, found bad, and asked for again in this round.
         lost: files that neither side has any more, until the receiver's operator acknowledges them.
@@ -343,7 +343,7 @@ def as_text(report: RoundShown) -> str:
             len(report.get("kept_deletions", ())),
             "whose deletion file shrank or vanished (status says which)",
         ),
-        (len(report["expired"]), "older than the receiver keeps"),
+        (len(report["expired"]), "that the receiver does not keep (quarantine list says why)"),
     )
     lines[0] += "".join(f", {number} {text}" for number, text in counts if number)
     for each in report["conflicts"][:_SHOWN]:

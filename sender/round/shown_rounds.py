@@ -118,7 +118,7 @@ class RoundShown(TypedDict):
         refused: files whose name, size, or device the receiver does not allow.
         failed: files that were not loaded for another reason; the next round tries again.
         quarantined: files that the receiver put aside.
-        expired: files whose data is older than the receiver keeps.
+        expired: files that the receiver does not keep: past a TTL, or deleted by its operator.
         changed: files that changed or vanished under way; the next round looks at them again.
         wanted: files that the receiver had loaded, found bad, and asked for again in this round.
         lost: files that neither side has any more, until the receiver's operator acknowledges them.

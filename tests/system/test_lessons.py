@@ -31,7 +31,10 @@ def test_what_was_deleted_at_the_receiver_can_be_sent_again_by_a_resync(centre, 
     centre.call("quarantine", "drop", entry["path"])
     assert edge.round().quiet, "the operator has let it go"
     config = edge.write_config()
-    assert call(config, "resync").returncode == 0
+    got = call(config, "resync")
+    assert "1 that the receiver does not keep (quarantine list says why)" in got.stdout
+    assert "an operator of the receiver deleted" in call(config, "quarantine", "list").stdout
+    assert call(config, "resync", "--deleted").returncode == 0
     in_sync(edge, centre.root)
     states = [row.state for row in rows(centre.root, edge.uuid) if row.path == edge.path(1)]
     assert sorted(states) == [FileState.DELETED, FileState.LIVE]

@@ -23,6 +23,7 @@ from tests.support.centre import Centre
 from tests.support.edge import Edge
 from tests.support.scripted_receiver import ScriptedReceiver
 from tests.support.tsfile_bytes import resource, vstr
+from tests.system.sender.test_rounds import call
 
 
 def line(edge: Edge, time: int) -> bytes:
@@ -103,7 +104,7 @@ def test_what_was_deleted_there_comes_back_with_its_deletions(centre, make_edge)
         assert row is not None
         node.engine.commit([records.FileDeleted(row.physical, "operator")])
     centre.start()
-    edge.round(forget=True)
+    assert call(edge.write_config(), "resync", "--deleted").returncode == 0
     assert known(centre, edge, path) == [content]
 
 
