@@ -171,7 +171,9 @@ class CommitRequest:
         return made
 
     def settle(self, error: BaseException | None = None) -> None:
-        """What becomes of it is known; wake its thread."""
+        """What becomes of it is known; wake its thread. Once it is, it stays so."""
+        if self.settled:
+            return
         self.error = error
         self.settled = True
         if not self.leads:

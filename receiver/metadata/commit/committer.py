@@ -111,7 +111,7 @@ class Committer:
         self._unknown: list[CommitRequest] = []
         self._waiting: deque[CommitRequest] = deque()
         self._entering = threading.Lock()
-        self._led = False
+        self._holder: CommitRequest | None = None
         self._leader = 0
         self._closed = False
 
@@ -176,18 +176,23 @@ class Committer:
     def _submit(self, request: CommitRequest, *, last: bool = False) -> int:
         if self._leader == threading.get_ident():
             raise RuntimeError("a commit from inside a commit would wait for itself")
-        with self._entering:
-            if self._closed and not last:
-                raise ReadOnlyError("the metadata engine is closed")
-            if request.work is None:
-                self._put_first(request)
-            self._waiting.append(request)
-            if not self._led:
-                self._led = request.leads = True
-        if not request.leads:
-            self._wait(request)
-        if not request.settled:
-            self._lead(request)
+        try:
+            with self._entering:
+                if self._closed and not last:
+                    raise ReadOnlyError("the metadata engine is closed")
+                if request.work is None:
+                    self._put_first(request)
+                self._waiting.append(request)
+                if self._holder is None:
+                    request.leads = True
+                    self._holder = request
+            if not request.leads:
+                request.turn.acquire()
+            if not request.settled:
+                self._lead(request)
+        except BaseException:  # a signal: the commit goes its way without us
+            self._leave(request)
+            raise
         if request.error is not None:
             raise request.error
         return request.ts
@@ -200,37 +205,34 @@ class Committer:
             first.abandoned = True  # nobody waits for it
             self._waiting.append(first)
 
-    def _wait(self, request: CommitRequest) -> None:
-        try:
-            request.turn.acquire()
-        except BaseException:  # a signal: the commit goes its way without us
-            with self._entering:
-                request.abandoned = True
-                leads = request.leads
-            if leads and not request.settled:
-                self._hand_over()
-            raise
-
     def _lead(self, request: CommitRequest) -> None:
         self._leader = threading.get_ident()
-        try:
-            while not request.settled:
-                self._round()
-        except BaseException:  # a signal: nobody waits for it any more
-            request.abandoned = True
-            raise
-        finally:
-            self._leader = 0
-            self._hand_over()
+        while not request.settled:
+            self._round()
+        self._leader = 0
+        self._hand_over(request)
 
-    def _hand_over(self) -> None:
+    def _leave(self, request: CommitRequest) -> None:
+        """Its thread goes, wherever that was in the line; others go on."""
         with self._entering:
-            heir = next((each for each in self._waiting if not each.abandoned), None)
-            if heir is None:
-                self._led = False
+            request.abandoned = True
+        if self._holder is request:
+            self._leader = 0
+            self._hand_over(request)
+
+    def _hand_over(self, request: CommitRequest) -> None:
+        """Have another one lead, if this one does; once more where a signal came in between."""
+        with self._entering:
+            if self._holder is not request:
                 return
-            heir.leads = True
-        heir.turn.release()
+            others = (each for each in self._waiting if not (each.settled or each.abandoned))
+            heir = next(others, None)
+            if heir is None:
+                self._holder = None
+            else:
+                heir.leads = True
+                self._holder = heir  # no signal is heard before the release
+                heir.turn.release()
 
     # -- a batch -----------------------------------------------------------------------------
 
@@ -243,15 +245,31 @@ class Committer:
             if batch:
                 self._write(batch, together)
         except BaseException as error:
-            self._abort([*batch, *deferred], error)
+            try:
+                self._abort([*batch, *deferred], error)
+            except BaseException:
+                self._abort([*batch, *deferred], error)
+                raise
             if not isinstance(error, Exception):
                 raise  # a signal is for this thread, whosever commits it was writing
             return
-        self._waiting.extendleft(reversed(deferred))
-        for request in batch:
-            request.settle()
+        try:
+            self._tell(batch, deferred)
+        except BaseException:  # a signal: others wait for what is known
+            self._tell(batch, deferred)
+            raise
         if batch:
             self._after()
+
+    def _tell(self, batch: Sequence[CommitRequest], deferred: list[CommitRequest]) -> None:
+        """Wake the callers of a batch, and have what was put off come next; twice is harmless."""
+        waiting = self._waiting
+        while deferred:
+            if not (waiting and waiting[0] is deferred[-1]):
+                waiting.appendleft(deferred[-1])
+            deferred.pop()
+        for request in batch:
+            request.settle()
 
     def _admit(self, batch: list[CommitRequest], deferred: list[CommitRequest]) -> Touched:
         """Take what can go into one frame from the queue; what is deferred goes back to its head.
@@ -437,7 +455,8 @@ class Committer:
             self.failed = str(error) or repr(error)
             _log.critical("the metadata engine takes no more commits", exc_info=error)
         if not requests:
-            requests = [self._waiting.popleft() for _ in range(len(self._waiting))]
+            with self._entering:
+                requests = list(self._waiting)
         for request in requests:
             if not request.settled:
                 request.settle(_for_caller(error))

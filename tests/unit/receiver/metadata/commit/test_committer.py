@@ -1,13 +1,15 @@
 """Many callers, one writer."""
 
+import sys
 import threading
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from common.errors import ConflictError, FailedSyncError, ReadOnlyError
-from receiver.metadata.commit import committer
+from receiver.metadata.commit import commit_request, committer
 from receiver.metadata.commit.commit_request import CommitRequest
 from receiver.metadata.commit.guards import Guard, note_guard
 from receiver.metadata.commit.touched import Touched
@@ -419,6 +421,78 @@ def test_a_signal_is_of_the_thread_that_writes_for_others_and_of_no_other(tmp_pa
         assert engine._committer._leader == 0
         with pytest.raises(ReadOnlyError):
             engine.commit([seen(label="next")])
+
+
+class _Signal(BaseException):
+    pass
+
+
+class _SignalAt:
+    """Raises in this thread at one of the places in the line where a signal can be heard.
+
+    These are the begin of a function, and behind a call of one that is not Python's.
+    """
+
+    def __init__(self, place: int) -> None:
+        self.place = place
+        self.heard = ""
+
+    def __call__(self, frame, event: str, _) -> None:
+        if event not in ("call", "c_return") or frame.f_code.co_filename not in _LINE:
+            return
+        self.place -= 1
+        if self.place == 0:
+            self.heard = f"{event} in {frame.f_code.co_qualname}, line {frame.f_lineno}"
+            raise _Signal
+
+
+_LINE = (committer.__file__, commit_request.__file__)
+
+
+def _interrupted_at(place: int, directory: Path) -> str:
+    """A commit with others in its batch, and behind it, is interrupted; what is left goes on."""
+    signal = _SignalAt(place)
+    engine = Engine.open(directory, background=False)
+    line = engine._committer
+    others = [CommitRequest([seen(label=f"other {at}")]) for at in range(2)]
+    others[1].guards = (Guard("sender", A, 0),)  # is put off
+
+    def wait(request: CommitRequest) -> None:
+        request.turn.acquire()
+        if not request.settled:
+            line._lead(request)
+
+    line._waiting.extend(others)
+    threads = [threading.Thread(target=wait, args=(each,), daemon=True) for each in others]
+    for thread in threads:
+        thread.start()
+    with suppress(_Signal):
+        sys.setprofile(signal)
+        try:
+            engine.commit([seen(label="mine")])
+        finally:
+            sys.setprofile(None)
+    threads.append(threading.Thread(target=_commit_or_not, args=(engine,), daemon=True))
+    threads[-1].start()
+    for thread in threads:
+        thread.join(BOUND)
+        assert not thread.is_alive(), f"somebody waits for ever behind a {signal.heard}"
+    assert line._leader == 0, signal.heard
+    engine.close()  # not where that would wait, too
+    return signal.heard
+
+
+def _commit_or_not(engine: Engine) -> None:
+    with suppress(ReadOnlyError):
+        engine.commit([seen(label="next")])
+
+
+def test_wherever_a_signal_is_heard_in_the_line_nobody_waits_for_ever(tmp_path):
+    """Ctrl-C at the start of a server, or a test's time-out: what closes the engine waits, too."""
+    place = 1
+    while _interrupted_at(place, tmp_path / str(place)):
+        place += 1
+    assert place > 50
 
 
 def test_work_between_batches_sees_no_commit_half_done(engine):
