@@ -11,13 +11,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from common.errors import UsageError
 from common.terminal import size_text
+from receiver.load.upkeep.loaded_file_checks import is_to_be_there
 from receiver.metadata.model.merged_names import is_merged
 from receiver.metadata.state.placed_files import placed_nodes
 from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
+    from collections.abc import Set
+
     from receiver.load.upkeep.fsck_findings import Report
     from receiver.metadata.engine import Engine
+    from receiver.metadata.state.state import State
+    from receiver.metadata.state.table_rows import FileRow
 
 __all__ = ["AskedAgain", "must_be_confirmed", "what_is_asked"]
 
@@ -36,6 +41,7 @@ class AskedAgain(NamedTuple):
         senders: that are asked.
         retired: files of which the sender has told that it has them no more.
         placed: files that storage nodes are to have.
+        of: how many files there are, without those that others give.
     """
 
     files: int
@@ -43,6 +49,7 @@ class AskedAgain(NamedTuple):
     senders: int
     retired: int
     placed: int
+    of: int
 
 
 def what_is_asked(engine: Engine, report: Report) -> AskedAgain:
@@ -53,26 +60,37 @@ def what_is_asked(engine: Engine, report: Report) -> AskedAgain:
     with engine.reading() as state:
         for physical in bad:
             row = state.files.get(physical)
-            # What rests on others gives way to them, and a merged file to what it is made of.
-            if row is None or row.state is FileState.SUPERSEDED or is_merged(physical):
+            # What rests on others gives way to them.
+            if row is None or row.state is FileState.SUPERSEDED or _falls_back(state, row, bad):
                 continue
             files, size = files + 1, size + row.size
             retired += row.retired
             placed += bool(placed_nodes(state, physical))
             senders.add(row.sender)
-    return AskedAgain(files, size, len(senders), retired, placed)
+        every = filter(is_to_be_there, state.files.values())
+        of = sum(row.state is not FileState.SUPERSEDED for row in every)
+    return AskedAgain(files, size, len(senders), retired, placed, of)
 
 
-def must_be_confirmed(asked: AskedAgain, report: Report) -> None:
+def _falls_back(state: State, row: FileRow, bad: Set[str]) -> bool:
+    """Whether a file was merged of others that are all here, and come back in its place."""
+    maker = state.compacted_table.finals.maker(row.physical) if is_merged(row.physical) else None
+    if maker is None or not bad.isdisjoint(maker.inputs):
+        return False
+    inputs = map(state.files.get, maker.inputs)
+    return all(each is not None and each.state is FileState.SUPERSEDED for each in inputs)
+
+
+def must_be_confirmed(asked: AskedAgain) -> None:
     """See that a repair asks for no more than a disk loses that fails.
 
     Raises:
         UsageError: it is more, and says of what.
     """
-    if asked.files < _FROM or asked.files <= _SHARE * report.files:
+    if asked.files < _FROM or asked.files <= _SHARE * asked.of:
         return
     said = [
-        f"{asked.files} of {report.files} files ({size_text(asked.size)}) would be asked of "
+        f"{asked.files} of {asked.of} files ({size_text(asked.size)}) would be asked of "
         f"{asked.senders} senders again"
     ]
     if asked.retired:

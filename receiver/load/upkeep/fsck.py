@@ -91,7 +91,7 @@ def fsck(
         )
         if repair and trees:
             if not confirm:
-                must_be_confirmed(what_is_asked(engine, report), report)
+                must_be_confirmed(what_is_asked(engine, report))
             report = put_right(engine, trees, config.schema_dir, report)
     return report
 

@@ -13,6 +13,7 @@ import pytest
 
 from common import wire
 from common.config import UploadRules
+from common.errors import UsageError
 from receiver.compaction import merge_comparing
 from receiver.compaction.final_merges import FinalMerges
 from receiver.compaction.merge_asked import (
@@ -23,6 +24,7 @@ from receiver.compaction.merge_asked import (
 )
 from receiver.compaction.merge_pace import MergePace
 from receiver.load.merge_verdicts import ProvedMerge, record_merges
+from receiver.load.upkeep import asked_again
 from receiver.load.upkeep.fsck import fsck
 from receiver.load.upkeep.verdicts import (
     Verdict,
@@ -33,7 +35,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.metadata.model.paths import parse_pattern
 from receiver.metadata.query.lost import lost_files, unknown_here
-from receiver.metadata.state.table_rows import FileRow
+from receiver.metadata.state.table_rows import FileRow, FileState
 from receiver.metadata.state.tables.placements import PlacementRow
 from receiver.node import Node
 from receiver.operator.compact import merge_totals
@@ -442,6 +444,44 @@ def test_fsck_has_their_inputs_read_again(node: Node, world: World, clock: Clock
         site.again(again)
         assert (site_rows(again), visible_merged(again)) == ([], [])
         assert len(mine(site)) == 20
+
+
+@pytest.mark.parametrize("are_kept", [False, True], ids=["reaped", "kept"])
+def test_a_repair_with_empty_disks_asks_before_it_gives_up_what_was_merged_for_good(
+    node: Node, world: World, clock: Clock, site: Site, monkeypatch, are_kept: bool
+) -> None:
+    """No edge has it any more, and what it was made of is no more here than it is itself."""
+    row = made_final(node, clock)
+    if not are_kept:
+        reaped(node, clock)
+    monkeypatch.setattr(asked_again, "_FROM", 2)
+    place_tablets(node.engine, "5" * 32)
+    with node.engine.reading() as state:
+        rows = [each for each in state.files.values() if each.state is not FileState.DELETED]
+    assert len(rows) == (6 if are_kept else 2)
+    node.close()
+    for each in rows:
+        (world.data / each.physical).unlink()
+    with pytest.raises(UsageError) as refused:
+        fsck(world.config, repair=True, without_nodes=True)
+    assert "2 of 2 files" in refused.value.message
+    assert "1 of these their senders have no more" in refused.value.message
+    with world.still_node() as after:
+        assert visible_merged(after) == [row.physical]
+
+
+def test_a_repair_by_which_what_was_merged_gives_way_to_its_inputs_asks_nobody(
+    node: Node, world: World, clock: Clock, site: Site, monkeypatch
+) -> None:
+    row = made_final(node, clock)
+    monkeypatch.setattr(asked_again, "_FROM", 1)
+    node.close()
+    (world.data / row.physical).unlink()
+    assert fsck(world.config, repair=True).good
+    with world.still_node() as after:
+        assert visible_merged(after) == []
+        with after.engine.reading() as state:
+            assert sum(each.visible for each in state.files.values()) == 5
 
 
 def test_what_is_nowhere_at_a_start_gives_way_while_its_inputs_are_there(
