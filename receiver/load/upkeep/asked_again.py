@@ -81,8 +81,12 @@ def _falls_back(state: State, row: FileRow, bad: Set[str]) -> bool:
     return all(each is not None and each.state is FileState.SUPERSEDED for each in inputs)
 
 
-def must_be_confirmed(asked: AskedAgain) -> None:
+def must_be_confirmed(asked: AskedAgain, cut: str | None = None) -> None:
     """See that a repair asks for no more than a disk loses that fails.
+
+    Args:
+        asked: for what it would ask.
+        cut: the file that has what was cut off the log before, if it was.
 
     Raises:
         UsageError: it is more, and says of what.
@@ -100,8 +104,11 @@ def must_be_confirmed(asked: AskedAgain) -> None:
             f"storage nodes are to have {asked.placed} of them: with the server up, `copies back` "
             "and fsck --repair bring those back"
         )
+    changed = "nothing was changed"
+    if cut is not None:
+        changed += f" but the log, which is cut ({cut} has what it held)"
     raise UsageError(
-        "; ".join(said) + f". That is more than {_SHARE:.0%}, so nothing was changed: see that all "
-        "disks are mounted and in data_dirs. What senders have freed they cannot send. If it has "
-        "to be: --confirm"
+        "; ".join(said) + f". That is more than {_SHARE:.0%}, so {changed}: see that all disks are "
+        "mounted and in data_dirs. What senders have freed they cannot send. If it has to be: "
+        "--confirm"
     )

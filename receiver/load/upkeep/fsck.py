@@ -76,8 +76,7 @@ def fsck(
         UsageError: it would ask senders for more than a disk loses that fails.
         DamagedError: the log has nothing sound to keep.
     """
-    if cut_log:
-        log_repair.cut(config.schema_dir)
+    cut = log_repair.cut(config.schema_dir) if cut_log else None
     try:
         engine = open_engine(config) if repair else read_told(config)
     except DamagedError as error:
@@ -91,7 +90,7 @@ def fsck(
         )
         if repair and trees:
             if not confirm:
-                must_be_confirmed(what_is_asked(engine, report))
+                must_be_confirmed(what_is_asked(engine, report), cut)
             report = put_right(engine, trees, config.schema_dir, report)
     return report
 

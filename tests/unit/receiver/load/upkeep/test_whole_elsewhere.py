@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import UsageError
+from receiver.load.upkeep import asked_again
 from receiver.load.upkeep.fsck import fsck
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileRow, FileState
@@ -119,6 +120,26 @@ def test_a_repair_with_empty_disks_says_what_it_would_ask_for_and_asks_for_nothi
     assert states(world) == {FileState.LIVE: 23, FileState.RETIRED: 1}
     assert fsck(world.config, repair=True, without_nodes=True, confirm=True).good
     assert states(world)[FileState.LIVE] == 0
+
+
+def test_a_repair_that_has_cut_the_log_before_it_asks_says_so(filled: World, monkeypatch):
+    monkeypatch.setattr(asked_again, "_FROM", 1)
+    for number in (1, 2):
+        (filled.data / row_of(filled, number).physical).unlink()
+    with filled.still_node() as node:
+        for name in ("one", "two", "three"):
+            node.engine.set_storage_group(f"root.{name}")
+    log = max(filled.config.schema_dir.glob("mlog-*"))
+    content = bytearray(log.read_bytes())
+    at = content.rindex(b"TSFm", 0, content.rindex(b"TSFm"))
+    content[at + 30] ^= 0xFF
+    log.write_bytes(content)
+    with pytest.raises(UsageError) as refused:
+        fsck(filled.config, repair=True, cut_log=True)
+    (cut,) = filled.config.schema_dir.glob("*.cut-*")
+    assert f"nothing was changed but the log, which is cut ({cut.name} has what it held)" in str(
+        refused.value
+    )
 
 
 def test_a_repair_of_what_a_failing_disk_has_lost_asks_by_itself(world: World):
