@@ -148,7 +148,7 @@ class Shell:
         return "tsferry> " if self._source.txn is None else "tsferry*> "
 
     def _carry_out(self, statement: str) -> bool:
-        """Whether it was done."""
+        """Whether it was done, all of it: a load may have loaded nothing."""
         try:
             begun = time.monotonic()
             reply = self._source.run(statement, self._at, self._size or _PAGE)
@@ -164,7 +164,7 @@ class Shell:
         except KeyboardInterrupt:
             click.echo("interrupted")
             return False
-        return True
+        return reply.code == 0
 
     def _write(self, reply: SqlReply, begun: float) -> None:
         out = output(self._form, sys.stdout, reply.times)

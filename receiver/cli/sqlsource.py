@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from common.errors import TsferryError, UsageError
+from common.errors import TsferryError, UnreachableError, UsageError
 from common.progress_bar import WorkProgress
 from receiver.operator.client import NotRunningError, OperatorClient, segment
 from receiver.web.sql_wire import SqlAnswer, SqlRequest
@@ -134,11 +134,21 @@ def _told_what_may_remain(statement: str) -> Iterator[None]:
     """Say of a load that was let go of before its id came back where it is to be seen."""
     try:
         yield
-    except KeyboardInterrupt:
-        if statement.lstrip().lower().startswith("load"):
+    except (KeyboardInterrupt, UnreachableError) as error:
+        if not isinstance(error, NotRunningError) and _loads(statement):
             said = "a load that was handed over goes on at the receiver: tsferry-receiver status"
             click.echo(f"{said} has it, and tsferry-receiver tasks cancel ends it", err=True)
         raise
+
+
+def _loads(statement: str) -> bool:
+    from receiver.metadata.sql.parser import parse
+    from receiver.metadata.sql.statements import LoadFiles
+
+    try:
+        return isinstance(parse(statement), LoadFiles)
+    except TsferryError:
+        return False
 
 
 def _code(columns: Sequence[str], rows: Sequence[SqlRow]) -> int:

@@ -17,6 +17,7 @@ from prompt_toolkit.output import DummyOutput
 
 from common.cli import run
 from common.config import load
+from common.errors import UnreachableError
 from receiver.cli import awaited_answer
 from receiver.cli.commands import cli
 from receiver.cli.sqlshell import SchemaCompleter, Shell, is_whole
@@ -484,6 +485,28 @@ def test_who_lets_go_of_a_load_before_its_id_is_there_is_told_where_it_is(
         "goes on at the receiver: tsferry-receiver status has it" in ask("load '/m'", code=130).err
     )
     assert "goes on" not in ask("show devices", code=130).err
+
+
+@pytest.mark.parametrize(
+    ("statement", "is_told"), [("\n-- all\nload '/m'", True), ("show devices", False)]
+)
+def test_whoever_gets_no_answer_to_a_load_is_told_where_it_may_be(
+    ask, loading, monkeypatch, statement, is_told
+):
+    def unanswered(*_, **__):
+        raise UnreachableError("it does not answer: timed out")
+
+    monkeypatch.setattr(loading(), "ask", unanswered)
+    assert ("goes on at the receiver" in ask(statement, code=4).err) == is_told
+
+
+def test_the_shell_carries_out_nothing_behind_a_load_that_did_not_load_all(config, loading, capsys):
+    loading("refused")
+    with create_pipe_input() as keys:
+        keys.send_text("load '/mnt'; delete timeseries root.**;\nexit\n")
+        shell = Shell(SqlSource(config), "table", None, None, {}, keys=keys, screen=DummyOutput())
+        assert shell.run() == 0
+    assert "error" not in capsys.readouterr().out, "the server knows of one load alone"
 
 
 def test_the_shell_tells_totals_of_a_load(config, loading, capsys):
