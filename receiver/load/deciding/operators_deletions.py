@@ -3,7 +3,8 @@
 What an edge lists is no proof of what it has heard: it may have lost its list, be restored from a
 copy of its disk, or be another box with that disk. So the content decides, under any name and of
 any sender; a file without points has no identity beyond its path. What happened to the content last
-counts: once it is loaded again, by whatever way, the deletion before is no reason any more.
+counts: once it is loaded again, by whatever way, the deletion before is no reason any more. With
+what was merged for good goes all that it was made of: that is known by sender, path and MD5.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
 
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
+    from receiver.metadata.state.tables.compacted_rows import CompactedRow
 
-__all__ = ["DELETED_HERE", "deleted_by_operator", "is_last_of_content"]
+__all__ = ["DELETED_HERE", "deleted_by_operator", "deleted_with", "is_last_of_content"]
 
 DELETED_HERE: Final = (
     "an operator of the receiver deleted this very content; `quarantine retry` of it at its "
@@ -42,14 +44,41 @@ def deleted_by_operator(
         md5: of it, where it is known.
     """
     found = [(0, 0)]
+    is_here = False
     for row in _of_tail(state, tail):
         same = row.size == size and md5 in (None, row.md5)
         if same and _is_known_as(row, sender, [path]):
+            is_here |= row.state is not FileState.DELETED
             found.append((row.created, row.deleted if _is_deleted(row) else 0))
+    if md5 is not None and not is_here:
+        finals = state.compacted_table.finals.with_leaf(sender, path, md5)
+        found += [(each.final, _deleted_merge(state, each)) for each in finals]
     notes = [each for each in state.let_go.of_tail(tail) if md5 in (None, each.md5)]
     note = None if md5 is None else state.let_go.get(sender, path, md5)
     found += [(each.deleted, each.deleted) for each in (*notes, *([note] if note else ()))]
     return max(found)[1]
+
+
+def deleted_with(state: State, row: FileRow) -> list[tuple[str, str]]:
+    """(MD5, path) of what an operator has deleted with a file, of which no file tells any more.
+
+    That is what it was made of, where no file that was made of the same is left.
+    """
+    maker = state.compacted_table.finals.maker(row.physical)
+    if maker is None or not _deleted_merge(state, maker):
+        return []
+    held = state.file_table.held
+    return [
+        (md5, path)
+        for md5, path in maker.made_of
+        if (file := held(row.sender, path)) is None or file.md5 != md5
+    ]
+
+
+def _deleted_merge(state: State, merge: CompactedRow) -> int:
+    """The commit by which an operator deleted the last of the files that were merged; else 0."""
+    rows = [row for each in merge.became if (row := state.files.get(each)) is not None]
+    return max((row.deleted for row in rows), default=0) if all(map(_is_deleted, rows)) else 0
 
 
 def is_last_of_content(state: State, row: FileRow) -> bool:

@@ -22,6 +22,7 @@ from common.errors import TsferryError
 from common.names import FilePath
 from common.threads import PeriodicThread
 from receiver.load.deciding.hidden_files import older_names
+from receiver.load.deciding.operators_deletions import deleted_with
 from receiver.load.folder.manifests import kept_tasks, remove_tables
 from receiver.load.folder.obstacles import is_of_one_path
 from receiver.load.placing import tree_of
@@ -171,6 +172,14 @@ class Reaper:
                 for row in due
                 if self.is_awaited(state, row)
             }
+            parts = {
+                row.physical: [
+                    records.LetGoNoted(row.sender, path, md5, row.deleted)
+                    for md5, path in deleted_with(state, row)
+                ]
+                for row in due
+                if row.physical in noted
+            }
         # The records of a deleted file go on hiding points of others: where only its devices tell
         # what they name, its row stays.
         explaining = {
@@ -186,6 +195,9 @@ class Reaper:
             gone = [each for each in gone if each not in explaining]
             if not gone:
                 continue
+            notes = [op for each in gone for op in parts.get(each, ())]
+            for begin in range(0, len(notes), _BATCH):  # one may be made of very many
+                self._engine.commit(notes[begin : begin + _BATCH])
             ops: list[records.Op] = [op for each in gone for op in noted.get(each, ())]
             self._engine.commit([*ops, *(records.FileForgotten(each) for each in gone)])
             for physical in stored.intersection(gone):

@@ -23,8 +23,9 @@ from receiver.compaction.merge_asked import (
     MergeAsked,
 )
 from receiver.compaction.merge_pace import MergePace
+from receiver.load.deciding.operators_deletions import deleted_by_operator
 from receiver.load.merge_verdicts import ProvedMerge, record_merges
-from receiver.load.upkeep import asked_again
+from receiver.load.upkeep import asked_again, reaper
 from receiver.load.upkeep.fsck import fsck
 from receiver.load.upkeep.verdicts import (
     Verdict,
@@ -564,6 +565,41 @@ def test_with_the_storage_group_goes_what_they_are_made_of(
     delete_groups(node.engine, groups, with_data=True, held_from=None, allowed=None)
     with node.engine.reading() as state:
         assert [row for row in state.files.values() if row.state != "deleted"] == []
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True], ids=["deleted", "forgotten"])
+def test_what_an_operator_deleted_merged_does_not_come_again_as_what_it_was_made_of(
+    node: Node, world: World, clock: Clock, monkeypatch, is_forgotten: bool
+) -> None:
+    """An edge that was restored from a copy of its disk has the files, and sends them as new."""
+    monkeypatch.setattr(reaper, "_BATCH", 3)
+    site = Site(node)
+    paths = small_files(site, 4)
+    raw = {path: (world.data / site.row(path).physical).read_bytes() for path in paths}
+    node.compactor.compact("root.sg")
+    node.compactor.run_once()
+    site.round({}, gone=paths)
+    node.prover.run_once()
+    site.round({OTHER: {"a": {900: 9}}})
+    row = made_final(node, clock)
+    reaped(node, clock)
+    node.engine.commit([records.FileDeleted(row.physical, "operator")])
+    if is_forgotten:
+        reaped(node, clock)
+        node.merged.let_go(clock.now)
+        with node.engine.reading() as state:
+            assert (merged_rows(node), state.compacted_table.finals.all()) == ([], [])
+    outcomes = site.edge.round(raw)
+    assert {each.result for each in outcomes.values()} == {wire.Result.EXPIRED}
+    with node.engine.reading() as state:
+        entry = plan_entry(paths[0], raw[paths[0]])
+        known = deleted_by_operator(
+            state, A, entry.path, tail=entry.tail, size=entry.size, md5=entry.md5
+        )
+        assert known > row.created
+        assert not deleted_by_operator(
+            state, A, OTHER, tail=entry.tail, size=entry.size, md5=entry.md5
+        )
 
 
 def test_what_expires_does_not_come_back_as_what_it_was_made_of(node: Node, clock: Clock) -> None:
