@@ -65,8 +65,8 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         hold: not to be tried again without the operator.
         since: when it first came up, seconds since the epoch.
         rounds: how often it came up.
-        retry: the operator asked for another try; goes with each plan until the receiver has judged
-            the content.
+        retry: the operator asked for another try; goes with each plan until the receiver says
+            that it is to be held.
         dropped: the operator gave it up.
     """
 
@@ -196,11 +196,8 @@ class Troubles:
                 mtime_ns=file.mtime_ns,
                 since=before.since if before is not None and again else self._clock(),
                 rounds=before.rounds + 1 if before is not None and again else 1,
-                # What only did not arrive has not been judged: the operator's word goes on with it.
-                retry=before is not None
-                and again
-                and before.retry
-                and trouble.kind is TroubleKind.FAILED,
+                # Of a try that came to no verdict, the operator's word goes with the next one.
+                retry=before is not None and again and before.retry and not trouble.keeps_back,
                 # Given up while the round that found it was under way: the operator's word stands.
                 dropped=before is not None and again and before.dropped,
             )

@@ -144,6 +144,24 @@ def test_what_an_operator_deleted_is_retried_only_if_it_is_named(reopen):
     assert [each.path for each in troubles.retry(A)] == [A.text]
 
 
+@pytest.mark.parametrize("kind", [TroubleKind.FAILED, TroubleKind.REFUSED, TroubleKind.CONFLICT])
+def test_a_try_that_was_cut_off_is_made_again_with_the_operators_word(reopen, kind):
+    deleted = a_trouble(TroubleKind.EXPIRED, hold=True)
+    troubles = reopen()
+    troubles.record([(a_file(), deleted)])
+    troubles.retry_deleted()
+    troubles.record([(a_file(), a_trouble(kind))])
+    (found,) = reopen()
+    assert (found.kind, found.retry, found.keeps_back) == (kind, True, False)
+    troubles.record([(a_file(), deleted)])  # a verdict ends it
+    (found,) = reopen()
+    assert (found.retry, found.keeps_back) == (False, True)
+    troubles.retry_deleted()
+    troubles.record([(a_file(size=11), a_trouble(kind))])  # it was said of other content
+    (found,) = reopen()
+    assert not found.retry
+
+
 def test_an_unknown_path_changes_nothing(reopen):
     assert reopen().retry(A) == []
     assert reopen().drop(A) == []
