@@ -94,8 +94,7 @@ class Offering:
         jobs: list[SendJob] = []
         for page in pages(self._prepared(taken), self._check.limits):
             self._remote.go_on()
-            decisions = self.ask(page)
-            for prepared, decision in zip(page, decisions, strict=True):
+            for prepared, decision in self._sure(page, self.ask(page)):
                 jobs += self._decided(without_devices(prepared), decision)
             crash.point("task.planned")
         return jobs
@@ -133,6 +132,34 @@ class Offering:
             lambda: self._remote.client.plan(self._task, self._epoch, page)
         )
         return answer.decisions
+
+    def _sure(
+        self, page: Sequence[Prepared], decisions: Sequence[wire.PlanDecision]
+    ) -> list[tuple[Prepared, wire.PlanDecision]]:
+        """Files with what the receiver wants done with each, judged by the whole content.
+
+        That a content is not to come again would end the matter for good, and the end of a file is
+        no proof of what is before it: bytes that were bad at the receiver may be good here.
+        """
+        found: list[tuple[Prepared, wire.PlanDecision]] = []
+        again: list[Prepared] = []
+        for prepared, decision in zip(page, decisions, strict=True):
+            addition, entry = prepared.addition, prepared.entry
+            is_for_good = decision.action is Action.EXPIRED and decision.hold
+            if not is_for_good or entry.md5 is not None or addition.resource_only:
+                found.append((prepared, decision))
+                continue
+            self._remote.go_on()
+            md5 = self._kept.facts.md5(addition.file)
+            if md5 is None:
+                self._proofs.drop(entry.path)
+                self._verdicts.changed(addition.path, "changed while it was compared")
+                continue
+            entry = msgspec.structs.replace(entry, md5=md5)
+            again.append(msgspec.structs.replace(prepared, entry=entry))
+        for some in pages(again, self._check.limits):
+            found += zip(some, self.ask(some), strict=True)
+        return found
 
     def plan_anew(self, prepared: Prepared) -> tuple[wire.PlanDecision, NodeOffer | None]:
         """What to do with a file now."""

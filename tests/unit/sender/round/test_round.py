@@ -322,6 +322,24 @@ def test_what_is_held_is_not_offered_again_until_the_operator_says_so(edge, rece
     in_sync(edge, receiver)
 
 
+def test_content_is_given_up_for_good_by_all_of_its_bytes_and_not_by_its_end(edge, receiver):
+    """What was deleted there may have had bad bytes, before an end that is the same."""
+    paths = [edge.write(number, size=5000) for number in (1, 2)]
+    bad = hashlib.md5(b"bad", usedforsecurity=False).hexdigest()
+    deleted = {bad, edge.files[paths[1]]}
+
+    def decide(entry):
+        if entry.md5 is not None and entry.md5 not in deleted:
+            return None
+        return wire.PlanDecision(path=entry.path, action=Action.EXPIRED, reason="why", hold=True)
+
+    receiver.decide = decide
+    report = edge.round()
+    assert (report.sent, [each.file for each in report.expired]) == (1, [paths[1]])
+    asked = [(each.path, each.md5 is None) for each in receiver.plans]
+    assert asked == [(each, unknown) for unknown in (True, False) for each in paths]
+
+
 # -- the bytes -----------------------------------------------------------------------------------
 
 
