@@ -3,8 +3,10 @@
 What an edge lists is no proof of what it has heard: it may have lost its list, be restored from a
 copy of its disk, or be another box with that disk. So the content decides, under any name and of
 any sender; a file without points has no identity beyond its path. What happened to the content last
-counts: once it is loaded again, by whatever way, the deletion before is no reason any more. With
-what was merged for good goes all that it was made of: that is known by sender, path and MD5.
+counts: once it is loaded again, by whatever way, the deletion before is no reason any more. Nor is
+that of a second file with the same content for what a sender has here under the path in question:
+should its bytes be bad or gone, there is nobody else to bring them. With what was merged for good
+goes all that it was made of: that is known by sender, path and MD5.
 """
 
 from __future__ import annotations
@@ -43,6 +45,9 @@ def deleted_by_operator(
         size: bytes.
         md5: of it, where it is known.
     """
+    held = state.file_table.held(sender, path)
+    if held is not None and held.tail == tail and held.size == size and md5 in (None, held.md5):
+        return 0
     found = [(0, 0)]
     is_here = False
     for row in _of_tail(state, tail):

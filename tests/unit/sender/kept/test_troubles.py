@@ -45,25 +45,6 @@ def test_a_trouble_is_still_there_after_a_restart(reopen):
     assert (found.path, found.size, found.device, found.since) == (A.text, 10, "root.a.d1", 100.0)
 
 
-@pytest.mark.parametrize(
-    ("comes_to", "goes_on"),
-    [
-        (TroubleKind.FAILED, True),
-        (TroubleKind.CONFLICT, False),
-        (TroubleKind.EXPIRED, False),
-        (TroubleKind.QUARANTINED, False),
-    ],
-)
-def test_another_try_is_asked_for_until_the_content_is_judged(reopen, comes_to, goes_on):
-    """What did not arrive would else be held again by what the receiver knows of it."""
-    reopen().record([(a_file(), a_trouble(TroubleKind.EXPIRED, hold=True))])
-    reopen().retry(A)
-    reopen().record([(a_file(), a_trouble(comes_to))])
-    assert [each.retry for each in reopen()] == [goes_on]
-    reopen().record([(a_file(size=11), a_trouble(TroubleKind.FAILED))])
-    assert [each.retry for each in reopen()] == [False], "it is of other content"
-
-
 def test_the_same_trouble_again_keeps_its_first_time_and_counts(reopen, clock):
     troubles = reopen()
     troubles.record([(a_file(), a_trouble())])

@@ -8,10 +8,12 @@ import pytest
 from common import crash, wire
 from common.digests import md5
 from common.errors import NotATsFileError
+from common.tsfile.tail_digest import tail_digest
 from receiver.datadirs.directory_markers import RECEIVER_MARKER
 from receiver.metadata.model import records
 from receiver.metadata.sql.executing import execute
 from receiver.node import Node
+from receiver.operator.files import delete_files
 from receiver.operator.owners import set_owner
 from receiver.operator.senders import remove_sender
 from receiver.operator.status import running_status
@@ -303,6 +305,60 @@ def test_what_was_deleted_comes_again_once_that_is_said_and_then_as_any_file(
         node.load.reaper.run_once()
         assert notes(node) == 0
         assert planned_again(edge).action is wire.Action.SEND
+
+
+@pytest.mark.parametrize("forgotten", [True, False])
+def test_right_bytes_come_in_the_task_in_which_bad_ones_of_the_same_end_were_meant(
+    world: World, clock: Clock, forgotten: bool
+) -> None:
+    right = tsfile(points=20_000)
+    bad = right[:40] + bytes([right[40] ^ 1]) + right[41:]
+    assert tail_digest(right) == tail_digest(bad)
+    with world.still_node() as node:
+        edge = Edge(node)
+        edge.round({path_of(1): bad})
+        with node.engine.reading() as state:
+            (physical,) = state.files
+        node.engine.commit([records.FileDeleted(physical, "operator")])
+        if forgotten:
+            clock.now += 10_000
+            assert node.load.reaper.run_once() == 1
+        task = edge.start()
+        [decision] = edge.plan(task, [plan_entry(path_of(1), right, md5=None)])
+        assert decision.action is wire.Action.EXPIRED
+        [decision] = edge.plan(task, [plan_entry(path_of(1), right)])
+        assert decision.action is wire.Action.SEND
+        edge.batch(task, {path_of(1): right})
+        edge.end(task, {path_of(1): right})
+        assert results(edge.outcome(task)) == {path_of(1): "loaded"}
+
+
+@pytest.mark.parametrize("forgotten", [True, False])
+def test_a_file_that_is_loaded_comes_again_though_its_like_under_another_path_was_deleted(
+    world: World, clock: Clock, forgotten: bool
+) -> None:
+    """Its bytes are bad, or gone: they are its sender's to bring, which lists it."""
+    other = path_of(2, inner=1)
+    with world.still_node() as node:
+        edge = Edge(node)
+        edge.round({path_of(1): tsfile()})
+        with node.engine.reading() as state:
+            (one,) = state.files
+        (world.data / one).rename(world.root / "kept")
+        edge.round({other: tsfile()})  # what is known of it does not stand just then
+        (world.root / "kept").rename(world.data / one)
+        edge.round({}, [other])
+        with node.engine.reading() as state:
+            (two,) = (row.physical for row in state.files.values() if row.path == other)
+        assert delete_files(node.operator, [two], everywhere=False).deleted == [two]
+        if forgotten:
+            clock.now += 10_000
+            assert node.load.reaper.run_once() == 1
+        # Under its own path, and no other: nobody lists the one that was deleted.
+        (world.data / one).rename(world.root / "kept")
+        assert planned_again(edge, other).action is wire.Action.EXPIRED
+        assert planned_again(edge).action is wire.Action.SEND
+        assert results(edge.round({path_of(1): tsfile()})) == {path_of(1): "loaded"}
 
 
 def test_what_an_operator_deletes_between_plan_and_load_is_not_loaded(world: World) -> None:
