@@ -161,6 +161,8 @@ class Disks(Closing):
         pinned: while it is entered, these files lie in the data directories and stay there: what is
             in the object store only is fetched. Without a store there is nothing that it could do.
         draining: uuids of those that take no new files; whoever commits that sets it.
+        leaving: held by whoever takes the bytes of deleted files off the disk, until their rows are
+            gone, and by whoever brings such a file back, from the look at its bytes to the commit.
     """
 
     def __init__(self, disks: Sequence[Disk], schema: Disk) -> None:
@@ -168,6 +170,7 @@ class Disks(Closing):
         self._schema = schema
         self.pinned: Callable[[Sequence[FileRow]], AbstractContextManager[None]] = _as_they_are
         self.draining: frozenset[str] = frozenset()
+        self.leaving = threading.Lock()
 
     @classmethod
     def open(cls, config: ReceiverConfig, engine: Engine) -> Self:

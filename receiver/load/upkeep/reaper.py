@@ -32,6 +32,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed
 from receiver.metadata.model.merged_names import is_merged
 from receiver.metadata.state.placed_files import parts_elsewhere, placed_nodes
+from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,24 +163,6 @@ class Reaper:
             ]
             stored = {row.physical for row in due if parts_elsewhere(state, row).file}
             told = {row.physical: state.deletion_table.of_file(row.physical) for row in due}
-            noted = {
-                row.physical: [
-                    records.LetGoNoted(
-                        row.sender, path, row.md5, row.deleted, row.tail if row.points else ""
-                    )
-                    for path in row.paths
-                ]
-                for row in due
-                if self.is_awaited(state, row)
-            }
-            parts = {
-                row.physical: [
-                    records.LetGoNoted(row.sender, path, md5, row.deleted)
-                    for md5, path in deleted_with(state, row)
-                ]
-                for row in due
-                if row.physical in noted
-            }
         # The records of a deleted file go on hiding points of others: where only its devices tell
         # what they name, its row stays.
         explaining = {
@@ -189,23 +172,54 @@ class Reaper:
         }
         count = 0
         for low in range(0, len(due), _BATCH):
-            batch = due[low : low + _BATCH]
-            gone = [row.physical for row in batch if self._unlink(FilePath.parse(row.physical))]
-            crash.point("reaper.unlinked")
-            gone = [each for each in gone if each not in explaining]
-            if not gone:
-                continue
-            notes = [op for each in gone for op in parts.get(each, ())]
-            for begin in range(0, len(notes), _BATCH):  # one may be made of very many
-                self._engine.commit(notes[begin : begin + _BATCH])
-            ops: list[records.Op] = [op for each in gone for op in noted.get(each, ())]
-            self._engine.commit([*ops, *(records.FileForgotten(each) for each in gone)])
-            for physical in stored.intersection(gone):
+            with self._disks.leaving:
+                batch = self._still_deleted(due[low : low + _BATCH])
+                gone = [row for row in batch if self._unlink(FilePath.parse(row.physical))]
+                crash.point("reaper.unlinked")
+                gone = [row for row in gone if row.physical not in explaining]
+                if not gone:
+                    continue
+                parts, ops = self._noted(gone)
+                for begin in range(0, len(parts), _BATCH):  # one may be made of very many
+                    self._engine.commit(parts[begin : begin + _BATCH])
+                self._engine.commit([*ops, *(records.FileForgotten(row.physical) for row in gone)])
+            for physical in stored.intersection(row.physical for row in gone):
                 self._unlink(FilePath.parse(physical))  # it may have been fetched in between
             count += len(gone)
             self._tables_due = True
             crash.point("reaper.forgotten")
         return count
+
+    def _still_deleted(self, rows: list[FileRow]) -> list[FileRow]:
+        """Those that nobody has brought back since they were due."""
+        with self._engine.reading() as state:
+            now = [(row, state.files.get(row.physical)) for row in rows]
+        return [
+            found
+            for row, found in now
+            if found is not None
+            and found.state is FileState.DELETED
+            and found.deleted == row.deleted
+        ]
+
+    def _noted(self, rows: list[FileRow]) -> tuple[list[records.Op], list[records.Op]]:
+        """What stays known of files that are forgotten; of content that came since, nothing.
+
+        Returns:
+            of what they were made of, and of themselves.
+        """
+        parts: list[records.Op] = []
+        ops: list[records.Op] = []
+        with self._engine.reading() as state:
+            for row in rows:
+                if not self.is_awaited(state, row):
+                    continue
+                tail = row.tail if row.points else ""
+                for path in row.paths:
+                    ops.append(records.LetGoNoted(row.sender, path, row.md5, row.deleted, tail))
+                for md5, path in deleted_with(state, row):
+                    parts.append(records.LetGoNoted(row.sender, path, md5, row.deleted))
+        return parts, ops
 
     def _let_superseded_go(self, now: float) -> None:
         """Delete superseded files that nobody reads any more; `_reap` then takes them at once.

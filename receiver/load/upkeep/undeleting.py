@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 from common import crash
@@ -62,29 +63,8 @@ def undelete(engine: Engine, disks: Disks, rows: Iterable[FileRow]) -> Undeleted
     """
     done = Undeleted([], [], [])
     for row in rows:
-        try:
-            with disks.pinned([row]):
-                found = _read(disks.standing(), row)
-        except TsferryError as error:
-            found = f"its bytes cannot be had now: {error}"
-            if isinstance(error, Transient):
-                done.waiting.append(row.physical)
-        if isinstance(found, str):
-            done.failed.append((row.physical, found))
-            continue
-        ranges, registers = found
-        schema = registration(engine, row, registers, trusting=True)
-        if isinstance(schema, SeriesRefusal):
-            done.failed.append((row.physical, schema.reason))
-            continue
-        crash.point("undeleting.read")
-        try:
-            engine.commit([records.FileUndeleted(row.physical, ranges), *schema])
-        except (RefusedCommitError, SchemaConflictError) as error:
-            # Its bytes left the disk, it is back already, or a series has another type by now.
-            done.failed.append((row.physical, error.message))
-        else:
-            done.back.append(row.physical)
+        with ExitStack() as held:
+            _bring_back(engine, disks, row, done, held)
     return done
 
 
@@ -110,6 +90,35 @@ def bring_back_unproved(engine: Engine, disks: Disks) -> Undeleted:
             extra={"back": len(done.back), "failed": len(done.failed)},
         )
     return done
+
+
+def _bring_back(
+    engine: Engine, disks: Disks, row: FileRow, done: Undeleted, held: ExitStack
+) -> None:
+    try:
+        held.enter_context(disks.pinned([row]))
+        held.enter_context(disks.leaving)
+        found = _read(disks.standing(), row)
+    except TsferryError as error:
+        found = f"its bytes cannot be had now: {error}"
+        if isinstance(error, Transient):
+            done.waiting.append(row.physical)
+    if isinstance(found, str):
+        done.failed.append((row.physical, found))
+        return
+    ranges, registers = found
+    schema = registration(engine, row, registers, trusting=True)
+    if isinstance(schema, SeriesRefusal):
+        done.failed.append((row.physical, schema.reason))
+        return
+    crash.point("undeleting.read")
+    try:
+        engine.commit([records.FileUndeleted(row.physical, ranges), *schema])
+    except (RefusedCommitError, SchemaConflictError) as error:
+        # Its bytes left the disk, it is back already, or a series has another type by now.
+        done.failed.append((row.physical, error.message))
+    else:
+        done.back.append(row.physical)
 
 
 def _read(

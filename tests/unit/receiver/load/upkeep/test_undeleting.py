@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Thread
+
 import pytest
 
 from common import wire
+from common.names import FilePath
 from receiver.metadata.model import records
 from receiver.metadata.query.past_files import files_at
 from receiver.metadata.state.table_rows import FileRow, FileState
 from receiver.node import Node
 from receiver.operator.files import undelete_files
-from tests.support.node_world import Edge, World, fsck_of, path_of, tsfile
+from receiver.operator.wire import UndeleteAnswer
+from tests.support.node_world import Clock, Edge, World, fsck_of, path_of, tsfile
 
 ALL = wire.Propagate.ALL
 FILES = {path_of(number): tsfile(first=number * 100) for number in (1, 2)}
@@ -67,6 +73,52 @@ def test_bytes_that_are_gone_or_bad_bring_nothing_back(edge: Edge, world: World)
     assert "not those" in reasons[two]
     assert "no deleted file" in reasons["sequence/root.sg/0/0/7-7-7.tsfile"]
     assert {row.state for row in rows_of(edge.node).values()} == {FileState.DELETED}
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_file_comes_back_with_its_bytes_or_not_at_all_though_its_time_has_come(
+    tmp_path, monkeypatch, comes_back: bool
+) -> None:
+    clock = Clock()
+    world = World(tmp_path, clock=clock, keep_deleted=100.0, metadata={"history": 0.0})
+    with world.still_node() as node:
+        edge = Edge(node)
+        edge.check()
+        edge.round(FILES)
+        edge.round({}, [path_of(1)], propagate=ALL)
+        physical = rows_of(node)[path_of(1)].physical
+        clock.now += 1000
+        answers: list[UndeleteAnswer] = []
+        thread = Thread(target=lambda: answers.append(undelete_files(node.operator, [physical])))
+        reaper = node.load.reaper
+        unlink, leaving = reaper._unlink, node.load.disks.leaving
+
+        def at_its_turn(path: FilePath) -> bool:
+            if thread.ident is None:
+                thread.start()
+                thread.join(0.3)
+            return unlink(path)
+
+        @contextmanager
+        def before_its_turn() -> Iterator[None]:
+            if thread.ident is None:
+                monkeypatch.setattr(node.load.disks, "leaving", leaving)
+                thread.start()
+                thread.join(5)
+            with leaving:
+                yield
+
+        if comes_back:
+            monkeypatch.setattr(node.load.disks, "leaving", before_its_turn())
+        else:
+            monkeypatch.setattr(reaper, "_unlink", at_its_turn)
+        reaper.run_once()
+        thread.join(5)
+        [answer] = answers
+        stands = (world.data / physical).exists()
+        known = path_of(1) in rows_of(node)
+        assert (bool(answer.back), known, stands) == (comes_back,) * 3
+        reaper.run_once()
 
 
 def test_what_an_earlier_version_deleted_without_a_proof_comes_back(tmp_path) -> None:
