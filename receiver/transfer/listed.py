@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from common.errors import TooLargeError
 from common.listed import ListedSum
 from common.wire import EndedAnswer, EndedHere, ListedAnswer
-from receiver.load.deciding.operators_deletions import is_last_of_content
+from receiver.load.deciding.operators_deletions import is_last_of_content, is_operators
 from receiver.metadata.query.given_back import came_back, ended_with_transfer, is_anothers
 from receiver.metadata.state.table_rows import FileState
 from receiver.scope import Scope
@@ -28,7 +28,7 @@ __all__ = ["ListComparison", "is_awaited"]
 
 _MOST_ENDED: Final = 10_000
 _OPERATOR: Final = "operator"
-_BY_THE_RECEIVER: Final = ("expired", _OPERATOR)
+_EXPIRED: Final = "expired"
 _TRANSFERRED: Final = "its devices are another sender's now"
 
 
@@ -56,7 +56,7 @@ class ListComparison:
             if agrees and not came_back(state, sender, request.since):
                 return ListedAnswer(agrees=True)
             ended = [
-                EndedHere(path=path, md5=row.md5, reason=str(row.reason))
+                EndedHere(path=path, md5=row.md5, reason=_reason(row))
                 for row in state.file_table.deleted_since(request.since)
                 if row.sender == sender and _is_let_go(state, row)
                 if scope.first_outside(row.devices) is None
@@ -106,8 +106,8 @@ def _ended(
         found = [path for path in row.paths if (path, row.md5) in asked]
         if not found:
             continue
-        let_go = _is_let_go(state, row) or _is_deleted(row)
-        reason = str(row.reason) if let_go else _TRANSFERRED
+        let_go = _is_let_go(state, row) or is_operators(row)
+        reason = _reason(row) if let_go else _TRANSFERRED
         if let_go or is_anothers(state, row):
             for path in found:
                 asked.discard((path, row.md5))
@@ -140,12 +140,7 @@ def is_awaited(state: State, row: FileRow) -> bool:
     place. (What has expired may come again: it expires again, if its TTL holds still.)
     """
     known = row.sender in state.senders
-    return known and row.reason == _OPERATOR and is_last_of_content(state, row)
-
-
-def _is_deleted(row: FileRow) -> bool:
-    """Whether an operator deleted it, though its sender had told its end: it may be older now."""
-    return row.state is FileState.DELETED and row.reason == _OPERATOR
+    return known and is_operators(row) and is_last_of_content(state, row)
 
 
 def _is_let_go(state: State, row: FileRow) -> bool:
@@ -153,6 +148,11 @@ def _is_let_go(state: State, row: FileRow) -> bool:
 
     Its sender lists it still, also where it had ended here with a transfer.
     """
-    if row.state is not FileState.DELETED or row.reason not in _BY_THE_RECEIVER:
+    expired = row.state is FileState.DELETED and row.reason == _EXPIRED
+    if not expired and not is_operators(row):
         return False
     return not row.retired or ended_with_transfer(state, row)
+
+
+def _reason(row: FileRow) -> str:
+    return _OPERATOR if is_operators(row) else str(row.reason)

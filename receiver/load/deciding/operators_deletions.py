@@ -22,7 +22,13 @@ if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables.compacted_rows import CompactedRow
 
-__all__ = ["DELETED_HERE", "deleted_by_operator", "deleted_with", "is_last_of_content"]
+__all__ = [
+    "DELETED_HERE",
+    "deleted_by_operator",
+    "deleted_with",
+    "is_last_of_content",
+    "is_operators",
+]
 
 DELETED_HERE: Final = (
     "an operator of the receiver deleted this very content; `quarantine retry` of it at its "
@@ -30,6 +36,7 @@ DELETED_HERE: Final = (
 )
 """What a sender is told of such a file."""
 _OPERATOR: Final = "operator"
+_EVERYWHERE: Final = "everywhere"
 
 
 def deleted_by_operator(
@@ -54,7 +61,7 @@ def deleted_by_operator(
         same = row.size == size and md5 in (None, row.md5)
         if same and _is_known_as(row, sender, [path]):
             is_here |= row.state is not FileState.DELETED
-            found.append((row.created, row.deleted if _is_deleted(row) else 0))
+            found.append((row.created, row.deleted if is_operators(row) else 0))
     if md5 is not None and not is_here:
         finals = state.compacted_table.finals.with_leaf(sender, path, md5)
         found += [(each.final, _deleted_merge(state, each)) for each in finals]
@@ -83,7 +90,17 @@ def deleted_with(state: State, row: FileRow) -> list[tuple[str, str]]:
 def _deleted_merge(state: State, merge: CompactedRow) -> int:
     """The commit by which an operator deleted the last of the files that were merged; else 0."""
     rows = [row for each in merge.became if (row := state.files.get(each)) is not None]
-    return max((row.deleted for row in rows), default=0) if all(map(_is_deleted, rows)) else 0
+    return max((row.deleted for row in rows), default=0) if all(map(is_operators, rows)) else 0
+
+
+def is_operators(row: FileRow) -> bool:
+    """Whether an operator of this centre deleted a file.
+
+    What came from a centre below may have been deleted everywhere by the operator of that one, who
+    may bring it back.
+    """
+    here = row.reason == _OPERATOR or (row.reason == _EVERYWHERE and row.origin is None)
+    return row.state is FileState.DELETED and here
 
 
 def is_last_of_content(state: State, row: FileRow) -> bool:
@@ -103,7 +120,3 @@ def _of_tail(state: State, tail: str) -> list[FileRow]:
 def _is_known_as(row: FileRow, sender: str, paths: Sequence[str]) -> bool:
     """Whether a file with the same content stands for it: by its points, or else by its path."""
     return row.points > 0 or (row.sender == sender and not set(row.paths).isdisjoint(paths))
-
-
-def _is_deleted(row: FileRow) -> bool:
-    return row.state is FileState.DELETED and row.reason == _OPERATOR

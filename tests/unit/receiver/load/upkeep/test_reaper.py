@@ -287,6 +287,26 @@ def test_what_an_operator_deleted_does_not_come_from_an_edge_that_has_forgotten_
 
 
 @pytest.mark.parametrize("forgotten", [True, False])
+@pytest.mark.parametrize("everywhere", [True, False])
+def test_what_an_operator_deleted_here_or_everywhere_does_not_come_again(
+    world: World, clock: Clock, everywhere: bool, forgotten: bool
+) -> None:
+    with world.still_node() as node:
+        edge = Edge(node)
+        edge.round({path_of(1): tsfile()})
+        heard = node.engine.newest_commit
+        edge.round({}, [path_of(1)])
+        with node.engine.reading() as state:
+            (one,) = state.files
+        assert delete_files(node.operator, [one], everywhere=everywhere).deleted == [one]
+        if forgotten:
+            clock.now += 10_000
+            assert node.load.reaper.run_once() == 1
+            assert (notes(node), told(edge, heard)) == (1, {path_of(1)})
+        assert planned_again(edge).action is wire.Action.EXPIRED
+
+
+@pytest.mark.parametrize("forgotten", [True, False])
 def test_what_was_deleted_comes_again_once_that_is_said_and_then_as_any_file(
     world: World, clock: Clock, forgotten: bool
 ) -> None:
