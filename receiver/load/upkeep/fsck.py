@@ -28,6 +28,7 @@ from receiver.load.upkeep.asked_again import must_be_confirmed, what_is_asked
 from receiver.load.upkeep.fsck_findings import STRAY, Found, Report
 from receiver.load.upkeep.fsck_repair import put_right
 from receiver.load.upkeep.loaded_file_checks import check_file, check_merged, is_to_be_there
+from receiver.load.upkeep.resting_files import left_at_nodes
 from receiver.load.upkeep.strays import find_strays, folders_in
 from receiver.metadata import repair as log_repair
 from receiver.metadata.engine import Engine
@@ -171,6 +172,8 @@ def examine(
         else:
             found += check_file(row, tree, in_store, at_nodes=at_nodes, all_here=not away)
         counter.done(row.size)
+    if without_nodes:
+        found = left_at_nodes(engine, found)
     for each in compactions:
         found += check_merged(each, trees, all_here=not away)
     found += find_strays(engine, trees)

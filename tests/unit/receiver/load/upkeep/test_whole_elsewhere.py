@@ -151,3 +151,54 @@ def test_a_repair_of_what_a_failing_disk_has_lost_asks_by_itself(world: World):
     for number in range(1, 21):
         (world.data / row_of(world, number).physical).unlink()
     assert fsck(world.config, repair=True).good
+
+
+@pytest.mark.parametrize("how", ["missing", "md5"])
+def test_what_gives_points_of_a_file_at_nodes_is_not_given_up_together_with_it(
+    world: World, how: str
+):
+    files = {path_of(number): tsfile(first=number * 100) for number in range(1, 5)}
+    with world.node() as node:
+        edge = Edge(node)
+        edge.check()
+        edge.round(files)
+    place(world)
+    lower, middle, above, other = (row_of(world, number).physical for number in range(1, 5))
+    with world.still_node() as node:
+        node.engine.commit([records.FileRetired(each) for each in (lower, middle)])
+        node.engine.commit([records.FileSuperseded(lower, [middle])])
+        node.engine.commit([records.FileSuperseded(middle, [above])])
+    for each in (lower, middle):
+        damage(world.data / each, how)
+    (world.data / above).unlink()
+    report = fsck(world.config, repair=True, without_nodes=True)
+    assert {each.path: (each.elsewhere, each.repaired) for each in report.found} == {
+        lower: ("nodes", False),
+        middle: ("nodes", False),
+        above: ("", True),
+    }
+    assert row_of(world, 3).state is FileState.QUARANTINED
+    assert row_of(world, 2).state is FileState.RETIRED  # a node gives it, checked
+    assert row_of(world, 1).state is FileState.SUPERSEDED  # it rests on that one
+    assert not (world.data / middle).exists()
+    for _ in range(2):  # no node gave it: each run gives up what readers would see
+        fsck(world.config, repair=True, without_nodes=True)
+    assert fsck(world.config, repair=True, without_nodes=True).good
+    assert states(world) == {FileState.QUARANTINED: 3, FileState.LIVE: 1}
+
+
+def test_a_superseded_file_is_forgotten_where_what_gives_its_points_is_here(world: World):
+    files = {path_of(number): tsfile(first=number * 100) for number in range(1, 4)}
+    with world.node() as node:
+        edge = Edge(node)
+        edge.check()
+        edge.round(files)
+    place(world)
+    lower, above = (row_of(world, number).physical for number in (1, 2))
+    with world.still_node() as node:
+        node.engine.commit([records.FileRetired(lower)])
+        node.engine.commit([records.FileSuperseded(lower, [above])])
+    (world.data / lower).unlink()
+    (world.data / row_of(world, 3).physical).unlink()
+    assert fsck(world.config, repair=True, without_nodes=True).good
+    assert states(world)[FileState.DELETED] == 1
