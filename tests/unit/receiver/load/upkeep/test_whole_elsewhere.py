@@ -163,7 +163,7 @@ def test_what_gives_points_of_a_file_at_nodes_is_not_given_up_together_with_it(
         edge.check()
         edge.round(files)
     place(world)
-    lower, middle, above, other = (row_of(world, number).physical for number in range(1, 5))
+    lower, middle, above, _other = (row_of(world, number).physical for number in range(1, 5))
     with world.still_node() as node:
         node.engine.commit([records.FileRetired(each) for each in (lower, middle)])
         node.engine.commit([records.FileSuperseded(lower, [middle])])
