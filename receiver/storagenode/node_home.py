@@ -103,6 +103,8 @@ class NodeHome(Closing):
     def __init__(self, tree: Tree, mark: NodeMark, monotonic: Callable[[], float]) -> None:
         self.doubt = ""
         self._doubted: MasterMark | None = None
+        self._brought = 0
+        """The newest commit of the files here, as it was last told while a master was doubted."""
         self._tree = tree
         self._mark = mark
         self._noted = mark.seen
@@ -180,9 +182,13 @@ class NodeHome(Closing):
         """Files are here that came with this commit of the master, or with earlier ones.
 
         So that commit was seen, whatever was noted: a power cut takes what was heard in the last
-        minute, and nothing of the files that came in it.
+        minute, and nothing of the files that came in it. While the master is doubted, what comes
+        from it says nothing of what was seen of the one before.
         """
         with self._lock:
+            if self._doubted is not None:
+                self._brought = max(self._brought, commit)
+                return
             seen = self._mark.seen
             if seen is not None and seen.commit < commit > self._mark.passed:
                 kept = msgspec.structs.replace(seen, commit=commit)
@@ -255,7 +261,7 @@ class NodeHome(Closing):
         """
         with self._lock:
             doubted, seen = self._doubted_now(), self._mark.seen
-            passed = max(self._mark.passed, 0 if seen is None else seen.commit)
+            passed = max(self._mark.passed, self._brought, 0 if seen is None else seen.commit)
             taken = msgspec.structs.replace(self._mark, seen=doubted, lacked=False, passed=passed)
             self._write(taken)
             self.doubt, self._doubted = "", None

@@ -210,6 +210,35 @@ def test_a_master_that_has_passed_what_was_seen_without_coming_to_it_is_doubted_
         assert home.doubt == ""
 
 
+def test_what_a_doubted_master_brings_does_not_end_the_doubt(tmp_path: Path):
+    with opened(tmp_path) as home:
+        home.hear(mark(100))
+        home.hear(mark(90))
+        assert home.doubt
+        home.has_files_of(150)  # pulled from it: its newest commit brought that
+        assert home.seen is not None
+        assert home.seen.commit == 100  # what is asked of a master, which lacks that one
+        home.hear(mark(150))
+        assert "which it never had" in home.doubt
+    with opened(tmp_path) as home:
+        home.has_files_of(150)
+        home.hear(mark(150))
+        assert "which it never had" in home.doubt
+        home.confirm()
+        assert not home.doubt
+
+
+def test_files_of_the_master_before_that_came_last_do_not_bring_the_doubt_again(tmp_path: Path):
+    with opened(tmp_path) as home:
+        home.hear(mark(100))
+        home.hear(mark(90))
+        home.has_files_of(120)  # by a list of the one before, that was read meanwhile
+        home.confirm()
+        home.has_files_of(120)
+        home.hear(mark(90))
+        assert not home.doubt
+
+
 def test_what_was_seen_is_noted_now_and_then_and_at_the_end(tmp_path: Path):
     now = [0.0]
     home = opened(tmp_path, now)
