@@ -2,7 +2,8 @@
 
     storage-node.json     {"uuid": ..., "instance": 3, "boot": ..., "before": [...],
                            "seen": {"engine": ..., "incarnation": 2, "ident": ..., "commit": ...},
-                           "lacked": false, "passed": 0, "directories": {"/disk/1": "9b0c..."}}
+                           "lacked": false, "passed": 0, "behind": 0,
+                           "directories": {"/disk/1": "9b0c..."}}
 
 It stands in the schema directory of the node, which has no engine. The number of a start is flushed
 before anybody hears it, so none is ever said twice. What was seen of the master is what later ones
@@ -72,6 +73,7 @@ class NodeMark(msgspec.Struct, frozen=True, kw_only=True):
         before: those of the starts before it, the oldest first.
         seen: the master as it was last heard; None before the first registration.
         lacked: that its commit is one which a master after it never had.
+        behind: the newest commit of a master when it was first doubted, 0 while none is.
         passed: the newest commit that was seen before an operator took a master which did not have
             it: that files came with it is no reason to doubt that master.
         directories: path of each data directory that the node ever had, and its uuid.
@@ -84,6 +86,7 @@ class NodeMark(msgspec.Struct, frozen=True, kw_only=True):
     seen: MasterMark | None = None
     lacked: bool = False
     passed: int = 0
+    behind: int = 0
     directories: dict[str, str] = {}
 
 
@@ -186,7 +189,7 @@ class NodeHome(Closing):
         from it says nothing of what was seen of the one before.
         """
         with self._lock:
-            if self._doubted is not None:
+            if self._doubted is not None or self._mark.behind:
                 self._brought = max(self._brought, commit)
                 return
             seen = self._mark.seen
@@ -229,20 +232,31 @@ class NodeHome(Closing):
                     )
                     self._doubted = mark
                     kept = msgspec.structs.replace(mark, commit=seen.commit, life=seen.life)
-                    if _life(mark) != _life(seen) or lacked != self._mark.lacked:
-                        self._write(msgspec.structs.replace(self._mark, seen=kept, lacked=lacked))
+                    is_other = _life(mark) != _life(seen)
+                    # At once: files that it brings are not to be taken for those before.
+                    if is_other or lacked != self._mark.lacked or not self._mark.behind:
+                        behind = 0 if is_other else self._mark.behind
+                        self._write(
+                            msgspec.structs.replace(
+                                self._mark,
+                                seen=kept,
+                                lacked=lacked,
+                                behind=behind or max(1, mark.commit),
+                            )
+                        )
                     return
                 self.doubt, self._doubted = "", None
+                if self._mark.behind:
+                    self._write(msgspec.structs.replace(self._mark, behind=0))
                 if seen.life and not mark.life:  # in which life that commit is nobody could say
                     mark = msgspec.structs.replace(mark, commit=seen.commit, life=seen.life)
             self._heard(mark)
 
     def _has_passed(self, seen: MasterMark, mark: MasterMark) -> bool:
         """Whether a master that was behind what was seen has gone on, not having come to it."""
-        before = self._doubted
-        if before is None or _life(before) != _life(mark):
+        if not self._mark.behind or _life(seen) != _life(mark):
             return False
-        return before.commit < seen.commit < mark.commit
+        return self._mark.behind < seen.commit < mark.commit
 
     def must_doubt(self) -> None:
         """See that there is something to confirm.
@@ -262,7 +276,9 @@ class NodeHome(Closing):
         with self._lock:
             doubted, seen = self._doubted_now(), self._mark.seen
             passed = max(self._mark.passed, self._brought, 0 if seen is None else seen.commit)
-            taken = msgspec.structs.replace(self._mark, seen=doubted, lacked=False, passed=passed)
+            taken = msgspec.structs.replace(
+                self._mark, seen=doubted, lacked=False, passed=passed, behind=0
+            )
             self._write(taken)
             self.doubt, self._doubted = "", None
 

@@ -228,6 +228,31 @@ def test_what_a_doubted_master_brings_does_not_end_the_doubt(tmp_path: Path):
         assert not home.doubt
 
 
+def test_a_restart_does_not_end_the_doubt_of_a_master_that_has_brought_files(tmp_path: Path):
+    with opened(tmp_path) as home:
+        home.hear(mark(100))
+        home.hear(mark(90))
+    with opened(tmp_path) as home:  # before the master was heard again
+        home.has_files_of(150)
+        home.hear(mark(150))
+        assert "which it never had" in home.doubt
+        home.confirm()
+    with opened(tmp_path) as home:
+        home.hear(mark(151))
+        assert not home.doubt
+
+
+def test_a_doubt_that_ended_is_none_behind_a_restart(tmp_path: Path):
+    with opened(tmp_path) as home:
+        home.hear(mark(100))
+        home.hear(mark(90))
+        home.hear(mark(100))
+        assert not home.doubt
+    with opened(tmp_path) as home:
+        home.hear(mark(150))
+        assert not home.doubt
+
+
 def test_files_of_the_master_before_that_came_last_do_not_bring_the_doubt_again(tmp_path: Path):
     with opened(tmp_path) as home:
         home.hear(mark(100))
