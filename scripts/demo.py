@@ -356,9 +356,10 @@ def keep_going(demo: Demo, seconds: float | None) -> None:
 
 @contextmanager
 def stopped_by_signals() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set."""
+    """An event that Ctrl-C, SIGTERM and a terminal that is closed set."""
     stop = threading.Event()
-    before = {each: signal.signal(each, lambda *_: stop.set()) for each in _SIGNALS}
+    taken = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]  # nohup
+    before = {each: signal.signal(each, lambda *_: stop.set()) for each in taken}
     try:
         yield stop
     finally:
@@ -366,7 +367,7 @@ def stopped_by_signals() -> Iterator[threading.Event]:
             signal.signal(each, old)
 
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager

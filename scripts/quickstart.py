@@ -238,15 +238,18 @@ def kill_in_mid_file(run: Path) -> None:
     def largest() -> int:
         return max((each.stat().st_size for each in parts.rglob("*.part")), default=0)
 
-    wait_for(lambda: largest() > 4 << 20, "the north's sender", process)
-    process.kill()
-    process.wait()
+    try:
+        wait_for(lambda: largest() > 4 << 20, "the north's sender", process)
+    finally:
+        process.kill()
+        process.wait()
 
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--dir", type=Path, default=Path("quickstart-run"))
     run = arguments.parse_args().dir.resolve()
+    end_on_signals()
     if run.exists() and not (run / ".quickstart").exists():
         raise SystemExit(f"{run} is there and was not made by this script; use --dir")
     shutil.rmtree(run, ignore_errors=True)
@@ -264,6 +267,16 @@ def main() -> int:
         proof = call("tsferry-verify", centre, "--report", str(run / "report"), good=(0, 1))
     show_proof(run, proof)
     return 0 if proof["proved"] == proof["files"] else 1
+
+
+def end_on_signals() -> None:
+    """SIGTERM, and SIGHUP of a terminal that is closed, end what was started here, too.
+
+    The receiver does not go by SIGHUP, with which a server reads its configuration again.
+    """
+    for each in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(each) is signal.SIG_DFL:  # under nohup it stays ignored
+            signal.signal(each, lambda number, _: sys.exit(128 + number))
 
 
 def ship(run: Path, centre: Path, url: str) -> dict[str, Any]:

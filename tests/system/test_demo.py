@@ -1,4 +1,4 @@
-"""The demo brings its five troubles about, and leaves nothing."""
+"""The demo brings its five troubles about; it and the quickstart leave no process behind."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,27 @@ def test_ctrl_c_ends_the_demo_while_it_starts_and_nothing_is_left(tmp_path: Path
     assert (demo.returncode, "error" in said) == (0, False), said
     assert list(tmp_path.iterdir()) == []
     assert running_below(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_a_quickstart_whose_terminal_is_closed_leaves_no_process(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    run = tmp_path / "run"
+    quickstart = subprocess.Popen(
+        [sys.executable, ROOT / "scripts" / "quickstart.py", "--dir", run],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        wait_until((run / "centre" / "ready").exists, "the receiver")
+        os.killpg(quickstart.pid, number) if number == signal.SIGHUP else quickstart.terminate()
+        assert quickstart.wait(60) == 128 + number
+        assert running_below(run) == []
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(quickstart.pid, signal.SIGKILL)
 
 
 def running_below(directory: Path) -> list[str]:
