@@ -55,6 +55,10 @@ def toml(value: str | Path | Sequence[str]) -> str:
     return as_written(json.dumps(text, ensure_ascii=False))
 
 
+_ON_A_LINE = re.compile(r"[^\x00-\x1f\x7f]*")
+"""Lists of paths in a unit know no escape for what is not."""
+
+
 def write_unit(
     into: Path, name: str, subcommand: str, config: Path, writable: Sequence[Path]
 ) -> Path:
@@ -71,10 +75,16 @@ def write_unit(
         the unit's file.
 
     Raises:
-        UsageError: another unit is there, or it cannot be written.
+        UsageError: another unit is there, or it cannot be written; or a path has a character that
+            would end its line.
     """
     command = [str(_command(name)), "--config", str(config), subcommand]
     paths = [each for each in dict.fromkeys(writable) if not _is_below(each, _GIVEN_BY_SYSTEMD)]
+    for each in (*command, *map(str, paths)):
+        if not _ON_A_LINE.fullmatch(each):
+            raise UsageError(
+                f"{each!r} has control characters: expected a path that a unit of systemd can have"
+            )
     there = paths[0].stat()
     values = {
         "Documentation=": config.as_uri().replace("%", "%%"),

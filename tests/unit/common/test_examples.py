@@ -207,6 +207,15 @@ def test_a_unit_does_not_hide_what_it_needs(tmp_path, place, setting, value):
     assert f"\n{setting}={value}\n" in file.read_text()
 
 
+@pytest.mark.parametrize("name", ["a\nUser=root", "a\tb", "a\x7f"])
+def test_a_path_that_would_end_its_line_is_in_no_unit(tmp_path, name):
+    bad = tmp_path / name
+    for config, paths in ((bad, [tmp_path]), (Path("/etc/x"), [tmp_path, bad])):
+        with pytest.raises(UsageError, match="control characters"):
+            write_unit(tmp_path / "units", "tsferry-sender", "run", config, paths)
+    assert not (tmp_path / "units").exists()
+
+
 def test_a_unit_that_somebody_has_changed_is_not_overwritten(written, program, tmp_path):
     again = ("act", Path("/etc/ts ferry.toml"), [tmp_path / "50% of $it", Path("/srv/schema")])
     assert write_unit(written.parent, f"tsferry-{program}", *again) == written
