@@ -15,6 +15,12 @@ venv() {
     fi
     local stamp="$venv/.installed-${extras//,/-}" want each
     want=$(cksum <pyproject.toml)
+    # Its commands and our packages are named by their whole paths: copied or moved together with the
+    # sources, it would run those of the place that it was made at.
+    if [ -x "$venv/bin/tsferry-sender" ] && ! _is_of_here "$venv"; then
+        echo "$venv was made for sources at another place: making it anew"
+        rm -rf "$venv"
+    fi
     for each in "$stamp" "$venv/.installed-all" "$venv/.installed-all-dev"; do
         case $extras,$each in *dev*,*-all) continue ;; esac # which has all but that
         if [ "$(cat "$each" 2>/dev/null)" = "$want" ] && "$venv/bin/python" -c '' 2>/dev/null; then
@@ -46,4 +52,20 @@ venv() {
         *dev*) "$venv/bin/python" -m compileall -q -j 0 "$venv"/lib/python*/site-packages >/dev/null 2>&1 || true ;;
     esac
     echo "$want" >"$stamp"
+}
+
+# Whether the commands of an environment are its own, and run the sources in the working directory.
+_is_of_here() {
+    "$1/bin/python" -P - "$1" <<'END' 2>/dev/null
+import os, sys
+from importlib.util import find_spec
+
+environment = sys.argv[1]
+with open(os.path.join(environment, "bin", "tsferry-sender")) as command:
+    begin = command.readline() + command.readline()  # two, where the path is a long one
+places = {os.path.abspath(environment), os.path.realpath(environment)}
+commands = any(f"{place}/bin/" in begin for place in places)
+sources = os.path.samefile(os.path.dirname(find_spec("common").origin), "common")
+sys.exit(not (commands and sources))
+END
 }
