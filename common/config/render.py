@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import ChainMap
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,7 @@ import msgspec
 
 from common.config import keys as schemas
 from common.config.keys import ArrayNode, LeafNode, TableNode
-from common.config.loaded_values import Loaded
+from common.config.loaded_values import CheckedTable, Loaded
 from common.config.specifiers import as_written
 from common.terminal import display_width, printable
 
@@ -25,23 +26,23 @@ def render(loaded: Loaded[Any], *, origin: bool) -> str:
 
     An optional value that is not set is shown as ``"none"``. What is not shown whole (a token,
     an address behind its host) is a comment that names where it stands: as a value it would load,
-    as another one. What has only a stand-in (``Loaded.stand_ins``) is not there at all, since there
-    is no word for it that loads again.
+    as another one. So is what may stand only beside such a value. What has only a stand-in
+    (``Loaded.stand_ins``) is not there at all, since there is no word for it that loads again.
     """
     lines: list[str] = []
     for table, header, settings in _tables(loaded.value, ""):
         if header:
             lines += ["", header] if lines else [header]
-        for name, value, hidden in settings:
+        for name, value, left_out in settings:
             full = schemas.join_key(table, name)
             if full in loaded.stand_ins:
                 continue
             line = f"{name} = {_toml('none' if value is None else value)}"
             where = printable(str(loaded.origins[full]))
-            if hidden:
+            if left_out:
                 line = f"#{line}"
-                where = where if origin else f"not shown: {where}"
-            if origin or hidden:
+                where = where if origin else f"{left_out}: {where}"
+            if origin or left_out:
                 gap = " " * max(_ORIGIN_COLUMN - display_width(line), 2)
                 line = f"{line}{gap}# {where}"
             lines.append(line)
@@ -67,8 +68,8 @@ def as_json(loaded: Loaded[Any], *, origin: bool) -> dict[str, Any]:
     return flat
 
 
-_Shown = tuple[str, Any, bool]
-"""(key, value as TOML has it, whether something of it is left out)."""
+_Shown = tuple[str, Any, str]
+"""(key, value as TOML has it, why it would not load so; empty where it does)."""
 
 
 def _tables(value: msgspec.Struct, key: str) -> Iterator[tuple[str, str, list[_Shown]]]:
@@ -87,11 +88,25 @@ def _tables(value: msgspec.Struct, key: str) -> Iterator[tuple[str, str, list[_S
 
 
 def _settings(value: msgspec.Struct) -> Iterator[_Shown]:
+    shown: dict[str, Any] = {}
+    left_out: dict[str, str] = {}
+    bare: dict[str, dict[str, Any]] = {}
     for field, node in schemas.fields(type(value)):
         if isinstance(node, LeafNode):
             leaf = getattr(value, field.name)
             plain = None if leaf is None else node.kind.to_plain(leaf)
-            yield field.encode_name, plain, node.kind.hidden and plain != leaf
+            shown[field.encode_name] = plain
+            if node.kind.hidden and plain != leaf:
+                left_out[field.encode_name] = "not shown"
+                bare[field.encode_name] = {field.name: field.default}
+    gone = [each for name, each in bare.items() if shown.get(f"{name}_file") is None]
+    if gone and isinstance(value, CheckedTable):
+        refused = {each.key for each in value.check()}
+        for each in msgspec.structs.replace(value, **ChainMap(*gone)).check():
+            if each.fatal and each.key not in refused and shown.get(each.key) is not None:
+                left_out.setdefault(each.key, each.text)
+    for name, plain in shown.items():
+        yield name, plain, left_out.get(name, "")
 
 
 def _nested(value: msgspec.Struct, key: str, stand_ins: frozenset[str]) -> dict[str, Any]:

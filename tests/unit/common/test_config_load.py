@@ -23,6 +23,7 @@ from common.config import (
     load,
     render,
 )
+from common.hooks.hooks_config import HooksConfig
 from common.terminal import printable
 
 
@@ -421,6 +422,16 @@ def test_a_configuration_with_a_token_file_is_shown_as_one_that_loads_and_has_it
     shown = render(loaded, origin=origin)
     assert f"{tmp_path}/token" in next(line for line in shown.splitlines() if "#token = " in line)
     assert read(shown).value == loaded.value
+
+
+def test_what_may_stand_only_beside_a_value_that_is_not_shown_is_a_comment_as_well(read, tmp_path):
+    toml = f"webhook = 'https://hooks.example.org/{TOKEN}'\nsecret_file = '{tmp_path}/s'\n"
+    loaded = read(f"{toml}queue_limit = 20", schema=HooksConfig)
+    shown = render(loaded, origin=False)
+    assert f'#secret_file = "{tmp_path}/s"' in shown
+    assert "# expected only with webhook: file " in shown
+    again = read(shown, schema=HooksConfig).value
+    assert (again.webhook, again.secret_file, again.queue_limit) == (None, None, 20)
 
 
 def test_a_value_that_is_not_shown_whole_is_named_and_not_loaded_as_another(read):
