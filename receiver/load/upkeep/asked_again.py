@@ -52,9 +52,16 @@ class AskedAgain(NamedTuple):
     of: int
 
 
-def what_is_asked(engine: Engine, report: Report) -> AskedAgain:
-    """Count what a repair would ask for; nothing is changed."""
-    bad = {each.path for each in report.found if each.is_bad_file and not each.elsewhere}
+def what_is_asked(engine: Engine, report: Report, *, without_nodes: bool = False) -> AskedAgain:
+    """Count what a repair would ask for; nothing is changed.
+
+    Args:
+        engine: open.
+        report: what was found.
+        without_nodes: whether what only storage nodes may have counts for gone.
+    """
+    there = ("store",) if without_nodes else ("store", "nodes")
+    bad = {each.path for each in report.found if each.is_bad_file and each.elsewhere not in there}
     files = size = retired = placed = 0
     senders: set[str] = set()
     with engine.reading() as state:

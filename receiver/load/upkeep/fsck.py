@@ -91,7 +91,8 @@ def fsck(
         )
         if repair and trees:
             if not confirm:
-                must_be_confirmed(what_is_asked(engine, report), cut)
+                asked = what_is_asked(engine, report, without_nodes=without_nodes)
+                must_be_confirmed(asked, cut)
             report = put_right(engine, trees, config.schema_dir, report)
     return report
 
