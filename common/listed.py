@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 import xxhash
 
+from common.text_numbers import whole_number
+
 __all__ = ["KnownRecords", "ListedSum", "deletions_text", "parse_deletions"]
 
 _MODULUS = 1 << 128
@@ -38,8 +40,9 @@ def parse_deletions(text: str) -> dict[str, KnownRecords]:
     for each in text.split(",") if text else ():
         form, _, rest = each.partition(":")
         size, _, digest = rest.partition(":")
-        if form and digest and size.isascii() and size.isdigit() and len(size) < 19:
-            found[form] = KnownRecords(int(size), digest)
+        number = whole_number(size, 18)
+        if form and digest and number is not None:
+            found[form] = KnownRecords(number, digest)
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from common.config.loaded_values import ConfigFinding
+from common.text_numbers import whole_number
 
 __all__ = ["check_listen", "listen_of"]
 
@@ -18,11 +19,12 @@ def listen_of(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     inner = host.removeprefix("[").removesuffix("]")
     bracketed = host != inner
-    if not (colon and inner and port.isascii() and port.isdigit() and int(port) < 1 << 16):
+    number = whole_number(port)
+    if not (colon and inner) or number is None or number >= 1 << 16:
         raise ValueError("expected host:port")
     if (":" in inner) is not bracketed:
         raise ValueError("expected [address]:port")
-    return inner, int(port)
+    return inner, number
 
 
 def check_listen(text: str | None) -> Iterator[ConfigFinding]:

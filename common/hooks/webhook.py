@@ -6,8 +6,6 @@ that nothing is wanted any more. `Retry-After` is heeded.
 
 from __future__ import annotations
 
-import email.utils
-import re
 import time
 from collections.abc import Callable
 from http.client import HTTPException, RemoteDisconnected
@@ -20,6 +18,7 @@ from common.hooks.delivery_outcome import DeliveryOutcome
 from common.hooks.hooks_config import HooksConfig, shown_address
 from common.hooks.webhook_signing import signature_headers
 from common.terminal import printable
+from common.text_numbers import retry_after_seconds
 
 if TYPE_CHECKING:
     import requests
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Webhook"]
 
-_NUMBER = re.compile(r"[0-9]{1,9}\Z")
 _SHOWN = 200
 _GONE = 410
 _NO_HTTP = "what it answers is no HTTP, or was cut off"
@@ -98,20 +96,9 @@ class Webhook:
         return DeliveryOutcome(
             ok=200 <= status < 300,
             text=text,
-            retry_after=self._retry_after(answer.headers.get("Retry-After")),
+            retry_after=retry_after_seconds(answer.headers.get("Retry-After"), self._clock()),
             gone=status == _GONE,
         )
-
-    def _retry_after(self, text: str | None) -> float | None:
-        if not text:
-            return None
-        if _NUMBER.match(text.strip()):
-            return float(text)
-        try:
-            at = email.utils.parsedate_to_datetime(text)
-            return max(0.0, at.timestamp() - self._clock())
-        except (ValueError, OverflowError):  # numbers without end are in some
-            return None
 
     def _words(self, error: OSError, ca_cert: Path | None) -> str:
         """What went wrong, without what stands behind the host."""

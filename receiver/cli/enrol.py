@@ -15,6 +15,7 @@ from common.durable import Tree
 from common.errors import UsageError
 from common.json_option import json_option
 from common.terminal import printable
+from common.text_numbers import whole_number
 from receiver.cli.command_answers import EdgesEnrolled
 from receiver.config import ReceiverConfig
 from receiver.metadata.model import records
@@ -117,10 +118,10 @@ def lifetime(text: str | None) -> float | None:
     """
     if text is None:
         return None
-    number, unit = text[:-1], text[-1:]
-    if not number.isascii() or not number.isdigit() or unit not in _UNITS or not int(number):
+    number, unit = whole_number(text[:-1]), text[-1:]
+    if not number or unit not in _UNITS:
         raise UsageError(f"--expires {text}: expected a duration such as 12h or 365d")
-    return float(int(number) * _UNITS[unit])
+    return float(number * _UNITS[unit])
 
 
 def _rows(list_file: Path) -> list[ListedEdge]:

@@ -13,6 +13,7 @@ from common.cli import Invocation, emit_json
 from common.errors import EXIT_NOT_LOADED, NotFoundError
 from common.json_option import json_option
 from common.terminal import printable
+from common.text_numbers import whole_number
 from receiver.config import ReceiverConfig
 from receiver.operator.background_tasks import ADDED_BY_HAND, list_tasks
 from receiver.operator.background_views import BackgroundTasksPage, BackgroundTaskView
@@ -104,9 +105,10 @@ def _named(receiver: _Receiver, task: str) -> BackgroundTaskView:
     Raises:
         NotFoundError: there is none.
     """
-    if task.isascii() and task.isdigit() and 0 < len(task) < 20 and int(task):
-        found = receiver.page(None, None, str(int(task) - 1) if int(task) > 1 else None, 1).tasks
-        if found and found[0].task == str(int(task)):
+    number = whole_number(task)
+    if number:
+        found = receiver.page(None, None, str(number - 1) if number > 1 else None, 1).tasks
+        if found and found[0].task == str(number):
             return found[0]
     raise NotFoundError(f"there is no background task {task[:40]!a}, or it ended long ago")
 

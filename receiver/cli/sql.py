@@ -67,16 +67,15 @@ def sql(
     In a script each statement ends with a semicolon, and the first that fails ends the script.
     """
     source = SqlSource(invocation.load().value, quiet=form == "json")
-    when = _moment(at)
     form = form or "table"
     if statement is None and sys.stdin.isatty():
         from receiver.cli.sqlshell import Shell
 
-        return Shell(source, form, when, fetch_size, invocation.environ).run()
+        return Shell(source, form, at, fetch_size, invocation.environ).run()
     # Editors of some systems put a byte order mark before a script.
     script = sys.stdin.read().removeprefix("\ufeff") if statement is None else statement
     with closing(source):
-        code = _run_script(source, script, when, fetch_size, form, keep_going)
+        code = _run_script(source, script, at, fetch_size, form, keep_going)
         if source.txn is not None:
             said = "the script ended in a transaction, which is rolled back"
             click.echo(f"tsferry-receiver: {said}", err=True)
@@ -84,16 +83,10 @@ def sql(
         return code
 
 
-def _moment(at: str | None) -> int | str | None:
-    if at is not None and at.isascii() and at.isdigit() and len(at) < 20:
-        return int(at)
-    return at
-
-
 def _run_script(
     source: SqlSource,
     script: str,
-    at: int | str | None,
+    at: str | None,
     size: int | None,
     form: OutputForm,
     keep_going: bool,
@@ -132,7 +125,7 @@ def _placed(statement: Placed, error: TsferryError) -> str:
 
 
 def write_reply(
-    source: SqlSource, statement: str, at: int | str | None, size: int | None, form: OutputForm
+    source: SqlSource, statement: str, at: str | None, size: int | None, form: OutputForm
 ) -> int:
     """Carry out a statement, and write to standard output what it gave; returns the exit code."""
     reply = source.run(statement, at, size)

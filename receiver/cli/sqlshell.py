@@ -92,7 +92,7 @@ class Shell:
         self,
         source: SqlSource,
         form: OutputForm,
-        at: int | str | None,
+        at: str | None,
         size: int | None,
         environ: Mapping[str, str],
         *,

@@ -14,6 +14,7 @@ from common.config.units import format_duration, parse_duration
 from common.errors import UsageError
 from common.json_option import json_option
 from common.terminal import printable
+from common.text_numbers import whole_number
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, segment
 from receiver.operator.table_views import TableChange, TableRequest, TableStanding
@@ -167,8 +168,9 @@ def _time(option: str, text: str | None) -> int | None:
     """Milliseconds since the epoch."""
     if text is None:
         return None
-    if text.isascii() and text.isdigit() and len(text) < 20:
-        return int(text)
+    number = whole_number(text)
+    if number is not None:
+        return number
     try:
         moment = datetime.datetime.fromisoformat(text).astimezone(datetime.UTC)
     except (ValueError, OverflowError, OSError):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from common import __version__, wire
 from common.digests import xxh3_64
 from common.durable import free_bytes
-from common.errors import NotFoundError, ProtocolError
+from common.errors import ProtocolError
 from receiver.background.remote_work import RemoteKind, RemoteWork
 from receiver.background.work_queue import WorkQueue
 from receiver.compaction.compactor import Compactor
@@ -22,6 +22,7 @@ from receiver.compaction.remote_merges import RemoteMerges
 from receiver.datadirs.disks import Disks
 from receiver.executor.worker_calls import AskedQuestion
 from receiver.open_engine import open_engine
+from receiver.operator.background_tasks import task_number
 from receiver.operator.background_views import TaskTaken
 from receiver.operator.directories import ReceiverDirectories
 from receiver.superseding.proof_work import PROVE
@@ -95,9 +96,7 @@ class StoppedCalls:
 
     def take(self, kinds: Sequence[str], task: str = "") -> TaskTaken | None:
         """Take a task, or what is to be done next."""
-        if task and not (task.isascii() and task.isdigit() and len(task) < 20):
-            raise NotFoundError(f"{task[:40]!a} is the id of no background task: that is a number")
-        ident = int(task) if task else None
+        ident = task_number(task) if task else None
         row = self._work.take(self._executor, kinds, __version__, task=ident)
         if row is None:
             return None

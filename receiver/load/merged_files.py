@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from common import crash
 from common.errors import Transient, TsferryError
 from common.names import FilePath, Kind
+from common.text_numbers import whole_number
 from receiver.datadirs.disks import NAMING
 from receiver.load.folder.obstacles import is_of_one_path
 from receiver.load.placing import move_in
@@ -113,9 +114,10 @@ def expected_outputs(tree: Tree) -> dict[int, list[str]]:
     """Outputs that are in their places and may not be committed yet, by compaction."""
     found: dict[int, list[str]] = {}
     for name, _ in tree.listing(STAGED):
-        if not name.isdigit():
+        number = whole_number(name)
+        if number is None:
             continue
-        found[int(name)] = []
+        found[number] = []
         try:
             key = tree.read(f"{STAGED}/{name}/{_INTENT}", limit=4096).decode()
             directory = FilePath.parse(f"{Kind.SEQUENCE}/{key}/1.tsfile").directory

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from common.errors import NotFoundError, UsageError
+from common.text_numbers import whole_number
 from receiver.compaction.merge_progress import MERGE
 from receiver.metadata.commit.tablet_making import table_nodes
 from receiver.metadata.model import records
@@ -42,6 +43,7 @@ __all__ = [
     "cancel_task",
     "list_tasks",
     "retry_task",
+    "task_number",
     "task_row",
 ]
 
@@ -79,7 +81,7 @@ def list_tasks(
     if state is not None and state not in TASK_STATES:
         raise UsageError(f"state: expected one of {', '.join(TASK_STATES)}")
     limit = page_limit(limit, there.config.limits.max_page_items)
-    behind = 0 if after is None else _ident(after)
+    behind = 0 if after is None else task_number(after)
     overdue = _overdue(there)
     with there.engine.reading() as found:
         rows = [
@@ -158,7 +160,7 @@ def task_row(engine: Engine, task: str) -> WorkRow:
         NotFoundError: there is no such task.
     """
     with engine.reading() as state:
-        row = state.work_table.rows.get(_ident(task))
+        row = state.work_table.rows.get(task_number(task))
     if row is None:
         raise NotFoundError(f"there is no background task {task[:40]!a}, or it ended long ago")
     return row
@@ -246,7 +248,13 @@ def _scope(row: WorkRow) -> list[str]:
     return [place_text(each) for each in row.scope]
 
 
-def _ident(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text[:19]) > 0 and len(text) <= 19):
+def task_number(text: str) -> int:
+    """A background task's id as the tables have it.
+
+    Raises:
+        NotFoundError: it is no number from 1 on.
+    """
+    number = whole_number(text)
+    if not number:
         raise NotFoundError(f"{text[:40]!a} is the id of no background task: that is a number")
-    return int(text)
+    return number

@@ -9,6 +9,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from common.errors import DamagedError, NotFoundError, UsageError
+from common.text_numbers import whole_number
 from common.tsfile.primitives import Corrupt
 from receiver.metadata.query.row_source import Look
 from receiver.metadata.query.seen_files import seen_files
@@ -49,7 +50,8 @@ def list_chunks(
     """
     if not path:
         raise UsageError("path: expected the physical path of a file")
-    if after is not None and not after.isdecimal():
+    begin = whole_number(after or "0")
+    if begin is None:
         raise UsageError(f"after = {after}: expected the cursor of a page")
     limit = page_limit(limit, there.config.limits.max_page_items)
     look = Look(there.engine, there.engine.at(moment(at)))
@@ -57,7 +59,6 @@ def list_chunks(
     if seen is None or seen.row.physical != path:
         raise NotFoundError(f"{path}: no such file is seen by readers at {look.ts}")
     rows = _rows(there, seen.row)
-    begin = int(after or 0)
     return ChunksPage(
         commit=look.ts,
         path=path,

@@ -26,6 +26,7 @@ import msgspec
 from common import crash
 from common.decoders import from_json
 from common.errors import DamagedError
+from common.text_numbers import whole_number
 from receiver.metadata.log.follower_mark import refuse_copy
 from receiver.metadata.model.errors import FencedError
 from receiver.storage.object_store import (
@@ -230,8 +231,9 @@ def _put(store: ObjectStore, own: Incarnation) -> None:
 
 def incarnations(store: ObjectStore, engine: str) -> list[int]:
     """The numbers that were taken, the newest first."""
-    found = [each.key.rpartition("/")[2] for each in store.objects(_folder(engine))]
-    return sorted((int(name) for name in found if name.isdecimal()), reverse=True)
+    named = (each.key.rpartition("/")[2] for each in store.objects(_folder(engine)))
+    found = map(whole_number, named)
+    return sorted((number for number in found if number is not None), reverse=True)
 
 
 def next_incarnation(store: ObjectStore, home: Tree, engine: str) -> Incarnation:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import TYPE_CHECKING, Final
 
 from flask import Response
 
 from common import wire
 from common.errors import ForbiddenError, UsageError
+from common.text_numbers import whole_number
 from receiver.placement.node_orders import DROP_TABLETS, KEPT_FILES, MAKE_TABLETS, PROVE_FILE
 from receiver.storage.object_content import FileContent
 from receiver.storage.reading.copy_reads import CONTENT_OF_NODE, DOUBT_COPY
@@ -30,7 +30,6 @@ _ORDERS: Final = 1 << 20
 """Bytes of some hundred orders, with room to spare."""
 _KEPT: Final = 500
 """Files of a page."""
-_NUMBER: Final = re.compile(r"[0-9]{1,19}\Z")
 
 
 @TABLET_ROUTES.call("POST", MAKE_TABLETS, NodeCallRole.MASTER, most=_ORDERS)
@@ -124,7 +123,7 @@ def range_of(call: NodeCall) -> tuple[int, int]:
 
 
 def _number(call: NodeCall, name: str) -> int:
-    text = call.request.args.get(name, "")
-    if not _NUMBER.match(text):
+    number = whole_number(call.request.args.get(name, ""))
+    if number is None:
         raise UsageError(f"{name}: expected a number of bytes")
-    return int(text)
+    return number

@@ -16,6 +16,7 @@ from msgspec import UNSET
 
 from common.errors import UsageError
 from common.schemaitems import Dropped, Group, GroupDropped, Item, SchemaChanges, SeriesItem
+from common.text_numbers import whole_number
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import HistoryGoneError
 from receiver.metadata.model.paths import (
@@ -297,15 +298,10 @@ class _Cursor:
             IllegalPathError: it has a path that is none.
         """
         kind, _, rest = text.partition(" ")
-        until, _, place = rest.partition(" ")
-        if not _is_count(until) or kind not in ("c", "w"):
-            raise UsageError("cursor: expected `next` of the page before")
-        if kind == "w":
-            return cls(int(until), path=parse_stored(place))
-        if not _is_count(place):
-            raise UsageError("cursor: expected `next` of the page before")
-        return cls(int(until), index=int(place))
-
-
-def _is_count(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 20
+        said, _, place = rest.partition(" ")
+        until, index = whole_number(said), whole_number(place)
+        if until is not None and kind == "w":
+            return cls(until, path=parse_stored(place))
+        if until is not None and kind == "c" and index is not None:
+            return cls(until, index=index)
+        raise UsageError("cursor: expected `next` of the page before")

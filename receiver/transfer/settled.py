@@ -6,6 +6,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from common.errors import UsageError
+from common.text_numbers import whole_number
 from common.wire import SettledAnswer, SettledFile
 from receiver.scope import Scope
 from receiver.transfer.intake import check_sender
@@ -102,6 +103,7 @@ def _is_merged_in(state: State, sender: str, path: str, md5: str) -> bool:
 def _parsed(cursor: str) -> tuple[int, str, str]:
     commit, _, rest = cursor.partition("/")
     md5, _, path = rest.partition("/")
-    if not (commit.isascii() and commit.isdigit() and len(commit) < 20 and path):
+    number = whole_number(commit)
+    if number is None or not path:
         raise UsageError(f"cursor {cursor[:100]!a}: expected `next` of the page before")
-    return int(commit), md5, path
+    return number, md5, path

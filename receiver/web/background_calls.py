@@ -10,8 +10,9 @@ import re
 
 from flask import Response
 
-from common.errors import NotFoundError, ProtocolError, UsageError
+from common.errors import ProtocolError, UsageError
 from common.names import is_task_id
+from common.text_numbers import whole_number
 from receiver.operator.background_tasks import (
     TASK_STATES,
     add_task,
@@ -19,6 +20,7 @@ from receiver.operator.background_tasks import (
     cancel_task,
     list_tasks,
     retry_task,
+    task_number,
 )
 from receiver.operator.background_views import (
     BackgroundTasksPage,
@@ -46,7 +48,6 @@ __all__ = ["ROUTES"]
 ROUTES = Routes()
 _BYTES = "application/octet-stream"
 _NAME = re.compile(r"[A-Za-z0-9._:-]{1,100}\Z")
-_ID = re.compile(r"[0-9]{1,19}\Z")
 _STATE = Parameter("state", "query", {"enum": list(TASK_STATES)}, "Only those that stand so.")
 _KIND = Parameter("kind", "query", {"type": "string"}, "Only of this kind.")
 _MINE = (
@@ -152,7 +153,7 @@ def take_background_task(call: Call) -> Response:
     task = None
     if request.task:
         call.who.must_operate()
-        task = _task(request.task)
+        task = task_number(request.task)
     row = call.node.remote_work.take(
         _executor(call, request.executor), request.kinds, request.version, task=task
     )
@@ -209,13 +210,14 @@ def background_output(call: Call) -> Response:
     mine = _mine(call)
     if call.request.mimetype != _BYTES:
         raise MediaTypeError(f"expected Content-Type: {_BYTES}")
-    number, offset = call.arguments["number"], call.number("offset", "a number of bytes")
+    number = whole_number(call.arguments["number"], 9)
+    offset = call.number("offset", "a number of bytes")
     if offset is None:
         raise UsageError("offset: missing; expected where the block begins")
-    if not (number.isascii() and number.isdigit() and len(number) < 10):
+    if number is None:
         raise UsageError("the number of a file is some digits")
     xxh3 = call.query("xxh3") or ""
-    call.node.remote_work.put(*mine, _tag(call), int(number), offset, call.content(), xxh3)
+    call.node.remote_work.put(*mine, _tag(call), number, offset, call.content(), xxh3)
     return Response(status=204)
 
 
@@ -255,17 +257,11 @@ def end_background_task(call: Call) -> Response:
 def _mine(call: Call) -> tuple[int, int, str]:
     """Task, attempt and executor of a call."""
     call.who.must_work()
-    task = _task(call.arguments["task"])
+    task = task_number(call.arguments["task"])
     attempt = call.number("attempt", "the number of an attempt")
     if attempt is None:
         raise UsageError("attempt: missing; expected the number with which it was taken")
     return task, attempt, _executor(call, call.query("executor") or "")
-
-
-def _task(text: str) -> int:
-    if not _ID.match(text):
-        raise NotFoundError(f"{text[:40]!a} is the id of no background task: that is a number")
-    return int(text)
 
 
 def _tag(call: Call) -> str:

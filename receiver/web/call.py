@@ -13,6 +13,7 @@ from flask import Request, Response, g
 from common import wire
 from common.errors import ForbiddenError, ProtocolError, TsferryError, UsageError
 from common.names import is_sender_uuid, is_task_id
+from common.text_numbers import whole_number
 from receiver.node import Node
 from receiver.operator.load_owners import rights_of
 from receiver.web.server.body_decompression import EncodingError
@@ -38,7 +39,6 @@ __all__ = ["Call", "CallSite", "MediaTypeError", "ReadingSide", "body_content", 
 
 T = TypeVar("T")
 
-_NUMBER = re.compile(r"[0-9]{1,19}\Z")
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?\Z")
 _LARGEST = (1 << 63) - 1
 _MOST = 10**9
@@ -304,9 +304,10 @@ class Call:
         text = self.query(name)
         if text is None and name not in self.request.args:
             return None
-        if not _NUMBER.match(text or "") or int(text or "") > _LARGEST:
+        number = whole_number(text or "")
+        if number is None or number > _LARGEST:
             raise UsageError(f"{name}: expected {what}")
-        return int(text or "")
+        return number
 
     def seconds(self, name: str) -> float:
         """A time of the query, 0 if it has none: digits, and perhaps a fraction."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from flask import Response
 
 from common.errors import UsageError
+from common.text_numbers import signed_number
 from receiver.metadata.sql.executing import moment
 from receiver.operator.table_changes import change_table, make_table, table_standing
 from receiver.operator.table_lists import list_tables, list_tablets
@@ -23,7 +22,6 @@ from receiver.web.routes import PAGE_AFTER, PAGE_LIMIT, AnswerRow, Parameter, Ro
 __all__ = ["ROUTES"]
 
 ROUTES = Routes()
-_TIME = re.compile(r"-?[0-9]{1,19}\Z")
 _AT = Parameter("at", "query", {"type": "string"}, "A commit timestamp, or a time; else now.")
 _FROM = Parameter(
     "from", "query", {"type": "integer"}, "Only what may have this time or later, as in the files."
@@ -116,9 +114,10 @@ def _time(call: Call, name: str) -> int | None:
     text = call.query(name)
     if text is None:
         return None
-    if not _TIME.match(text) or not -(1 << 63) <= int(text) < 1 << 63:
+    number = signed_number(text)
+    if number is None:
         raise UsageError(f"{name}: expected a time, a whole number in the unit of the files")
-    return int(text)
+    return number
 
 
 def _reached(call: Call) -> str | None:

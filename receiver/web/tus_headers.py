@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from common.digests import md5, xxh3_128
 from common.errors import ProtocolError
+from common.text_numbers import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +40,6 @@ ALGORITHMS: dict[str, Callable[[ReadableBuffer], bytes]] = {
 """Checksums of `Upload-Checksum`, and how their digests are made."""
 _DIGEST_BYTES = {name: len(digest_of(b"")) for name, digest_of in ALGORITHMS.items()}
 MAX_KEYS = 32
-_NUMBER = re.compile(r"[0-9]{1,18}\Z")
 _KEY = re.compile(r"[!-+\--~]+\Z")  # visible ASCII but the comma
 _DIGESTS = re.compile(r"\s*(?P<name>[a-z*][a-z0-9_.*-]*)=:(?P<value>[A-Za-z0-9+/=]*):\s*\Z")
 
@@ -52,9 +52,10 @@ def number(text: str | None, name: str) -> int:
     """
     if text is None:
         raise ProtocolError(f"the header {name} is missing")
-    if not _NUMBER.match(text):
+    found = whole_number(text, 18)
+    if found is None:
         raise ProtocolError(f"{name}: expected a number of bytes")
-    return int(text)
+    return found
 
 
 def metadata(text: str | None) -> dict[str, str]:

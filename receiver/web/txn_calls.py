@@ -9,6 +9,7 @@ from __future__ import annotations
 from flask import Response
 
 from common.errors import NotFoundError, ProtocolError
+from common.text_numbers import whole_number
 from receiver.txn.errors import TxnEndedError
 from receiver.txn.txn_session import TxnSession
 from receiver.web.call import Call, json_answer
@@ -18,7 +19,6 @@ from receiver.web.txn_wire import TxnBegun, TxnOutcome, TxnRunning, TxnsRunning
 __all__ = ["ROUTES", "session_of"]
 
 ROUTES = Routes()
-_DIGITS = 19
 
 
 def session_of(call: Call, txn: str | None) -> TxnSession:
@@ -118,6 +118,7 @@ def _outcome(call: Call, ident: int) -> TxnOutcome:
 
 
 def _ident(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS):
+    ident = whole_number(text)
+    if ident is None:
         raise ProtocolError("the id of a transaction is a number")
-    return int(text)
+    return ident

@@ -5,6 +5,7 @@ from __future__ import annotations
 from flask import Response
 
 from common.errors import UsageError
+from common.text_numbers import whole_number
 from receiver.operator.load_wire import CentreLoadAnswer
 from receiver.operator.write_wire import (
     KnownDevicesAnswer,
@@ -79,13 +80,13 @@ def write_block(call: Call) -> Response:
     offset = call.number("offset", "a number of bytes")
     if offset is None:
         raise UsageError("offset: missing; expected where the block begins")
-    number = arguments["number"]
-    if not (number.isascii() and number.isdigit() and len(number) < 10):
+    number = whole_number(arguments["number"], 9)
+    if number is None:
         raise UsageError("the number of a file is some digits")
     call.writes.put(
         arguments["task"],
         arguments["attempt"],
-        int(number),
+        number,
         offset,
         call.content(),
         call.query("xxh3") or "",

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from common.durable import Lock, Tree
 from common.errors import LockedError, ReadOnlyError
+from common.text_numbers import whole_number
 
 __all__ = ["LOCK", "Running", "running", "stop_running", "take_daemon_lock"]
 
@@ -46,8 +47,7 @@ def running(sync: Tree) -> Running | None:
     try:
         sync.lock(LOCK).release()
     except LockedError as error:
-        text = str(error.extra.get("pid", ""))
-        pid = int(text) if text.isascii() and text.isdigit() else None
+        pid = whole_number(str(error.extra.get("pid", "")))
         holders = _holders(sync.path / LOCK)
         if holders is not None and pid not in holders:
             pid = None

@@ -20,6 +20,7 @@ import msgspec
 
 from common import crash
 from common.decoders import from_json
+from common.text_numbers import whole_number
 from sender.kept.identity import patient_lock
 
 if TYPE_CHECKING:
@@ -190,5 +191,5 @@ def _each_once(files: Iterable[FreedFile]) -> list[FreedFile]:
 def _number(name: str) -> int:
     """The number of a part; 0 for other files."""
     text = name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
-    named = name == f"{_PREFIX}{text}{_SUFFIX}" and text.isascii() and text.isdigit()
-    return int(text) if named else 0
+    number = whole_number(text) if name == f"{_PREFIX}{text}{_SUFFIX}" else None
+    return number or 0

@@ -19,6 +19,7 @@ from msgspec import UNSET, UnsetType
 from common.decoders import from_json
 from common.errors import ProtocolError
 from common.schemaitems import Group, SeriesItem
+from common.text_numbers import whole_number
 from common.tsfile import quote_node, split_path
 from common.tsfile.layout import Compression, DataType, Encoding
 from sender.schema.database_server import DatabaseServer, ServerRow, StatementError
@@ -180,9 +181,8 @@ def _ttls(server: DatabaseServer) -> Iterator[tuple[str, int | None]]:
     for row in server.rows("show all ttl"):
         path = next(row[each] for each in ("device", "database", "storagegroup") if each in row)
         value = row.get("ttl(ms)", row.get("ttl"))
-        text = "" if value is None else str(value)
-        ttl = int(text) if text.isdecimal() else None
-        yield str(path), ttl if ttl is not None and 0 < ttl < _FOREVER else None
+        ttl = whole_number("" if value is None else str(value))
+        yield str(path), ttl if ttl and ttl < _FOREVER else None
 
 
 def _texts(value: Any) -> dict[str, str] | UnsetType:

@@ -27,6 +27,7 @@ import xxhash
 
 from common.digests import read_blocks, xxh3_128
 from common.durable import Tree
+from common.text_numbers import whole_number
 from common.wire import SchemaKind, SchemaPosition, SchemaStaged
 from sender.schema.beside import MLOG, TLOG, opened, schema_files, unread_files
 from sender.schema.gathered_log import ChangedError, edge_check, gather
@@ -306,12 +307,9 @@ class _Mark:
     def parse(cls, text: str) -> _Mark | None:
         """The mark, None for that of another log, or another version."""
         words = text.split(" ")
-        counts = words[3:5]
-        if len(words) != 6 or words[:2] != ["text", "1"] or not all(map(_is_count, counts)):
+        if len(words) != 6 or words[:2] != ["text", "1"]:
             return None
-        absent, size = map(int, counts)
+        absent, size = whole_number(words[3]), whole_number(words[4])
+        if absent is None or size is None:
+            return None
         return cls(words[2], (size, words[5]), absent)
-
-
-def _is_count(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 20

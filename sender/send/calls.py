@@ -15,6 +15,7 @@ from common import wire, zstd
 from common.bandwidth import Bandwidth
 from common.digests import xxh3_128
 from common.errors import GoneError, NotFoundError, ProtocolError
+from common.text_numbers import whole_number
 from sender.send.body_compression import BodyCompression
 from sender.send.json_calls import JsonCalls
 from sender.send.paced_body import Departure
@@ -24,7 +25,6 @@ __all__ = ["Client", "UploadState", "base64_md5"]
 
 _UPLOAD_ID = re.compile(r"[A-Za-z0-9_-]{1,128}\Z")
 _UPLOAD_PATH = re.compile(r"/files/([A-Za-z0-9_-]{1,128})\Z")
-_NUMBER = re.compile(r"[0-9]{1,19}\Z")
 _TUS = {"Tus-Resumable": wire.TUS_VERSION}
 
 
@@ -266,9 +266,10 @@ class Client(JsonCalls):
 
     def _number(self, reply: HttpReply, header: str, absent: int | None = None) -> int:
         text = reply.headers.get(header, "" if absent is None else str(absent))
-        if not _NUMBER.match(text):
+        number = whole_number(text)
+        if number is None:
             raise ProtocolError(f"{reply.where}: {header} is {short(text)}, expected a number")
-        return int(text)
+        return number
 
     def _task(self, task: str, answer: wire.TaskAnswer) -> wire.TaskAnswer:
         if answer.task != task:

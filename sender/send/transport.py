@@ -8,9 +8,7 @@ be repeated.
 
 from __future__ import annotations
 
-import email.utils
 import http.client
-import re
 import socket
 import ssl
 import struct
@@ -43,6 +41,7 @@ from common.errors import (
     UnreachableError,
 )
 from common.terminal import printable
+from common.text_numbers import retry_after_seconds
 from common.timed_http import NoHandshakeError, timed_session
 from sender.send.paced_body import Departure, PacedBody
 from sender.send.tls_refusals import not_accepted, refused_for_ours
@@ -53,7 +52,6 @@ MAX_ANSWER = 64 << 20
 """Bytes of the largest answer that is read, unless a call says otherwise."""
 MAX_OUTCOMES = 1 << 30
 """Of that of a task that is done: it has the outcome of each of its paths."""
-_NUMBER = re.compile(r"[0-9]{1,19}\Z")
 _SHOWN = 120
 _TCP_INFO = struct.Struct("=160xQ")
 """`struct tcp_info` of linux/tcp.h up to `tcpi_delivery_rate` (Linux 4.9)."""
@@ -290,7 +288,7 @@ def _refusal(reply: HttpReply) -> TsferryError:
             "go along: put the right address into the configuration",
             extra={"status": reply.status},
         )
-    after = _retry_after(reply.headers.get("Retry-After"))
+    after = retry_after_seconds(reply.headers.get("Retry-After"), time.time())
     error = _problem(reply)
     if error is None:
         hint = ""
@@ -311,19 +309,6 @@ def _problem(reply: HttpReply) -> TsferryError | None:
         return wire.from_problem(wire.decode(reply.body, wire.Problem, reply.where))
     except ProtocolError:
         return None
-
-
-def _retry_after(text: str | None) -> float | None:
-    """Seconds of a `Retry-After`, which is a number or a date."""
-    if not text:
-        return None
-    if _NUMBER.match(text.strip()):
-        return float(text)
-    try:
-        at = email.utils.parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    return max(0.0, at.timestamp() - time.time())
 
 
 # -- no answer ---------------------------------------------------------------------------------

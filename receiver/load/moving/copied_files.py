@@ -17,6 +17,7 @@ from common import crash
 from common.digests import read_blocks
 from common.errors import Integrity, TsferryError
 from common.names import FilePath
+from common.text_numbers import whole_number
 from receiver.datadirs.disks import NAMING
 from receiver.load.placing import move_in
 
@@ -292,9 +293,8 @@ def sweep_copies(engine: Engine, trees: Sequence[Tree]) -> int:
 
 
 def _batches(tree: Tree) -> Iterator[int]:
-    for name, _ in tree.listing(MOVING):
-        if name.isdigit():
-            yield int(name)
+    numbers = (whole_number(name) for name, _ in tree.listing(MOVING))
+    return (each for each in numbers if each is not None)
 
 
 def _staged(number: int) -> str:

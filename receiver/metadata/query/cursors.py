@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from common.errors import GoneError
+from common.text_numbers import whole_number
 from receiver.metadata.query.answers import Answer, AnswerPlace
 from receiver.metadata.query.row_source import Row
 
@@ -163,6 +164,7 @@ def _token(cursor: _Cursor) -> str:
 
 def _split(token: str) -> tuple[str, int]:
     name, _, number = token.partition("-")
-    if not (number.isascii() and number.isdecimal() and len(number) < 16):
+    found = whole_number(number)
+    if found is None:
         raise GoneError("this is no cursor")
-    return name, int(number)
+    return name, found

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from common.config.upload_rules import upload_text
 from common.errors import UsageError
+from common.text_numbers import whole_number
 from receiver.metadata.query.answers import Answer
 from receiver.metadata.query.questions import At, Query, ShowUpload
 from receiver.metadata.query.row_source import Answering, Row
@@ -202,8 +203,9 @@ def moment(text: At | str) -> At:
         return text
     if not isinstance(text, str):
         raise TypeError(f"at: expected a time or the timestamp of a commit, not {text!r}")
-    if text.isascii() and text.isdigit() and len(text) < 20:
-        return int(text)
+    number = whole_number(text)
+    if number is not None:
+        return number
     try:
         return datetime.datetime.fromisoformat(text).astimezone(datetime.UTC)
     except (ValueError, OverflowError, OSError):

@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from common.errors import ForbiddenError, NotFoundError, TsferryError, UnauthorizedError
+from common.text_numbers import whole_number
 from receiver.storage.reading.reader_calls import ReaderCalls
 from receiver.tablet_copies.cached_files import CACHED_AT_NODE, SLOTS_HEADER
 from receiver.tablet_copies.read_tickets import READ_TICKET
@@ -190,8 +191,8 @@ class CopyReads:
             answer = self._of(place.url).ask(
                 "GET", CACHED_AT_NODE, query, {READ_TICKET: place.ticket}
             )
-            said = answer.headers.get(SLOTS_HEADER, "")
-            if said.isascii() and said.isdigit() and int(said[:19]) > place.version:
+            said = whole_number(answer.headers.get(SLOTS_HEADER, ""))
+            if said is not None and said > place.version:
                 with self._lock:  # the slots have moved: it is asked anew whose this one is now
                     self._known.pop(physical, None)
             got.append(answer.body)

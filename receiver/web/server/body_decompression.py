@@ -7,11 +7,11 @@ reads a body decompresses it, a piece at a time, so many at once as there are wo
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from common import wire, zstd
 from common.errors import ProtocolError
+from common.text_numbers import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,6 @@ __all__ = ["EncodingError", "decompress", "decompressed_size"]
 
 _WINDOW_LOG = 23
 _PIECE = 1 << 18
-_SIZE = re.compile(r"[0-9]{1,18}\Z")
 _KEY = wire.SIZE_HEADER.upper().replace("-", "_")
 
 
@@ -45,10 +44,10 @@ def decompressed_size(headers: Mapping[str, str]) -> int | None:
         return None
     if coding != zstd.ZSTD or zstd.codec() is None:
         raise EncodingError(f"Content-Encoding {coding[:40]!a} is not taken here")
-    said = headers.get(_KEY, "")
-    if not _SIZE.match(said) or int(said) == 0:
+    size = whole_number(headers.get(_KEY, ""), 18)
+    if not size:
         raise ProtocolError(f"{wire.SIZE_HEADER}: expected the bytes of the decompressed body")
-    return int(said)
+    return size
 
 
 def decompress(body: memoryview, into: memoryview) -> None:

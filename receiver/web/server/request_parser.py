@@ -16,7 +16,6 @@ arrived of a broken PATCH is on the disk, all but the last piece of it.
 from __future__ import annotations
 
 import logging
-import re
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -27,6 +26,7 @@ from waitress.receiver import ChunkedReceiver, FixedStreamReceiver
 from waitress.utilities import BadRequest
 
 from common.errors import BusyError, ProtocolError, TooLargeError, TsferryError
+from common.text_numbers import whole_number
 from receiver.web.server.body_decompression import EncodingError, decompressed_size
 from receiver.web.server.head import PeerCertificate, RequestHead
 from receiver.web.server.in_order import Block
@@ -43,7 +43,6 @@ log = logging.getLogger(__name__)
 MAX_HEADER_LINES = 200
 MAX_CHUNK_LINE = 1024
 MAX_TRAILER = 8192
-_OFFSET = re.compile(r"[0-9]{1,18}\Z")
 
 
 @dataclass(slots=True)
@@ -266,13 +265,17 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
         self.channel.unread = True
 
     def _as_block(self, size: int) -> Block | None:
-        offset = self.headers.get("UPLOAD_OFFSET", "")
+        offset = self._offset
         below = self.channel.server.options.split_below
         if self._method != "PATCH" or not self.route_path.startswith(below):
             return None
-        if not _OFFSET.match(offset):
+        if offset is None:
             return None
-        return Block(self.route_path, int(offset), int(offset) + size)
+        return Block(self.route_path, offset, offset + size)
+
+    @property
+    def _offset(self) -> int | None:
+        return whole_number(self.headers.get("UPLOAD_OFFSET", ""), 18)
 
     @property
     def _method(self) -> str:
@@ -291,10 +294,10 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
                 "a body with a checksum counts whole or not at all, so it has at most "
                 f"{self.limit} bytes: send smaller chunks, or no checksum"
             )
-        offset = self.headers.get("UPLOAD_OFFSET", "")
-        if not _OFFSET.match(offset):
+        offset = self._offset
+        if offset is None:
             raise ProtocolError("Upload-Offset: expected a number of bytes")
-        self._become_piece(Rest(self, int(offset), self.content_length))
+        self._become_piece(Rest(self, offset, self.content_length))
 
     def _become_piece(self, rest: Rest) -> None:
         size = min(rest.left, self.channel.server.options.piece_bytes)

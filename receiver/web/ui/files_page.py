@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from common.config.shared_rules import PER_MILLISECOND
 from common.errors import NotFoundError, UsageError
+from common.text_numbers import signed_number
 from receiver.operator.file_search import SEARCHED_STATES, FileSearch, search_files
 from receiver.operator.files import view_of_file
 from receiver.web.ui.page_routes import PageRoutes
@@ -97,8 +98,9 @@ def _data_time(text: str, unit: str, name: str) -> int | None:
     text = text.strip()
     if not text:
         return None
-    if text.lstrip("-").isdecimal() and len(text) < 20:
-        return int(text)
+    number = signed_number(text)
+    if number is not None:
+        return number
     try:
         moment = datetime.datetime.fromisoformat(text)
     except ValueError:

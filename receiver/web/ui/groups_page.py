@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from common.errors import UsageError
+from common.text_numbers import signed_number
 from receiver.metadata.model.types import COMPRESSION_TEXTS, ENCODING_TEXTS, TYPE_TEXTS
 from receiver.metadata.query.row_source import Look
 from receiver.metadata.sql.executing import moment
@@ -29,7 +29,6 @@ _FIRST_NODES: Final = 20
 """Nodes of the tree on the page of a group."""
 _WINDOW: Final = 120
 """Partitions of a chart: over two years of weeks."""
-_PARTITION: Final = re.compile(r"-?[0-9]{1,15}", re.ASCII)
 _CODES: Final = {
     "type": TYPE_TEXTS,
     "encoding": ENCODING_TEXTS,
@@ -134,9 +133,12 @@ def _table(page: PageCall) -> LoadedTableRow:
 
 def _until(page: PageCall) -> int | None:
     text = page.query("until")
-    if text and not _PARTITION.fullmatch(text):
+    if not text:
+        return None
+    number = signed_number(text)
+    if number is None:
         raise UsageError("until: expected the number of a partition")
-    return int(text) if text else None
+    return number
 
 
 def _most(page: PageCall) -> int:
