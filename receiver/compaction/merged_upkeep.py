@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from common import crash
 from common.errors import ConflictError
+from receiver.load.deciding.operators_deletions import deleted_with
 from receiver.load.merged_files import remove, sweep
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["MergedUpkeep"]
 
 log = logging.getLogger(__name__)
+
+_BATCH = 1000
 
 
 class MergedUpkeep:
@@ -144,15 +147,23 @@ class MergedUpkeep:
             ]
 
     def _forget_final(self) -> None:
-        """Forget what files were made of that are forgotten themselves; their bytes went before."""
+        """Forget what files were made of that are forgotten themselves; their bytes went before.
+
+        What an operator deleted with those stays known.
+        """
         with self._engine.reading() as state:
             gone = [
-                row.id
+                row
                 for row in state.compacted_table.finals.all()
                 if not any(each in state.files for each in row.became)
             ]
-        for ident in gone:
-            self._engine.commit([records.CompactionForgotten(ident)])
+        for row in gone:
+            with self._engine.reading() as state:
+                notes = deleted_with(state, row)
+            for begin in range(0, len(notes), _BATCH):  # one may be made of very many
+                self._engine.commit(notes[begin : begin + _BATCH])
+            crash.point("merge.noted")
+            self._engine.commit([records.CompactionForgotten(row.id)])
 
     def _forget(self, rows: Iterable[CompactedRow]) -> int:
         count = 0

@@ -14,6 +14,7 @@ from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
 from receiver.metadata.state.placed_files import parts_elsewhere
 from receiver.metadata.state.table_rows import FileState
 from receiver.operator.paging import every_row
+from receiver.operator.retired import merged_into
 from receiver.operator.views import FilesPage, FileView
 from receiver.operator.wire import DeleteAnswer, FailedDelete, FailedUndelete, UndeleteAnswer
 from receiver.transfer.listing import page_limit
@@ -105,7 +106,8 @@ def delete_files(
 ) -> DeleteAnswer:
     """Delete files that their senders have no more; with `everywhere` at the centres above, too.
 
-    What a sender has would come again, so it is not deleted here.
+    What a sender has would come again, so it is not deleted here. With what was merged goes what
+    it was made of.
     """
     reason: DeletionReason = "everywhere" if everywhere else "operator"
     deleted: list[str] = []
@@ -113,11 +115,15 @@ def delete_files(
     for physical in dict.fromkeys(physicals):
         with there.engine.reading() as state:
             row = state.files.get(physical)
+            within = merged_into(state, physical)
         why = _why_stays(row)
         if row is not None and why is None:
-            guard = Guard("file", physical, row.changed)
+            rows = [row, *within]
             try:
-                there.engine.commit([records.FileDeleted(physical, reason)], [guard])
+                there.engine.commit(
+                    [records.FileDeleted(each.physical, reason) for each in rows],
+                    [Guard("file", each.physical, each.changed) for each in rows],
+                )
             except (GuardFailed, RefusedCommitError) as error:
                 why = error.message
         if why is None:

@@ -22,11 +22,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from receiver.metadata.engine import Engine
+    from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
     from receiver.operator.directories import ReceiverDirectories
     from receiver.superseding.asking import FileProof
 
-__all__ = ["GONE_STATES", "drop_retired", "list_retired", "retired_totals", "show_retired"]
+__all__ = [
+    "GONE_STATES",
+    "drop_retired",
+    "list_retired",
+    "merged_into",
+    "retired_totals",
+    "show_retired",
+]
 
 GONE_STATES = (str(FileState.RETIRED), str(FileState.SUPERSEDED))
 """What files that are gone at the edge can be asked for by."""
@@ -101,6 +109,17 @@ def show_retired(there: ReceiverDirectories, physical: str) -> RetiredView:
     return _view(there, _gone(there, physical), ranges=None)
 
 
+def merged_into(state: State, physical: str) -> list[FileRow]:
+    """What a merged file was made of and is still there: it would come back without that one."""
+    maker = state.compacted_table.finals.maker(physical)
+    inputs = () if maker is None else map(state.files.get, maker.inputs)
+    return [
+        each
+        for each in inputs
+        if each is not None and each.state is FileState.SUPERSEDED and physical in each.rests
+    ]
+
+
 def drop_retired(there: RunningReceiver, physical: str) -> None:
     """Give a retired or superseded file up, points and all; of a merged one, what is in it too.
 
@@ -110,15 +129,7 @@ def drop_retired(there: RunningReceiver, physical: str) -> None:
     """
     row = _gone(there, physical)
     with there.engine.reading() as state:
-        maker = state.compacted_table.finals.maker(physical)
-        inputs = () if maker is None else map(state.files.get, maker.inputs)
-        # They would come back: what they give is what is given up.
-        within = [
-            each
-            for each in inputs
-            if each is not None and each.state is FileState.SUPERSEDED and physical in each.rests
-        ]
-    rows = [row, *within]
+        rows = [row, *merged_into(state, physical)]
     there.engine.commit(
         [records.FileDeleted(each.physical, "operator") for each in rows],
         [Guard("file", each.physical, each.changed) for each in rows],

@@ -206,7 +206,7 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
                             "receiver.superseding", "receiver.background",
                             "receiver.datadirs", "receiver.config", "receiver.load.merged_files",
                             "receiver.load.merge_verdicts", "receiver.load.deciding.expiry",
-                            "receiver.compaction"),
+                            "receiver.load.deciding.operators_deletions", "receiver.compaction"),
     "receiver.background": ("common", "receiver.metadata", "receiver.background"),
     "receiver.background.side_process": ("receiver.background",),
     "receiver.shared_points": ("common", "receiver.points", "receiver.superseding.given_times",

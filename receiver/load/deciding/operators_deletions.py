@@ -6,13 +6,16 @@ any sender; a file without points has no identity beyond its path. What happened
 counts: once it is loaded again, by whatever way, the deletion before is no reason any more. Nor is
 that of a second file with the same content for what a sender has here under the path in question:
 should its bytes be bad or gone, there is nobody else to bring them. With what was merged for good
-goes all that it was made of: that is known by sender, path and MD5.
+goes all that it was made of. Where that is in several merged files, and an operator deleted some,
+each point of it is deleted or read in the others; only while one of these is bad, it is taken:
+there is nobody else to bring what was in that one.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileState
 
 if TYPE_CHECKING:
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.compacted_rows import CompactedRow
+    from receiver.metadata.state.tables.compacted_rows import CompactedRow, MergedLeaf
 
 __all__ = [
     "DELETED_HERE",
@@ -40,7 +43,7 @@ _EVERYWHERE: Final = "everywhere"
 
 
 def deleted_by_operator(
-    state: State, sender: str, path: str, *, tail: str, size: int, md5: str | None
+    state: State, sender: str, path: str, *, tail: str, size: int | None, md5: str | None
 ) -> int:
     """The commit by which an operator deleted a content, if that is the last that became of it.
 
@@ -49,48 +52,59 @@ def deleted_by_operator(
         sender: who would bring it.
         path: under which.
         tail: digest of its tail.
-        size: bytes.
+        size: bytes, where they are known.
         md5: of it, where it is known.
     """
     held = state.file_table.held(sender, path)
-    if held is not None and held.tail == tail and held.size == size and md5 in (None, held.md5):
+    if held is not None and held.tail == tail and _is_content(held, size, md5):
         return 0
     found = [(0, 0)]
     is_here = False
     for row in _of_tail(state, tail):
-        same = row.size == size and md5 in (None, row.md5)
-        if same and _is_known_as(row, sender, [path]):
+        if _is_content(row, size, md5) and _is_known_as(row, sender, [path]):
             is_here |= row.state is not FileState.DELETED
             found.append((row.created, row.deleted if is_operators(row) else 0))
-    if md5 is not None and not is_here:
-        finals = state.compacted_table.finals.with_leaf(sender, path, md5)
-        found += [(each.final, _deleted_merge(state, each)) for each in finals]
+    merges = state.compacted_table.finals.dropped_with(sender, path, tail, md5)
+    if not is_here and merges:
+        if any(_is_wanted(state, *each) for each in merges):
+            return 0
+        found += [(commit, commit) for each in merges for commit in _drops(*each)]
     notes = [each for each in state.let_go.of_tail(tail) if md5 in (None, each.md5)]
     note = None if md5 is None else state.let_go.get(sender, path, md5)
     found += [(each.deleted, each.deleted) for each in (*notes, *([note] if note else ()))]
     return max(found)[1]
 
 
-def deleted_with(state: State, row: FileRow) -> list[tuple[str, str]]:
-    """(MD5, path) of what an operator has deleted with a file, of which no file tells any more.
+def deleted_with(state: State, merge: CompactedRow) -> list[records.LetGoNoted]:
+    """Notes of what a final compaction was made of, and an operator deleted what came of it.
 
-    That is what it was made of, where no file that was made of the same is left.
+    Of content that came since there are none.
     """
-    maker = state.compacted_table.finals.maker(row.physical)
-    if maker is None or not _deleted_merge(state, maker):
-        return []
-    held = state.file_table.held
-    return [
-        (md5, path)
-        for md5, path in maker.made_of
-        if (file := held(row.sender, path)) is None or file.md5 != md5
-    ]
+    found = []
+    for leaf in merge.merged_leaves if merge.dropped else ():
+        deleted = deleted_by_operator(
+            state, merge.sender, leaf.path, tail=leaf.tail, size=None, md5=leaf.md5
+        )
+        held = state.file_table.held(merge.sender, leaf.path)
+        if deleted and (held is None or held.md5 != leaf.md5):
+            found.append(records.LetGoNoted(merge.sender, leaf.path, leaf.md5, deleted, leaf.tail))
+    return found
 
 
-def _deleted_merge(state: State, merge: CompactedRow) -> int:
-    """The commit by which an operator deleted the last of the files that were merged; else 0."""
-    rows = [row for each in merge.became if (row := state.files.get(each)) is not None]
-    return max((row.deleted for row in rows), default=0) if all(map(is_operators, rows)) else 0
+def _drops(merge: CompactedRow, leaf: MergedLeaf) -> list[int]:
+    """The commits by which an operator deleted merged files that may have points of a file."""
+    into = _into(merge, leaf)
+    return [commit for name, commit in merge.dropped if name in into]
+
+
+def _is_wanted(state: State, merge: CompactedRow, leaf: MergedLeaf) -> bool:
+    """Whether a merged file is bad that may have points of a file, and that nobody deleted."""
+    rows = (state.files.get(each) for each in _into(merge, leaf))
+    return any(row is not None and row.state is FileState.QUARANTINED for row in rows)
+
+
+def _into(merge: CompactedRow, leaf: MergedLeaf) -> set[str]:
+    return {name for place, name in enumerate(merge.became) if leaf.into >> place & 1}
 
 
 def is_operators(row: FileRow) -> bool:
@@ -115,6 +129,10 @@ def is_last_of_content(state: State, row: FileRow) -> bool:
 
 def _of_tail(state: State, tail: str) -> list[FileRow]:
     return [*state.file_table.of_tail(tail), *state.file_table.deleted_of_tail(tail)]
+
+
+def _is_content(row: FileRow, size: int | None, md5: str | None) -> bool:
+    return size in (None, row.size) and md5 in (None, row.md5)
 
 
 def _is_known_as(row: FileRow, sender: str, paths: Sequence[str]) -> bool:

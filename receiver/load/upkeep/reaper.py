@@ -22,7 +22,6 @@ from common.errors import TsferryError
 from common.names import FilePath
 from common.threads import PeriodicThread
 from receiver.load.deciding.hidden_files import older_names
-from receiver.load.deciding.operators_deletions import deleted_with
 from receiver.load.folder.manifests import kept_tasks, remove_tables
 from receiver.load.folder.obstacles import is_of_one_path
 from receiver.load.placing import tree_of
@@ -179,10 +178,9 @@ class Reaper:
                 gone = [row for row in gone if row.physical not in explaining]
                 if not gone:
                     continue
-                parts, ops = self._noted(gone)
-                for begin in range(0, len(parts), _BATCH):  # one may be made of very many
-                    self._engine.commit(parts[begin : begin + _BATCH])
-                self._engine.commit([*ops, *(records.FileForgotten(row.physical) for row in gone)])
+                notes = self._noted(gone)
+                forgotten = (records.FileForgotten(row.physical) for row in gone)
+                self._engine.commit([*notes, *forgotten])
             for physical in stored.intersection(row.physical for row in gone):
                 self._unlink(FilePath.parse(physical))  # it may have been fetched in between
             count += len(gone)
@@ -202,24 +200,17 @@ class Reaper:
             and found.deleted == row.deleted
         ]
 
-    def _noted(self, rows: list[FileRow]) -> tuple[list[records.Op], list[records.Op]]:
-        """What stays known of files that are forgotten; of content that came since, nothing.
-
-        Returns:
-            of what they were made of, and of themselves.
-        """
-        parts: list[records.Op] = []
-        ops: list[records.Op] = []
+    def _noted(self, rows: list[FileRow]) -> list[records.Op]:
+        """What stays known of files that are forgotten; of content that came since, nothing."""
         with self._engine.reading() as state:
-            for row in rows:
-                if not self.is_awaited(state, row):
-                    continue
-                tail = row.tail if row.points else ""
-                for path in row.paths:
-                    ops.append(records.LetGoNoted(row.sender, path, row.md5, row.deleted, tail))
-                for md5, path in deleted_with(state, row):
-                    parts.append(records.LetGoNoted(row.sender, path, md5, row.deleted))
-        return parts, ops
+            return [
+                records.LetGoNoted(
+                    row.sender, path, row.md5, row.deleted, row.tail if row.points else ""
+                )
+                for row in rows
+                if self.is_awaited(state, row)
+                for path in row.paths
+            ]
 
     def _let_superseded_go(self, now: float) -> None:
         """Delete superseded files that nobody reads any more; `_reap` then takes them at once.

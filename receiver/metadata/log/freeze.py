@@ -294,6 +294,7 @@ def _thaw(sections: Mapping[str, memoryview]) -> Thawed:
     state.file_table.restore_orders(meta.deleted, meta.wanted)
     if meta.listed is not None:
         state.file_table.listed.restore(meta.listed)
+    state.compacted_table.finals.restore_dropped()
     state.owner_table.restore_order()
     state.owner_table.changed = meta.ownership_changed
     state.token_table.roles.update(meta.token_roles)

@@ -272,8 +272,7 @@ class LetGoNoted(Record, frozen=True, tag=136):
         md5: of its content.
         deleted: the commit that deleted it.
         tail: digest of its tail, by which it is known under any name; empty of a file without
-            points, which has no identity beyond its path, of what had been merged for good, and in
-            what earlier releases noted.
+            points, which has no identity beyond its path, and in what earlier releases noted.
     """
 
     sender: str

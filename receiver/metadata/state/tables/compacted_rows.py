@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from array import array
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -24,7 +24,35 @@ if TYPE_CHECKING:
 
     from receiver.metadata.state.table_rows import FileRow
 
-__all__ = ["CompactedOutput", "CompactedRow", "is_marked", "marks_of", "may_give", "packed_names"]
+__all__ = [
+    "CompactedOutput",
+    "CompactedRow",
+    "MergedLeaf",
+    "is_marked",
+    "mark_of",
+    "marks_of",
+    "may_give",
+    "packed_leaves",
+    "packed_names",
+]
+
+
+class MergedLeaf(NamedTuple):
+    """A file of a sender, under one of its names, that files merged for good are made of.
+
+    Attributes:
+        md5: of its content.
+        path: at the sender.
+        tail: digest of its tail; empty without points, which have no identity beyond their path,
+            and where an earlier release made the compaction.
+        into: those of the outputs that may have points of it, a bit each in their order; all bits
+            where that is not known.
+    """
+
+    md5: str
+    path: str
+    tail: str = ""
+    into: int = -1
 
 
 class CompactedOutput(msgspec.Struct, frozen=True, gc=False):
@@ -67,6 +95,9 @@ class CompactedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         final: the commit that made files of the outputs, 0 for none.
         became: physical paths of these; `outputs` is empty then, so nobody takes their bytes away.
         leaves: the files of the sender that they are made of, see `made_of`.
+        contents: of each of these in their order its tail and the outputs that it is in, see
+            `merged_leaves`.
+        dropped: those of `became` that an operator deleted, with the commit that did.
         news: the commit that loaded the last of those: a stream behind it has had all of them.
         verified: the commit that says that the outputs are what readers get of the inputs; 0 for
             none. See `records.CompactionVerified`.
@@ -92,6 +123,8 @@ class CompactedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     final: int = 0
     became: tuple[str, ...] = ()
     leaves: bytes = b""
+    contents: bytes = b""
+    dropped: tuple[tuple[str, int], ...] = ()
     news: int = 0
     verified: int = 0
     verifier: records.MergeVerifier | None = None
@@ -112,6 +145,19 @@ class CompactedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         lines = zlib.decompress(self.leaves).decode().split("\n") if self.leaves else []
         return [(md5, path) for md5, _, path in (each.partition(" ") for each in lines)]
 
+    @property
+    def merged_leaves(self) -> list[MergedLeaf]:
+        """The same with all that is known of them."""
+        made_of = self.made_of
+        if not self.contents:
+            return [MergedLeaf(md5, path) for md5, path in made_of]
+        lines = zlib.decompress(self.contents).decode().split("\n")
+        found = []
+        for (md5, path), line in zip(made_of, lines, strict=True):
+            tail, _, into = line.partition(" ")
+            found.append(MergedLeaf(md5, path, tail, int(into, 16)))
+        return found
+
     def holds_at(self, ts: int) -> bool:
         """Whether readers of a commit read it."""
         return self.created <= ts and (not self.dissolved or ts < self.dissolved)
@@ -129,17 +175,26 @@ def packed_names(names: Collection[str]) -> bytes:
     return zlib.compress("\n".join(sorted(names)).encode(), 6)
 
 
+def packed_leaves(leaves: Iterable[MergedLeaf]) -> tuple[bytes, bytes]:
+    """`leaves` and `contents` of a row."""
+    ordered = sorted(leaves, key=lambda each: f"{each.md5} {each.path}")
+    names = packed_names([f"{each.md5} {each.path}" for each in ordered])
+    lines = "\n".join(f"{each.tail} {each.into:x}" for each in ordered)
+    return names, zlib.compress(lines.encode(), 6)
+
+
 def marks_of(names: Iterable[str]) -> array[int]:
     """Hashes of names, 64 bits each, in order: what `is_marked` looks into."""
-    return array("Q", sorted(map(_mark, names)))
+    return array("Q", sorted(map(mark_of, names)))
 
 
 def is_marked(marks: array[int], name: str) -> bool:
     """Whether a name is among those that have these marks."""
-    mark = _mark(name)
+    mark = mark_of(name)
     at = bisect_left(marks, mark)
     return at < len(marks) and marks[at] == mark
 
 
-def _mark(name: str) -> int:
+def mark_of(name: str) -> int:
+    """The hash of a name, 64 bits."""
     return int.from_bytes(xxh3_128(name.encode())[:8])

@@ -20,12 +20,14 @@ from receiver.metadata.state.table_rows import FileState
 from receiver.metadata.state.tables.compacted_rows import (
     CompactedOutput,
     CompactedRow,
+    MergedLeaf,
     is_marked,
     marks_of,
     may_give,
+    packed_leaves,
     packed_names,
 )
-from receiver.metadata.state.tables.final_compactions import FinalCompactions
+from receiver.metadata.state.tables.final_compactions import BY_OPERATORS, FinalCompactions
 from receiver.metadata.state.tables.retired import PartitionKey, partition_of
 
 if TYPE_CHECKING:
@@ -56,7 +58,7 @@ class CompactedTable:
             devices: packs what the outputs hold.
         """
         self.rows: dict[int, CompactedRow] = {}
-        self.finals = FinalCompactions(self.rows)
+        self.finals = FinalCompactions(self.rows, files)
         self._files = files
         self._devices = devices
         self._holding: dict[PartitionKey, dict[int, None]] = {}
@@ -217,6 +219,8 @@ class CompactedTable:
             records.CompactionFinal: self._compaction_final,
             records.CompactionForgotten: self._compaction_forgotten,
             records.FileMoved: self._file_moved,
+            records.FileDeleted: self._file_deleted,
+            records.FileUndeleted: self.finals.undeleted,
         }
 
     def _files_compacted(self, op: records.FilesCompacted, ts: int) -> None:
@@ -288,6 +292,8 @@ class CompactedTable:
         self._hold_no_more(row)
         for each in row.outputs:
             del self._outputs[each.physical]
+        became = tuple(each.physical for each in op.outputs)
+        leaves, contents = packed_leaves(self._leaves_of(row, became))
         self.restore(
             msgspec.structs.replace(
                 row,
@@ -295,23 +301,37 @@ class CompactedTable:
                 dissolved=row.created,
                 reason="final",
                 final=ts,
-                became=tuple(each.physical for each in op.outputs),
-                leaves=packed_names(self._leaves_of(row)),
+                became=became,
+                leaves=leaves,
+                contents=contents,
                 news=max(self.finals.news_of(self._files[each]) for each in row.inputs),
                 changed=ts,
             )
         )
 
-    def _leaves_of(self, row: CompactedRow) -> set[str]:
-        """Lines of MD5 and path: of what was merged before, what that is made of."""
-        found: set[str] = set()
+    def _leaves_of(self, row: CompactedRow, became: Sequence[str]) -> Iterator[MergedLeaf]:
+        """What outputs are made of; of what was merged before, what that is made of."""
+        found: dict[tuple[str, str], MergedLeaf] = {}
         for each in row.inputs:
             inner, file = self.finals.maker(each), self._files[each]
-            if inner is not None:
-                found.update(f"{md5} {path}" for md5, path in inner.made_of)
+            given = _that_give(row, file)
+            into = sum(1 << place for place, name in enumerate(became) if name in given) or -1
+            if inner is None:
+                tail = file.tail if file.points else ""
+                leaves = [MergedLeaf(file.md5, path, tail, into) for path in file.paths]
             else:
-                found.update(f"{file.md5} {path}" for path in file.paths)
-        return found
+                bit = 1 << inner.became.index(each)
+                leaves = [
+                    leaf._replace(into=into) for leaf in inner.merged_leaves if leaf.into & bit
+                ]
+            for leaf in leaves:
+                known = found.get((leaf.md5, leaf.path), leaf)
+                found[leaf.md5, leaf.path] = leaf._replace(into=leaf.into | known.into)
+        return iter(found.values())
+
+    def _file_deleted(self, op: records.FileDeleted, ts: int) -> None:
+        if op.reason in BY_OPERATORS:
+            self.finals.deleted_by_operator(op.physical, ts)
 
     def _compaction_dissolved(self, op: records.CompactionDissolved, ts: int) -> None:
         row = self.rows[op.id]

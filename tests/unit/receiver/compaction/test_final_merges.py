@@ -14,7 +14,7 @@ import pytest
 from common import wire
 from common.config import UploadRules
 from common.errors import UsageError
-from receiver.compaction import merge_comparing
+from receiver.compaction import merge_comparing, merged_upkeep
 from receiver.compaction.final_merges import FinalMerges
 from receiver.compaction.merge_asked import (
     ComparisonAsked,
@@ -25,7 +25,7 @@ from receiver.compaction.merge_asked import (
 from receiver.compaction.merge_pace import MergePace
 from receiver.load.deciding.operators_deletions import deleted_by_operator
 from receiver.load.merge_verdicts import ProvedMerge, record_merges
-from receiver.load.upkeep import asked_again, reaper
+from receiver.load.upkeep import asked_again
 from receiver.load.upkeep.fsck import fsck
 from receiver.load.upkeep.verdicts import (
     Verdict,
@@ -40,6 +40,7 @@ from receiver.metadata.state.table_rows import FileRow, FileState
 from receiver.metadata.state.tables.placements import PlacementRow
 from receiver.node import Node
 from receiver.operator.compact import merge_totals
+from receiver.operator.files import delete_files, undelete_files
 from receiver.operator.retired import drop_retired, show_retired
 from receiver.points import TsFileReader
 from receiver.storage.directory_store import DirectoryStore
@@ -567,39 +568,104 @@ def test_with_the_storage_group_goes_what_they_are_made_of(
         assert [row for row in state.files.values() if row.state != "deleted"] == []
 
 
-@pytest.mark.parametrize("is_forgotten", [False, True], ids=["deleted", "forgotten"])
-def test_what_an_operator_deleted_merged_does_not_come_again_as_what_it_was_made_of(
-    node: Node, world: World, clock: Clock, monkeypatch, is_forgotten: bool
-) -> None:
-    """An edge that was restored from a copy of its disk has the files, and sends them as new."""
-    monkeypatch.setattr(reaper, "_BATCH", 3)
-    site = Site(node)
-    paths = small_files(site, 4)
-    raw = {path: (world.data / site.row(path).physical).read_bytes() for path in paths}
-    node.compactor.compact("root.sg")
-    node.compactor.run_once()
-    site.round({}, gone=paths)
-    node.prover.run_once()
-    site.round({OTHER: {"a": {900: 9}}})
-    row = made_final(node, clock)
+def dropped_merged(node: Node, clock: Clock, *, is_forgotten: bool) -> None:
+    """An operator deletes all that was merged; what that was made of is forgotten already."""
     reaped(node, clock)
-    node.engine.commit([records.FileDeleted(row.physical, "operator")])
+    for row in merged_rows(node):
+        drop_retired(node.operator, row.physical)
     if is_forgotten:
         reaped(node, clock)
         node.merged.let_go(clock.now)
         with node.engine.reading() as state:
             assert (merged_rows(node), state.compacted_table.finals.all()) == ([], [])
-    outcomes = site.edge.round(raw)
-    assert {each.result for each in outcomes.values()} == {wire.Result.EXPIRED}
+
+
+def contents(node: Node, world: World, site: Site) -> dict[str, bytes]:
+    return {
+        row.path: (world.data / row.physical).read_bytes()
+        for row in site_rows(node)
+        if row.path != OTHER and "/merged-" not in row.physical
+    }
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True], ids=["deleted", "forgotten"])
+def test_what_an_operator_deleted_merged_does_not_come_again_as_what_it_was_made_of(
+    node: Node, world: World, clock: Clock, site: Site, monkeypatch, is_forgotten: bool
+) -> None:
+    """An edge that was restored has the files, also elsewhere; so has another one with its disk."""
+    monkeypatch.setattr(merged_upkeep, "_BATCH", 3)
+    made_final(node, clock)
+    raw = contents(node, world, site)
+    dropped_merged(node, clock, is_forgotten=is_forgotten)
+    moved = {path.replace("/0/0/", "/1/3/"): content for path, content in raw.items()}
+    for edge in (site.edge, Edge(node, B)):
+        for several in (raw, moved):
+            outcomes = edge.round(several)
+            assert {each.result for each in outcomes.values()} == {wire.Result.EXPIRED}
     with node.engine.reading() as state:
-        entry = plan_entry(paths[0], raw[paths[0]])
-        known = deleted_by_operator(
-            state, A, entry.path, tail=entry.tail, size=entry.size, md5=entry.md5
-        )
-        assert known > row.created
+        for path, content in moved.items():
+            entry = plan_entry(path, content)
+            assert deleted_by_operator(state, B, path, tail=entry.tail, size=entry.size, md5=None)
         assert not deleted_by_operator(
-            state, A, OTHER, tail=entry.tail, size=entry.size, md5=entry.md5
+            state, A, OTHER, tail=entry.tail[::-1], size=entry.size, md5=entry.md5
         )
+
+
+def test_what_was_merged_and_is_called_back_may_come_again(
+    node: Node, world: World, clock: Clock, site: Site
+) -> None:
+    made_final(node, clock)
+    raw = contents(node, world, site)
+    reaped(node, clock)
+    (row,) = merged_rows(node)
+    drop_retired(node.operator, row.physical)
+    assert undelete_files(node.operator, [row.physical]).back == [row.physical]
+    outcomes = site.edge.round(raw)
+    assert {each.result for each in outcomes.values()} == {wire.Result.LOADED}
+
+
+def test_deleting_a_merged_file_by_name_brings_nothing_back_of_what_it_was_made_of(
+    node: Node, clock: Clock, site: Site
+) -> None:
+    row = made_final(node, clock)
+    assert delete_files(node.operator, [row.physical], everywhere=False).deleted == [row.physical]
+    assert [each.path for each in merged_rows(node) if each.visible] == []
+    assert mine(site) == {}
+
+
+@pytest.mark.parametrize("by", ["row", "note", "checkpoint"])
+def test_of_what_became_several_merged_files_that_comes_again_of_which_none_was_deleted(
+    node: Node, world: World, clock: Clock, by: str
+) -> None:
+    site, rows = in_two(node, clock)
+    raw = contents(node, world, site)
+    reaped(node, clock)
+    first = min(rows, key=lambda row: row.first or 0)
+    drop_retired(node.operator, first.physical)
+    if by == "note":
+        reaped(node, clock)
+    if by == "checkpoint":
+        with node.engine.reading() as state:
+            table = state.compacted_table
+            for each in table.finals.all():
+                table.restore(msgspec.structs.replace(each, dropped=()))
+            table.finals.restore_dropped()
+    outcomes = site.edge.round(raw)
+    expired = [path for path, each in outcomes.items() if each.result is wire.Result.EXPIRED]
+    assert sorted(expired) == sorted(raw)[:2]
+    assert {each.result for each in outcomes.values()} == {wire.Result.EXPIRED, wire.Result.LOADED}
+
+
+def test_what_has_points_of_a_bad_merged_file_comes_though_another_one_was_deleted(
+    node: Node, world: World, clock: Clock
+) -> None:
+    site, rows = in_two(node, clock)
+    raw = contents(node, world, site)
+    reaped(node, clock)
+    drop_retired(node.operator, rows[0].physical)
+    node.engine.commit([records.FileQuarantined(rows[1].physical, "bad")])
+    outcomes = site.edge.round(raw)
+    assert wire.Result.LOADED in {each.result for each in outcomes.values()}
 
 
 def test_what_expires_does_not_come_back_as_what_it_was_made_of(node: Node, clock: Clock) -> None:

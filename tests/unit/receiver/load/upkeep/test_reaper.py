@@ -23,12 +23,14 @@ from tests.support.node_world import (
     Edge,
     World,
     fsck_of,
+    manifest_entry,
     path_of,
     plan_entry,
     resource_entry,
     results,
     tsfile,
 )
+from tests.support.tsfile_bytes import build
 
 
 @pytest.fixture
@@ -249,6 +251,29 @@ def test_what_an_operator_deleted_is_told_to_its_sender_whatever_that_has_told_o
         assert node.listed.compare(edge.who, edge.uuid, request).ended == []
         edge.round({}, [path_of(1)])  # it may be restored from a copy that lists it
         assert (told(edge, heard), notes(node)) == ({path_of(1)}, 1)
+
+
+def test_a_compaction_of_deleted_files_is_told_as_one_with_a_value_that_nobody_deleted(
+    world: World,
+) -> None:
+    """So it is taken: names, devices, times, counts cannot say that only deleted points are in it.
+
+    A third file was written and merged between two looks, and had another value for one time.
+    """
+    path = "sequence/root.a/0/0/1-1-1-0.tsfile"
+    whole = build({"root.a.d1": {"s1": [(1, 1), (2, 2), (3, 3)]}})
+    mixed = build({"root.a.d1": {"s1": [(1, 1), (2, 7), (3, 3)]}})
+    told, proved = zip(
+        *((plan_entry(path, each), manifest_entry(path, each)) for each in (whole, mixed)),
+        strict=True,
+    )
+    known = ("path", "size", "devices", "first_time", "last_time", "replaces", "deletes")
+    assert len({tuple(str(getattr(each, name)) for name in known) for each in told}) == 1
+    assert len({(each.series, each.points, each.size) for each in proved}) == 1
+    with world.still_node() as node:
+        edge, _ = loaded_and_deleted(node)
+        outcomes = edge.round({path: mixed}, [path_of(1)])
+        assert outcomes[path].result is wire.Result.LOADED
 
 
 @pytest.mark.parametrize("forgotten", [True, False])
