@@ -519,6 +519,7 @@ def _storage(
             [Verdict(physical, digest, f"found while it was copied: {why}")]
         ),
         nodes=[NodeSource(engine, copies.back, every=False)],
+        nodes_at_last=[NodeSource(engine, copies.back)],
         pulled=PulledFiles(
             load.disks.standing, copies.back.beside, keep_free=2 * config.limits.min_free_bytes
         ),

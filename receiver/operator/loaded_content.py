@@ -11,6 +11,7 @@ Readers have a part of the server's threads, and no more: files that come go on 
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections import OrderedDict
@@ -18,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from common.errors import BusyError, DamagedError, NotFoundError
+from common.errors import BusyError, DamagedError, NotFoundError, TsferryError
 from receiver.datadirs.disks import AwayError
 from receiver.load.placing import tree_of
 from receiver.metadata.state.table_rows import FileRow
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from receiver.storage.reading.ranged_file import RangedFile
 
 __all__ = ["MOST_CONTENT", "LoadedContent"]
+
+log = logging.getLogger(__name__)
 
 MOST_CONTENT = 8 << 20
 """Bytes of one answer: what a reader of the store asks for at once, too."""
@@ -67,7 +70,8 @@ class LoadedContent:
             disks: its data directories.
             bring: has a file come from a storage node into them; whether it is there then. None
                 where there are none.
-            relay: so many bytes of a file that has left the disks for storage nodes, unchecked.
+            relay: so many bytes of a file as a storage node gives them, unchecked: of one that has
+                left the disks for nodes, or that the store does not give.
         """
         self._bring = bring
         self._relay = relay
@@ -115,11 +119,8 @@ class LoadedContent:
 
         with self._place():
             fd = self._open(row)
-            if fd is None and self._relay is not None and self._is_released(row):
-                return self._relay(row.physical, begin, length)
             if fd is None:
-                with self._stored(row) as file:
-                    return file.read(begin, length)
+                return self._elsewhere(row, lambda file: file.read(begin, length))
             try:
                 return FileContent(fd, row.size, row.md5).read(begin, length)
             finally:
@@ -165,7 +166,7 @@ class LoadedContent:
         """A descriptor of it; None where no data directory has it."""
         tree = tree_of(self._disks.standing(), row)
         # What has left the disks is read where it is: it would take room that is wanted.
-        bring = None if self._is_released(row) and self._relay is not None else self._bring
+        bring = None if self._has_left(row) else self._bring
         if tree is None and bring is not None and isinstance(row, FileRow):
             tree = tree_of(self._disks.standing(), row) if bring(row) else None
         if tree is None:
@@ -180,9 +181,37 @@ class LoadedContent:
             raise DamagedError(f"{row.physical}: {size} bytes, {row.size} were loaded")
         return fd
 
-    def _is_released(self, row: FileRow | CompactedOutput) -> bool:
+    def _has_left(self, row: FileRow | CompactedOutput) -> bool:
+        """Whether a file may be in the store, or at nodes, and in no data directory."""
+        if not isinstance(row, FileRow):
+            return False
         with self._engine.reading() as state:
-            return row.physical in state.released_table.rows
+            released = row.physical in state.released_table.rows
+            stored = state.uploaded_table.parts(row).file
+        return (released and self._relay is not None) or (stored and self._config.url is not None)
+
+    def _elsewhere(
+        self, row: FileRow | CompactedOutput, reads: Callable[[RangedFile | _Relayed], bytes]
+    ) -> bytes:
+        """Of a file that is in no data directory: as the store has it, else as a node gives it."""
+        relay = self._relay if isinstance(row, FileRow) else None
+        of_nodes = None if relay is None else _Relayed(relay, row.physical, row.size, row.md5)
+        with self._engine.reading() as state:
+            released = row.physical in state.released_table.rows
+        if of_nodes is not None and released:
+            return reads(of_nodes)
+        try:
+            with self._stored(row) as file:
+                return reads(file)
+        except (TsferryError, OSError) as error:
+            if of_nodes is None or not self._has_left(row):
+                raise
+            told = {"file": row.physical, "error": str(error)}
+            log.warning("the object store does not give a file", extra=told)
+            try:
+                return reads(of_nodes)
+            except (TsferryError, OSError):
+                raise error from None
 
     def _stored(self, row: FileRow | CompactedOutput) -> RangedFile:
         # Only here: a receiver without a store does without all of it.
@@ -211,11 +240,13 @@ class LoadedContent:
         from receiver.storage.reading.block_digests import BlockDigests
 
         fd = self._open(row)
-        if fd is None and self._relay is not None and self._is_released(row):
-            return BlockDigests.of(_Relayed(self._relay, row.physical, row.size, row.md5)).pack()
         if fd is None:
-            with self._stored(row) as file:
-                return file.digests()
+            return self._elsewhere(
+                row,
+                lambda file: (
+                    BlockDigests.of(file).pack() if isinstance(file, _Relayed) else file.digests()
+                ),
+            )
         try:
             return BlockDigests.of(FileContent(fd, row.size, row.md5)).pack()
         except ContentChangedError as error:

@@ -134,6 +134,7 @@ class StorageService(Closing):
         shipped: Callable[[], None] = lambda: None,
         found_bad: Callable[[str, str, str], object] = lambda physical, digest, why: None,
         nodes: Sequence[FetchSource] = (),
+        nodes_at_last: Sequence[FetchSource] = (),
         pulled: PulledFiles | None = None,
     ) -> None:
         """Prepare; the store is not spoken to before `start`.
@@ -147,6 +148,7 @@ class StorageService(Closing):
             shipped: called when more of the log is in the store.
             found_bad: see `Uploader`.
             nodes: storage nodes, which are asked for files before the store is.
+            nodes_at_last: those that are asked behind it, for what it does not give.
             pulled: gives files that lie at them alone, to be uploaded.
         """
         self._config = config
@@ -162,7 +164,7 @@ class StorageService(Closing):
         self._uploader: Uploader | None = None
         self._backlog: DigestBacklog | None = None
         self._scrubber: Scrubber | None = None
-        self._nodes = nodes
+        self._nodes, self._nodes_at_last = nodes, nodes_at_last
         self.disk_room = DiskRoom(
             config,
             engine,
@@ -411,7 +413,8 @@ class StorageService(Closing):
         )
         self._backlog = DigestBacklog(*parts, self._trees)
         self._scrubber, self._uploader = scrubber, uploader
-        sources = [*self._nodes, StoreSource(self._engine, self._store)]
+        of_store = StoreSource(self._engine, self._store)
+        sources = [*self._nodes, of_store, *self._nodes_at_last]
         place = StorePlace(*parts, self.shipped)
         self.disk_room.connect(sources, [place])
         self._owner, self._shipper = owner, shipper

@@ -344,18 +344,20 @@ class FileFetcher:
 
     def _come_from(self, due: _Due, tree: Tree, brought: list[tuple[str, str]]) -> None:
         """Have a file come from the first source that gives it."""
+        failed: TsferryError | None = None
         for source in due.sources:
             try:
                 source.bring(due.row, tree, brought)
             except NoSpaceError:
                 raise
             except TsferryError as error:
-                if source is due.sources[-1]:
-                    raise
                 told = {"file": due.row.physical, "error": str(error)}
-                log.info("a file is fetched from elsewhere", extra=told)
-            else:
+                log.info("a file is not fetched from here", extra=told)
+                failed = error
+            if brought and brought[-1][1] == due.row.physical:
                 return
+        if failed is not None:
+            raise failed
 
     def _home(self, trees: Sequence[Tree], row: FileRow) -> Tree | None:
         """Where a file is to come to: where it was, unless nothing comes there any more."""

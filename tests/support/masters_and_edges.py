@@ -44,12 +44,18 @@ GROUP = st.sampled_from(("root.wind", "root.sun"))
 
 
 class MastersAndEdges(RuleBasedStateMachine):
-    """See the module."""
+    """See the module.
+
+    Attributes:
+        made: what its masters are.
+    """
+
+    made: type[OneOfTwo] = OneOfTwo
 
     def __init__(self) -> None:
         super().__init__()
         self.root = Path(tempfile.mkdtemp(dir=tiers.MEMORY if tiers.MEMORY.is_dir() else None))
-        self.there = TwoMasters(self.root, _NODES)
+        self.there = TwoMasters(self.root, _NODES, self.made)
         self.edge = Failover(self.there.masters)
         self.contents: dict[str, bytes] = {}
         """Of each path that an edge has, or had."""

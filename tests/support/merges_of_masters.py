@@ -8,6 +8,7 @@ is that has become final; nothing here knows when a master may let its inputs go
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -207,7 +208,9 @@ class MergesOfMasters(MastersAndEdges):
         if not self.may_commit(master):
             return
         trees = [master.world._tree]
-        disks = SimpleNamespace(trees=trees, away=list, standing=lambda: trees)
+        disks = SimpleNamespace(
+            trees=trees, away=list, standing=lambda: trees, leaving=threading.Lock()
+        )
         reaper = Reaper(
             master.engine,
             disks,  # type: ignore[arg-type]

@@ -361,7 +361,7 @@ class TwoMasters:
         parted: pairs of names that do not hear each other.
     """
 
-    def __init__(self, root: Path, nodes: int) -> None:
+    def __init__(self, root: Path, nodes: int, master: type[OneOfTwo] | None = None) -> None:
         self.root = root
         self.now = 1000.0
         self.place = MemoryPlace()
@@ -371,7 +371,8 @@ class TwoMasters:
         self.tags = self._idents = 0
         self._patch = pytest.MonkeyPatch()
         self._over_no_network()
-        self.masters = [OneOfTwo(self, "first"), OneOfTwo(self, "second")]
+        made = OneOfTwo if master is None else master
+        self.masters = [made(self, "first"), made(self, "second")]
         assert self.masters[0].take_over()
         self.masters[0].engine.commit(
             [

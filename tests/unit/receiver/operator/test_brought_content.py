@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import NotFoundError
+from common.errors import NoSpaceError, NotFoundError
 from receiver.node import Node
 from receiver.operator.loaded_content import LoadedContent
-from tests.support.node_world import READER, Edge, path_of, tsfile
+from receiver.storage.object_store import ObjectMissingError
+from tests.support.node_world import READER, Edge, World, path_of, tsfile
 
 
 @pytest.fixture
@@ -43,3 +44,49 @@ def test_a_file_that_is_lost_here_comes_from_a_node_and_is_told_to_be_gone_witho
     assert there.read(row, 10, 10) == content[10:20]
     assert asked == [entry.path] * 2
     there.close()
+
+
+def test_a_file_that_is_in_the_store_is_brought_by_nobody_and_read_at_a_node_if_it_is_lost_there(
+    tmp_path: Path,
+):
+    """A disk that is full, and was to hold what left it, kept readers from both."""
+    bucket = tmp_path / "bucket"
+    bucket.mkdir()
+    node = World(tmp_path, storage={"url": bucket.as_uri(), "lag": 0.1}).still_node()
+    try:
+        edge = Edge(node)
+        edge.check()
+        edge.round({path_of(1): tsfile()})
+        assert node.storage is not None
+        for step in (node.storage._ship, node.storage._upload):
+            step()
+        (entry,) = node.listing.catalogue(READER, None, 10).entries
+        place = Path(entry.data_dir) / entry.path
+        content = place.read_bytes()
+        place.unlink()
+
+        def bring(row) -> bool:
+            raise NoSpaceError("the disk is full")
+
+        def relay(physical: str, begin: int, length: int) -> bytes:
+            asked.append(physical)
+            return content[begin : begin + length]
+
+        asked: list[str] = []
+        there = LoadedContent(node.config, node.engine, node.load.disks, bring=bring, relay=relay)
+        row = there.find(READER, entry.path)
+        assert there.read(row, 0, 10) == content[:10]
+        assert asked == []
+        there.close()
+        (found,) = bucket.rglob("*.tsfile")
+        found.unlink()
+        there = LoadedContent(node.config, node.engine, node.load.disks, bring=bring, relay=relay)
+        assert there.read(row, 10, 10) == content[10:20]
+        assert asked == [entry.path]
+        there.close()
+        there = LoadedContent(node.config, node.engine, node.load.disks, bring=bring)
+        with pytest.raises(ObjectMissingError):
+            there.read(row, 10, 10)
+        there.close()
+    finally:
+        node.close()
