@@ -11,13 +11,21 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from common.config.specifiers import as_written
 from common.durable import Tree
 from common.errors import TsferryError, UsageError
 from common.system_errors import said_of, user_name
 
-__all__ = ["configuration", "taken_back_on_failure", "toml", "write_alerts", "write_unit"]
+__all__ = [
+    "WrittenUnit",
+    "configuration",
+    "taken_back_on_failure",
+    "toml",
+    "write_alerts",
+    "write_unit",
+]
 
 _HIDDEN = {
     "ProtectHome=": (("/home", "/root", "/run/user"), "read-only"),
@@ -59,9 +67,27 @@ _ON_A_LINE = re.compile(r"[^\x00-\x1f\x7f]*")
 """Lists of paths in a unit know no escape for what is not."""
 
 
+class WrittenUnit(NamedTuple):
+    """A unit of systemd, whom it runs as, and the directory that is his."""
+
+    file: Path
+    user: str
+    directory: Path
+
+    def line(self) -> str:
+        """What is said of it: that it has all rights is no accident that nobody hears of."""
+        said = f"wrote {self.file}, which runs as {self.user}"
+        if self.user != user_name(0):
+            return said
+        return (
+            f"{said}, as {self.directory} is root's: chown that to who is to run it, remove the "
+            "unit, and write it again"
+        )
+
+
 def write_unit(
     into: Path, name: str, subcommand: str, config: Path, writable: Sequence[Path]
-) -> Path:
+) -> WrittenUnit:
     """Write the systemd unit of a program that is installed here; nothing is overwritten.
 
     Args:
@@ -72,7 +98,7 @@ def write_unit(
         writable: directories that it writes to; the unit has the user that owns the first.
 
     Returns:
-        the unit's file.
+        the unit's file, and its user.
 
     Raises:
         UsageError: another unit is there, or it cannot be written; or a path has a character that
@@ -90,7 +116,7 @@ def write_unit(
         "Documentation=": config.as_uri().replace("%", "%%"),
         "RequiresMountsFor=": " ".join(map(_quoted, paths)),
         "ExecStart=": " ".join(_quoted(each).replace("$", "$$") for each in command),
-        "User=": user_name(there.st_uid),
+        "User=": (user := user_name(there.st_uid)),
         "Group=": _group(there.st_gid),
         "ReadWritePaths=": " ".join(map(_quoted, paths)),
     }
@@ -98,7 +124,8 @@ def write_unit(
         if any(_is_below(each, places) for each in (Path(command[0]), config, *paths)):
             values[setting] = open_
     file = f"{name}.service"
-    return _write(into, file, _filled(_shipped(file), values))
+    written = _write(into, file, _filled(_shipped(file), values))
+    return WrittenUnit(written, user, paths[0])
 
 
 def write_alerts(into: Path) -> Path:

@@ -129,6 +129,7 @@ class InitDone(Struct, frozen=True, kw_only=True):
         config: the configuration; null where rules for Prometheus were written and it is not there.
         directories: that were made.
         unit: for systemd; null where none was asked for.
+        unit_user: whom it runs as: who owns the schema directory; null likewise.
         alerts: rules for Prometheus, likewise.
         marked: data directories that are this receiver's now (`--adopt`).
     """
@@ -136,6 +137,7 @@ class InitDone(Struct, frozen=True, kw_only=True):
     config: str | None
     directories: list[str]
     unit: str | None
+    unit_user: str | None
     alerts: str | None
     marked: list[str]
 

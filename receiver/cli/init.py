@@ -16,6 +16,7 @@ from common.cli import Invocation, emit_json
 from common.durable import Tree
 from common.errors import NotFoundError, UsageError
 from common.examples import (
+    WrittenUnit,
     configuration,
     taken_back_on_failure,
     toml,
@@ -136,7 +137,8 @@ def init(
             InitDone(
                 config=str(target) if target.exists() else None,
                 directories=[str(each) for each in directories],
-                unit=None if unit is None else str(unit),
+                unit=None if unit is None else str(unit.file),
+                unit_user=None if unit is None else unit.user,
                 alerts=None if rules is None else str(rules),
                 marked=[str(each) for each in marked],
             )
@@ -148,16 +150,17 @@ def init(
         click.echo(f"made  {printable(str(each))}")
     for each in marked:
         click.echo(f"marked {printable(str(each))}")
-    for written in (unit, rules):
-        if written is not None:
-            click.echo(f"wrote {printable(str(written))}")
+    if unit is not None:
+        click.echo(printable(unit.line()))
+    if rules is not None:
+        click.echo(f"wrote {printable(str(rules))}")
     click.echo(f"next: {_next(target, unit, rules, only_beside=only_beside)}")
 
 
-def _next(target: Path, unit: Path | None, rules: Path | None, *, only_beside: bool) -> str:
+def _next(target: Path, unit: WrittenUnit | None, rules: Path | None, *, only_beside: bool) -> str:
     """What whoever called this does then: of a configuration that was there only what is new."""
     if unit is not None:
-        return printable(f"systemctl daemon-reload && systemctl enable --now {unit.stem}")
+        return printable(f"systemctl daemon-reload && systemctl enable --now {unit.file.stem}")
     if rules is not None and only_beside:
         return printable(f"name {rules} in rule_files of prometheus.yml")
     return printable(f"tsferry-receiver --config {target} serve")
@@ -237,7 +240,7 @@ def _adopt(target: Path, invocation: Invocation[ReceiverConfig]) -> list[Path]:
         return adopt_directories(config, engine.uuid)
 
 
-def _unit(units: Path, target: Path, invocation: Invocation[ReceiverConfig]) -> Path:
+def _unit(units: Path, target: Path, invocation: Invocation[ReceiverConfig]) -> WrittenUnit:
     config = replace(invocation, file=target).load(secrets=False).value
     config.must_have_directories()
     logs = [] if config.log.file is None else [config.log.file.parent]

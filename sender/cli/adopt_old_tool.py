@@ -82,7 +82,7 @@ def adopt(
         try:
             with showing_progress(as_machine) as told:
                 compared = look_for_adoption(remote, found, told)
-            lacking = bool(found.lists.synced) and not compared.there
+            lacking = bool(found.lists.synced) and not (compared.there or compared.gone)
             if commit and not lacking:
                 carry_out(remote, found, compared, previous)
         finally:
@@ -136,6 +136,10 @@ def _shown(found: OldTool, compared: Adopted, uuid: str, previous: str | None) -
         "gone": [path.text for path in compared.gone],
         "away": [path.text for path in compared.away],
         "only_there": list(compared.only_there),
+        "waiting": [
+            {"file": each.text, "size": each.size, "reason": each.reason}
+            for each in compared.waiting
+        ],
         "odd": list(found.odd),
     }
 
@@ -154,6 +158,9 @@ def _lines(shown: dict[str, Any], *, lacking: bool) -> list[str]:
     size = size_text(shown["to_send_bytes"])
     lines.append(f"the next round sends {len(shown['to_send'])} ({size})")
     lines += _some([f"  {each['file']}: {each['reason']}" for each in shown["to_send"]])
+    if shown["waiting"]:
+        lines.append(f"{len(shown['waiting'])} files wait here, and are not compared")
+        lines += _some([f"  {each['file']}: {each['reason']}" for each in shown["waiting"]])
     for key, said in (
         ("gone", "deleted here since, and there: told as any end"),
         ("away", "neither here nor there"),

@@ -185,6 +185,9 @@ class IdentityMade(TypedDict):
         uuid: of this sender; null as long as the configuration has examples in it.
         marked: data directories that are this sender's now.
         unit: for systemd; null where none was asked for.
+        unit_user: whom it runs as: who owns the first data directory; null likewise.
+        old_tool: the identity of the old sync tool that was here; null where `adopt` is not asked
+            for.
     """
 
     config: str
@@ -192,10 +195,12 @@ class IdentityMade(TypedDict):
     uuid: str | None
     marked: list[str]
     unit: str | None
+    unit_user: str | None
+    old_tool: str | None
 
 
 class UnsentShown(TypedDict):
-    """A file that the next round sends.
+    """A file that is not at the receiver, and why.
 
     Attributes:
         file: its path below its data directory.
@@ -222,6 +227,7 @@ class OldToolAdopted(TypedDict):
         gone: paths that are not here, and that the receiver has.
         away: paths that neither side has.
         only_there: paths that the receiver alone has.
+        waiting: files here that are not sent as they are, and are not compared.
         odd: what is half there.
         committed: whether it was done.
         exit_code: of the command.
@@ -239,6 +245,7 @@ class OldToolAdopted(TypedDict):
     gone: list[str]
     away: list[str]
     only_there: list[str]
+    waiting: list[UnsentShown]
     odd: list[str]
     committed: bool
     exit_code: int

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +17,9 @@ from common.system_errors import said_of
 from common.terminal import printable
 from sender.cli.program import PROGRAM, json_option, warn_of_root
 from sender.config import ReceiverEntry, SenderConfig
+
+if TYPE_CHECKING:
+    from common.examples import WrittenUnit
 
 __all__ = ["init"]
 
@@ -78,7 +82,7 @@ def init(
     if the rest of it fails. Without --schema-dir, --data-dir and --url a new
     configuration has examples in their place; edit it and run init again.
     """
-    file = invocation.file or PROGRAM.default_file
+    file = (invocation.file or PROGRAM.default_file).absolute()
     written = not file.exists()
     given = _given(schema_dir, data_dirs, url, token_file, ca_file, label)
     found: dict[str, object] = {
@@ -87,7 +91,10 @@ def init(
         "uuid": None,
         "marked": [],
         "unit": None,
+        "unit_user": None,
+        "old_tool": None,
     }
+    unit: WrittenUnit | None = None
     is_example = not (schema_dir and data_dirs and url) and (written or bool(given))
     ready = False
     with taken_back_on_failure(file) as writes:
@@ -111,8 +118,10 @@ def init(
                 found["uuid"], found["marked"] = _identify(config, adopt, new_identity, writes)
                 if units is not None:
                     writes(units / _UNIT)
-                    found["unit"] = str(_unit(units, file.absolute(), config))
-    _tell(as_machine, found, ready=ready)
+                    unit = _unit(units, file, config)
+                    found |= {"unit": str(unit.file), "unit_user": unit.user}
+            found["old_tool"] = _old_tool(config, found["uuid"])
+    _tell(as_machine, found, unit, ready=ready)
     if is_example and not as_machine:
         click.echo("now put your directories and the receiver into it, and run init again")
     return 0
@@ -177,7 +186,7 @@ def _write_example(file: Path, values: dict[str, str]) -> None:
         ) from error
 
 
-def _unit(units: Path, file: Path, config: SenderConfig) -> Path:
+def _unit(units: Path, file: Path, config: SenderConfig) -> WrittenUnit:
     from common.examples import write_unit
 
     # The owner of the TsFiles runs it, whoever owns the schema directory.
@@ -219,6 +228,14 @@ def _identify(
     return uuid, marked
 
 
+def _old_tool(config: SenderConfig, uuid: object) -> str | None:
+    """Who the old sync tool was here, if this sender is somebody else so far."""
+    from sender.kept.old_tool_state import old_identity
+
+    found = old_identity(config.data_dirs, config.schema_dir.parent)
+    return None if found == uuid else found
+
+
 def _has_credential(entry: ReceiverEntry) -> bool:
     """Whether what the receiver asks for is here: a new box may have got it before this."""
     if entry.token is not None:
@@ -230,18 +247,22 @@ def _has_credential(entry: ReceiverEntry) -> bool:
     return False
 
 
-def _next(uuid: object, unit: object, *, ready: bool) -> Iterator[str]:
+def _next(found: dict[str, object], *, ready: bool) -> Iterator[str]:
     """What whoever called this does then, in its order."""
-    if ready:
-        yield "`tsferry-sender check`"
-    else:
+    if not ready:
+        uuid = found["old_tool"] or found["uuid"]
         yield f"at the receiver `tsferry-receiver token create --sender {uuid}`"
-        yield "here `tsferry-sender check`"
-    if unit:
+    if found["old_tool"]:
+        yield "here `tsferry-sender adopt`, before anything is sent (docs/adopting.md)"
+    else:
+        yield "`tsferry-sender check`" if ready else "here `tsferry-sender check`"
+    if found["unit"]:
         yield "`systemctl daemon-reload && systemctl enable --now tsferry-sender`"
 
 
-def _tell(as_machine: bool, found: dict[str, object], *, ready: bool) -> None:
+def _tell(
+    as_machine: bool, found: dict[str, object], unit: WrittenUnit | None, *, ready: bool
+) -> None:
     if as_machine:
         from sender.cli.command_views import IdentityMade
 
@@ -253,9 +274,14 @@ def _tell(as_machine: bool, found: dict[str, object], *, ready: bool) -> None:
     marked = found["marked"]
     assert isinstance(marked, list)
     lines += [f"marked {each}" for each in marked]
-    if found["unit"]:
-        lines.append(f"wrote {found['unit']}")
+    if unit is not None:
+        lines.append(unit.line())
+    if found["old_tool"]:
+        lines.append(
+            f"the old sync tool was sender {found['old_tool']} here: by another identity all that "
+            "it has sent would be sent again"
+        )
     if found["uuid"]:
-        steps = _next(found["uuid"], found["unit"], ready=ready)
+        steps = _next(found, ready=ready)
         lines.append(f"next: {', then '.join(steps)}")
     click.echo("\n".join(map(printable, lines)))

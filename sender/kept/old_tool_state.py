@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import os
     from pathlib import Path
 
-__all__ = ["SET_ASIDE", "OldLists", "OldTool", "read_old_tool"]
+__all__ = ["SET_ASIDE", "OldLists", "OldTool", "old_identity", "old_path", "read_old_tool"]
 
 SET_ASIDE: Final = ".old-tool"
 """What a folder of the old tool is called besides where it was in the way of ours."""
@@ -114,6 +114,29 @@ def read_old_tool(
         uuid = uuid or _identity(sync, odd)
         schema = _position(sync, lists.receiver, schema_dir, odd)
     return OldTool(uuid, lists, schema, tuple(odd))
+
+
+def old_identity(data_dirs: Iterable[Path], system_dir: Path) -> str | None:
+    """Who the old tool was here; None where it was not, or where its identity is no whole one.
+
+    Args:
+        data_dirs: of the database.
+        system_dir: of the database; `sync` is in it.
+    """
+    trees = [tree for path in data_dirs if (tree := _opened(path)) is not None]
+    try:
+        was_here = any(_folders(tree) for tree in trees)
+    finally:
+        for tree in trees:
+            tree.close()
+    sync = _opened(system_dir / "sync") if was_here else None
+    if sync is None:
+        return None
+    with sync:
+        try:
+            return _identity(sync, [])
+        except DamagedError:
+            return None
 
 
 def _lists(trees: Mapping[Path, Tree], receiver: str | None) -> OldLists:
@@ -220,7 +243,7 @@ def _paths(content: bytes, where: Path, odd: list[str]) -> list[FilePath]:
     wrong = [torn] if torn else []
     found = []
     for line in lines:
-        path = _path_of(line)
+        path = old_path(line)
         if path is None:
             wrong.append(line)
         else:
@@ -231,13 +254,16 @@ def _paths(content: bytes, where: Path, odd: list[str]) -> list[FilePath]:
     return found
 
 
-def _path_of(line: bytes) -> FilePath | None:
-    """The path of a line, relative to its data directory, wherever that was when it was written."""
+def old_path(line: bytes) -> FilePath | None:
+    """The path of a line in its data directory, wherever that was, or is, if the line says so.
+
+    Databases before 0.12 have no regions: what an upgrade makes of their files is in region 0.
+    """
     try:
         parts = line.rstrip(b"\r").decode().replace("\\", "/").split("/")
-        if len(parts) > 5 and parts[-5] in ("sequence", "unsequence"):
+        if len(parts) >= 5 and parts[-5] in ("sequence", "unsequence"):
             return FilePath.parse("/".join(parts[-5:]))
-        if len(parts) > 4 and parts[-4] in ("sequence", "unsequence"):  # without regions
+        if len(parts) >= 4 and parts[-4] in ("sequence", "unsequence"):  # without regions
             kind, sg, partition, name = parts[-4:]
             return FilePath.parse(f"{kind}/{sg}/0/{partition}/{name}")
     except (UnicodeDecodeError, NameRefusedError):

@@ -26,7 +26,7 @@ from common.step_progress import StepProgress, stepping, untold
 from common.wire import LOADED
 from sender.kept import identity
 from sender.kept.ledger import Ledger, sender_dir
-from sender.kept.old_tool_state import SET_ASIDE
+from sender.kept.old_tool_state import SET_ASIDE, old_path
 from sender.kept.rebuilt import Rebuilt, rebuilt
 from sender.kept.receiver_file import Receiver, ReceiverFile
 from sender.kept.takeover import engines_of
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from sender.config import SenderConfig
     from sender.kept.old_tool_state import OldTool
     from sender.select.facts import ContentFacts
-    from sender.select.found import LocalFile, Scan
+    from sender.select.found import LocalFile, Scan, Waiting
     from sender.send.remote import Remote
 
 __all__ = ["Adopted", "adopted", "carry_out", "check_identity", "look_for_adoption"]
@@ -57,6 +57,7 @@ class Adopted(msgspec.Struct, frozen=True):
         gone: files that the old tool had synced, that are not here, and that the receiver has.
         away: paths that the old tool had synced, and that neither side has.
         only_there: files that the receiver alone has, and that no list has.
+        waiting: local files that are not read, and so are neither there nor sent nor gone.
         inventory: of the receiver.
     """
 
@@ -65,6 +66,7 @@ class Adopted(msgspec.Struct, frozen=True):
     gone: Mapping[FilePath, InventoryEntry]
     away: tuple[FilePath, ...]
     only_there: tuple[str, ...]
+    waiting: tuple[Waiting, ...]
     inventory: Sequence[InventoryEntry]
 
 
@@ -104,17 +106,18 @@ def adopted(
         else:
             to_send[path] = file, _why(path.text in loaded, path in synced)
             found.add(path.text)
-    lost = [path for path in synced if path not in scan.files]
-    gone = {
-        path: loaded[path.text] for path in lost if path.text in loaded and scan.is_missing(path)
-    }
+    # A file may stand where only databases before 0.12 have it, under the path that it would get.
+    standing = {old_path(each.text.encode(errors="replace")) for each in scan.waiting}
+    lost = [path for path in synced if scan.is_missing(path) and path not in standing]
+    gone = {path: loaded[path.text] for path in lost if path.text in loaded}
     known = found | {path.text for path in gone}
     return Adopted(
         there,
         to_send,
         gone,
-        tuple(path for path in lost if path.text not in loaded and scan.is_missing(path)),
+        tuple(path for path in lost if path.text not in loaded),
         tuple(sorted(path for path in loaded if path not in known)),
+        scan.waiting,
         inventory,
     )
 

@@ -47,6 +47,10 @@ if TYPE_CHECKING:
 __all__ = ["ListedDirectory", "Walk", "WalkResult"]
 
 _LINK = "a symlink, which is not followed"
+_MISPLACED = (
+    "not where a TsFile lies: <kind>/<storage group>/<virtual group>/<partition>/<file> "
+    "(databases before 0.12 have no virtual groups: an upgrade makes them)"
+)
 _RACY_LISTING_NS = 2_000_000_000
 """A directory that changed less than this before it was listed may change again in the same tick of
 the file system's clock: then its names are compared too."""
@@ -213,12 +217,7 @@ class Walk:
             elif mode == "symlink":
                 self._not_looked_at(at, _LINK)
             elif mode == "file" and name.endswith(SUFFIX):
-                self._wait(
-                    at,
-                    Why.REFUSED,
-                    "not where a TsFile lies: "
-                    "<kind>/<storage group>/<virtual group>/<partition>/<file>",
-                )
+                self._wait(at, Why.REFUSED, _MISPLACED)
 
     def _name_is_good(self, rel: str, name: str, what: str) -> bool:
         try:

@@ -47,7 +47,8 @@ _AT = {"8765": "centre.example.org", "8766": "collect.example.org"}
 """The names that stand before the ports on the pages."""
 _SHELL = re.compile(r"[|&;<>$`*?(){}]")
 _VARIES = re.compile(
-    r"(?P<any>\.\.\.)|(?P<token>tsf_[\w.-]+)|(?P<id>\b[0-9a-f]{32}\b|\b\d{15,}\b|\b(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{8}\b)"
+    r"(?P<any>\.\.\.)|(?P<user>(?<=which runs as )\w.*)"
+    r"|(?P<token>tsf_[\w.-]+)|(?P<id>\b[0-9a-f]{32}\b|\b\d{15,}\b|\b(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{8}\b)"
     r"|(?P<size>\b[\d,.]+ (?:B|KiB|MiB|GiB)\b)|(?P<count>(?<![\d.,:+-])\d{1,3}(?![\d.,:+-]*\d))"
     r"|(?P<number>\d[\d.,:+-]*(?<![.,:+-]))|(?P<space>\s+)"
 )
@@ -327,7 +328,7 @@ def _pattern(line: str, known: Mapping[str, str]) -> tuple[re.Pattern[str], list
         parts.append(re.escape(line[at : found.start()]))
         at = found.end()
         said = found[0]
-        if found["any"]:
+        if found["any"] or found["user"]:
             parts.append(".*")
         elif found["space"]:
             parts.append(r"\s+")

@@ -179,6 +179,34 @@ def test_where_the_centre_has_adopted_nothing_the_edge_waits(site: MovingSite) -
     assert site.call("adopt", "--commit")["committed"]
 
 
+def test_an_edge_that_has_deleted_all_that_it_had_sent_goes_on_too(site: MovingSite) -> None:
+    site.here(2)
+    site.listed(1)
+    site.there(1)
+    site.own()
+    site.adopt_there()
+    done = site.call("adopt", "--commit")
+    assert (done["committed"], done["gone"]) == (True, [site.path(1)])
+    assert site.call("sync")["sent"] == 1
+
+
+def test_what_lies_where_only_databases_before_0_12_have_it_is_not_taken_for_deleted(
+    site: MovingSite,
+) -> None:
+    site.here(1)
+    older = site.path(2).replace("/0/0/", "/0/")
+    lay(site.sender.data, {older: site.content(2)})
+    site.listed(1, 2)
+    site.there(1, 2)
+    site.own()
+    site.adopt_there()
+    done = site.call("adopt")
+    assert (done["there"], done["gone"], done["away"]) == (1, [], [])
+    (waiting,) = done["waiting"]
+    assert waiting["file"] == older
+    assert "0.12" in waiting["reason"]
+
+
 def test_an_identity_that_was_never_used_gives_way_and_one_in_use_does_not(
     site: MovingSite,
 ) -> None:

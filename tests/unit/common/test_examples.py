@@ -17,7 +17,7 @@ import sender.config
 from common.config import keys, load
 from common.config.keys import ArrayNode, LeafNode
 from common.errors import UsageError
-from common.examples import configuration, toml, write_unit
+from common.examples import WrittenUnit, configuration, toml, write_unit
 
 CONF = Path(__file__).parents[3] / "conf"
 PROGRAMS = {"sender": sender.config, "receiver": receiver.config}
@@ -180,7 +180,7 @@ def written(tmp_path, program):
     data.mkdir()
     paths = [data, Path("/srv/schema"), Path("/var/log/tsferry"), data]
     config = Path("/etc/ts ferry.toml")
-    return write_unit(tmp_path / "units", f"tsferry-{program}", "act", config, paths)
+    return write_unit(tmp_path / "units", f"tsferry-{program}", "act", config, paths).file
 
 
 def test_a_unit_starts_what_is_installed_and_may_write_where_it_has_to(written, program, tmp_path):
@@ -203,8 +203,17 @@ def test_a_unit_starts_what_is_installed_and_may_write_where_it_has_to(written, 
     [("/home/x", "ProtectHome", "read-only"), ("/var/tmp/x", "PrivateTmp", "no")],
 )
 def test_a_unit_does_not_hide_what_it_needs(tmp_path, place, setting, value):
-    file = write_unit(tmp_path, "tsferry-sender", "run", Path("/etc/x"), [tmp_path, Path(place)])
-    assert f"\n{setting}={value}\n" in file.read_text()
+    unit = write_unit(tmp_path, "tsferry-sender", "run", Path("/etc/x"), [tmp_path, Path(place)])
+    assert f"\n{setting}={value}\n" in unit.file.read_text()
+
+
+def test_whom_a_unit_runs_as_is_said_and_why_it_is_root(tmp_path):
+    file, directory = tmp_path / "a.service", tmp_path / "data"
+    plain, root = (WrittenUnit(file, user, directory).line() for user in ("iotdb", "root"))
+    assert plain == f"wrote {file}, which runs as iotdb"
+    assert root.startswith(
+        f"wrote {file}, which runs as root, as {directory} is root's: chown that"
+    )
 
 
 @pytest.mark.parametrize("name", ["a\nUser=root", "a\tb", "a\x7f"])
@@ -218,7 +227,7 @@ def test_a_path_that_would_end_its_line_is_in_no_unit(tmp_path, name):
 
 def test_a_unit_that_somebody_has_changed_is_not_overwritten(written, program, tmp_path):
     again = ("act", Path("/etc/ts ferry.toml"), [tmp_path / "50% of $it", Path("/srv/schema")])
-    assert write_unit(written.parent, f"tsferry-{program}", *again) == written
+    assert write_unit(written.parent, f"tsferry-{program}", *again).file == written
     written.write_text("# mine\n")
     with pytest.raises(UsageError, match="already"):
         write_unit(written.parent, f"tsferry-{program}", *again)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import pwd
 import subprocess
 import sys
 import tomllib
@@ -13,6 +16,7 @@ from common.cli import run
 from common.errors import NotPermittedError
 from sender.cli import commands
 from tests.support.architecture import ROOT
+from tests.support.old_tool import UUID, OldSenderTree
 
 
 @pytest.mark.parametrize("name", commands._NAMES)
@@ -105,6 +109,29 @@ def test_a_unit_without_a_whole_configuration_is_refused_and_nothing_is_written(
     said = capsys.readouterr().out
     assert "wrote units/tsferry-sender.service" in said.replace(f"{tmp_path}/", "")
     assert said.endswith("`systemctl daemon-reload && systemctl enable --now tsferry-sender`\n")
+
+
+def test_what_was_written_is_named_from_the_root_on(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    init = ["--config", "etc/sender.toml", "init", *NEW, "--units", "units", "--json"]
+    assert run(commands.cli, "tsferry-sender", init) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["config"] == str(tmp_path / "etc" / "sender.toml")
+    assert said["unit"] == str(tmp_path / "units" / "tsferry-sender.service")
+    assert said["unit_user"] == pwd.getpwuid(os.getuid()).pw_name
+
+
+def test_init_beside_the_old_sync_tool_says_that_it_comes_first(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    old = OldSenderTree(tmp_path / "data" / "data", tmp_path / "data" / "system")
+    old.identity()
+    old.listed([])
+    new = ["--schema-dir", "data/system/schema", "--data-dir", "data/data", *NEW[4:]]
+    assert run(commands.cli, "tsferry-sender", ["--config", "sender.toml", "init", *new]) == 0
+    said = capsys.readouterr().out
+    assert f"the old sync tool was sender {UUID} here" in said
+    assert f"token create --sender {UUID}`, then here `tsferry-sender adopt`, before" in said
 
 
 def test_a_unit_of_an_example_is_refused(tmp_path, monkeypatch, capsys):

@@ -15,7 +15,7 @@ def test_whoever_watches_an_adoption_sees_the_bytes_that_are_read() -> None:
     files = {
         path: SimpleNamespace(size=size) for path, size in zip(paths, (100, 7, 100), strict=True)
     }
-    scan = SimpleNamespace(files=files, is_missing=lambda _: False)
+    scan = SimpleNamespace(files=files, is_missing=lambda _: False, waiting=())
     facts = SimpleNamespace(md5=lambda file: "a" * 32)
     there = InventoryEntry(path=paths[0].text, size=100, md5="a" * 32, state="loaded")
     heard: list[StepProgress] = []
