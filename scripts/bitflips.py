@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from common.tsfile import Compression, DataType, Encoding, read_tail
 from receiver.points import DamagedData, UnsupportedData
+from scripts.ended_by_signals import end_on_signals
 from tests.support.bitflips import Flipper, Outcome
 from tests.support.expected_rows import real_files
 
@@ -59,6 +60,7 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help="every bit")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    end_on_signals()
     files = options.files or sorted({path for real in real_files() for path in real.paths})
     silent: collections.Counter[str] = collections.Counter()
     totals: collections.Counter[Outcome] = collections.Counter()

@@ -33,6 +33,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from scripts.ended_by_signals import end_on_signals  # noqa: E402
 from tests.support import judge  # noqa: E402
 from tests.support.ports import free_port  # noqa: E402
 from tests.support.procs import Child, Children, children  # noqa: E402
@@ -388,6 +389,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=30.0, help="give up after so long")
     parser.add_argument("--keep", action="store_true", help="keep the directory in any case")
     arguments = parser.parse_args()
+    end_on_signals()
     seed = random.SystemRandom().randrange(1 << 32) if arguments.seed is None else arguments.seed
     run = Path(tempfile.mkdtemp(prefix="tsferry-chaos-"))
     print(f"chaos with seed {seed} in {run}", flush=True)

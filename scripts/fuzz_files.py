@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from common.tsfile import Tail, read_tail
 from receiver.points.errors import DamagedData, UnsupportedData
 from receiver.points.reader import TsFileReader
+from scripts.ended_by_signals import end_on_signals
 from tests.support.expected_rows import FOLDER
 from tests.support.mutate import mutants
 
@@ -40,6 +41,7 @@ def main() -> int:
     parser.add_argument("--points", type=float, default=0.02, help="share that is decoded too")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    end_on_signals()
     paths = sorted(FOLDER.glob("*/*.tsfile"))
     seeds = [path.read_bytes() for path in paths if path.stat().st_size <= LARGEST_SEED]
     chance = random.Random(options.seed)

@@ -28,6 +28,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from scripts.ended_by_signals import end_on_signals  # noqa: E402
 from tests.support.merge_judge import made_of, merged_case  # noqa: E402
 
 STEP = 50
@@ -55,6 +56,7 @@ def main() -> int:
     options.add_argument("--memory", type=int, default=1024, help="MiB that a process may take")
     options.add_argument("--dir", type=Path, help="for the files; a case has less than 1 MB")
     args = options.parse_args()
+    end_on_signals()
     end, began = args.first + args.cases, time.monotonic()
     context = multiprocessing.get_context("spawn")
     steps = [range(seed, min(seed + STEP, end)) for seed in range(args.first, end, STEP)]

@@ -15,7 +15,6 @@ import ast
 import fnmatch
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,8 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from scripts.ended_by_signals import end_on_signals
 
 ROOT = Path(__file__).resolve().parent.parent
 LIST = ROOT / "scripts" / "mutations.toml"
@@ -171,7 +172,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", metavar="NAME", help="a name, or a pattern")
     parser.add_argument("--no-check", action="store_true", help="do not run the catchers before")
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the copy of the sources goes
+    end_on_signals()  # the copy of the sources goes
     try:
         chosen = read()
         if arguments.only:

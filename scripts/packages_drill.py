@@ -25,6 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from scripts.ended_by_signals import end_on_signals  # noqa: E402
 from scripts.releasing.bare_root import DRILL_UNIT, UNDER_SYSTEMD, BareRoot, expect  # noqa: E402
 
 WEEK = 604_800_000
@@ -351,6 +352,7 @@ def main() -> int:
         "--root", type=Path, help="a bare root directory as a tar file; made there if it is missing"
     )
     args = asked.parse_args()
+    end_on_signals()
     work = Path(tempfile.mkdtemp(prefix="packages-drill-"))
     bare = args.root or work / "bare.tar"
     if not bare.exists():

@@ -25,7 +25,6 @@ import ctypes
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -39,6 +38,7 @@ import metadata_cuts
 from chaos import SENDER_CODES, Chaos, Failed, Part
 
 from receiver.metadata.engine import Engine
+from scripts.ended_by_signals import end_on_signals
 from sender.kept.ledger import Ledger
 from sender.select.data_dirs import DataDirs
 from tests.support import judge, powercut
@@ -331,7 +331,7 @@ def main() -> int:
         print(reason)
         return 77
     seed = random.SystemRandom().randrange(1 << 32) if arguments.seed is None else arguments.seed
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # disks and programs are cleaned up
+    end_on_signals()  # disks and programs are cleaned up
     if arguments.metadata:
         return metadata_cuts.run(arguments.cuts, seed, arguments.minutes)
     os.environ["PYTHONFAULTHANDLER"] = "1"  # of the programs

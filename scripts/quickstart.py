@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 from common.start import enter
 from common.terminal import table
+from scripts.ended_by_signals import end_on_signals
 
 if TYPE_CHECKING:
     from tsfile import TSDataType
@@ -267,16 +268,6 @@ def main() -> int:
         proof = call("tsferry-verify", centre, "--report", str(run / "report"), good=(0, 1))
     show_proof(run, proof)
     return 0 if proof["proved"] == proof["files"] else 1
-
-
-def end_on_signals() -> None:
-    """SIGTERM, and SIGHUP of a terminal that is closed, end what was started here, too.
-
-    The receiver does not go by SIGHUP, with which a server reads its configuration again.
-    """
-    for each in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(each) is signal.SIG_DFL:  # under nohup it stays ignored
-            signal.signal(each, lambda number, _: sys.exit(128 + number))
 
 
 def ship(run: Path, centre: Path, url: str) -> dict[str, Any]:

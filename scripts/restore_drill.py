@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from receiver.metadata.state.table_rows import FileState  # noqa: E402
+from scripts.ended_by_signals import end_on_signals  # noqa: E402
 from tests.support.copying_centre import CopyingCentre  # noqa: E402
 from tests.support.edge import Edge  # noqa: E402
 from tests.support.looking import in_sync, loaded, rows  # noqa: E402
@@ -132,6 +133,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     parser.add_argument("--at", type=Path, default=None)
     given = parser.parse_args()
+    end_on_signals()
     logging.disable(logging.WARNING)  # of files that are wanted again there are many
     say(f"seed {given.seed}")
     with ExitStack() as stack:

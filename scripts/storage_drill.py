@@ -44,6 +44,7 @@ from click.testing import CliRunner  # noqa: E402
 from common.config import load  # noqa: E402
 from receiver.cli.commands import cli  # noqa: E402
 from receiver.config import ENV_PREFIX, ReceiverConfig  # noqa: E402
+from scripts.ended_by_signals import end_on_signals  # noqa: E402
 from tests.support.centre import COMMAND, Centre  # noqa: E402
 from tests.support.procs import Child, Children, children, wait_until  # noqa: E402
 from tests.support.s3_server import KEY, REGION, SECRET, S3Server, s3_server  # noqa: E402
@@ -555,6 +556,7 @@ def main() -> int:
     parser.add_argument("--at", type=Path, default=None)
     parser.add_argument("--keep", action="store_true", help="keep what has held, too")
     given = parser.parse_args()
+    end_on_signals()
     logging.disable(logging.WARNING)
     bad = []
     with ExitStack() as stack:

@@ -28,6 +28,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from scripts.ended_by_signals import end_on_signals  # noqa: E402
 from tests.support.txn_sessions import SessionCentre, played_history  # noqa: E402
 
 BATCH = 250
@@ -53,6 +54,7 @@ def main() -> int:
     options.add_argument("--jobs", type=int, default=os.cpu_count())
     options.add_argument("--dir", type=Path, help="for what receivers have on disk")
     args = options.parse_args()
+    end_on_signals()
     end, began = args.first + args.histories, time.monotonic()
     parts = [
         (range(seed, min(seed + BATCH, end)), args.steps, args.restarts, args.dir)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import logging
 import os
@@ -56,6 +57,13 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell that starts them in the background has Ctrl-C ignored by them and all they start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # What cuts a run off from outside (a time limit, a terminal that is closed) has it clean up.
+    for each in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(each) is signal.SIG_DFL:
+            signal.signal(each, signal.default_int_handler)
+            os.register_at_fork(
+                after_in_child=functools.partial(signal.signal, each, signal.SIG_DFL)
+            )
     if file := config.getoption("costs"):
         config.pluginmanager.register(Costs(Path(file).absolute()))
 

@@ -15,6 +15,7 @@ import gc
 import importlib
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -98,10 +99,10 @@ def fork(
 def spawn(
     arguments: Sequence[str], out: Path, err: Path, env: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """The same for any program, from the beginning."""
+    """The same for any program, from the beginning; it is killed when this process ends."""
     with open(out, "ab") as stdout, open(err, "ab") as stderr:
         return subprocess.Popen(
-            list(arguments),
+            [*_ending_with_this(), *arguments],
             cwd=ROOT,
             env={**os.environ, **(env or {})},
             stdin=subprocess.DEVNULL,
@@ -109,6 +110,17 @@ def spawn(
             stderr=stderr,
             start_new_session=True,
         )
+
+
+def _ending_with_this() -> Sequence[str]:
+    """What a command begins with that is killed as soon as this process ends, in whatever way.
+
+    It is the thread that starts it whose end counts: of another than the main one it is none.
+    """
+    setpriv = shutil.which("setpriv")
+    if setpriv is None or threading.current_thread() is not threading.main_thread():
+        return ()
+    return setpriv, "--pdeathsig", "KILL", "--"
 
 
 def run(

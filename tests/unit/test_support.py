@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -12,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import ports
+from tests.support.architecture import ROOT
 from tests.support.faultproxy import Fault, FaultProxy
 from tests.support.mutate import mutants
 from tests.support.ports import free_port
@@ -234,3 +238,46 @@ def test_the_same_seed_gives_the_same_mutants():
     assert one != list(mutants(seeds, 300, 2))
     assert len(set(one)) > 200
     assert max(map(len, one)) < 30_000
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_what_cuts_a_run_off_has_it_clean_up_and_ends_a_fork_at_once(number):
+    assert signal.getsignal(number) is signal.default_int_handler
+    child = os.fork()
+    if not child:
+        os.kill(os.getpid(), number)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == -number
+
+
+def test_a_program_that_a_test_has_started_ends_with_it_even_if_that_is_killed(tmp_path):
+    code = (
+        "import sys, time\nfrom pathlib import Path\nfrom tests.support.procs import Child\n"
+        "print(Child(['sleep', '1000'], Path(sys.argv[1])).pid, flush=True)\ntime.sleep(1000)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "out")]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        pid = int(process.stdout.readline())
+        ending = os.pidfd_open(pid)
+        process.kill()
+    try:
+        waiting = select.poll()
+        waiting.register(ending, select.POLLIN)
+        assert waiting.poll(60_000)
+    finally:
+        os.close(ending)
+
+
+def test_each_script_that_makes_or_starts_something_is_ended_cleanly_by_signals():
+    makers = ("import subprocess", "import tempfile", "tests.support.procs", "tests.support.centre")
+    texts = {each.name: each.read_text() for each in (ROOT / "scripts").glob("*.py")}
+    to_end = {
+        name
+        for name, text in texts.items()
+        if "__main__" in text and any(each in text for each in makers)
+    }
+    assert {"chaos.py", "mutations.py", "powercuts.py", "quickstart.py"} <= to_end
+    ended = ("    end_on_signals()", "stopped_by_signals()")
+    assert {name for name in to_end if not any(each in texts[name] for each in ended)} == set()
