@@ -276,7 +276,7 @@ def restore(
     from receiver.storage.log_succession import put_fork
     from receiver.storage.metadata_restore import restore_metadata
     from receiver.storage.owned_prefix import engine_in
-    from receiver.storage.store_manifests import newest_manifest
+    from receiver.storage.store_manifests import StoreManifest
 
     invocation: Invocation[ReceiverConfig] = ctx.obj
     config = _configured(invocation.load().value, url)
@@ -291,7 +291,7 @@ def restore(
         check_restored(config, uuid)
         check_etcd(config, uuid, may_have_commits=here is not None)
         if here is not None:
-            newest = newest_manifest(store, uuid)
+            newest = StoreManifest.newest(store, uuid)
             if at is None and newest is not None and newest.lsn > here:
                 raise UsageError(
                     f"{config.schema_dir} is older than the copies (LSN {here}, they have "

@@ -23,13 +23,13 @@ from receiver.metadata.log.tlog import TLOG_NAME
 from receiver.storage.incarnation import incarnations
 from receiver.storage.object_content import ContentChangedError
 from receiver.storage.owned_prefix import engine_in
-from receiver.storage.store_manifests import manifests, read_manifest
+from receiver.storage.store_manifests import StoreManifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from receiver.storage.object_store import ObjectStore
-    from receiver.storage.store_manifests import FilePiece, StoreManifest
+    from receiver.storage.store_manifests import FilePiece
 
 __all__ = ["FollowedStore"]
 
@@ -77,10 +77,10 @@ class FollowedStore(LogSource):
     def _find(self, engine: str) -> StoreManifest:
         before = self._newest
         after = "" if before is None else before.key
-        keys = [each.key for each in manifests(self.store, engine, after=after)]
+        keys = [each.key for each in StoreManifest.listed(self.store, engine, after=after)]
         for key in reversed(keys[-_LOOKED_AT:]):
             try:
-                return read_manifest(self.store, key)
+                return StoreManifest.read(self.store, key)
             except DamagedError as error:
                 _log.warning("a manifest is passed over", extra={"reason": error.message})
         if before is not None:

@@ -15,13 +15,10 @@ from common import crash
 from common.errors import DamagedError
 from receiver.storage.object_check import md5_of_object
 from receiver.storage.object_store import ObjectMissingError
-from receiver.storage.store_manifests import StoreManifest, manifests, read_manifest
+from receiver.storage.store_manifests import StoreManifest
 from receiver.storage.store_removal import ManifestRemover
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from receiver.storage.object_store import StoredObject
     from receiver.storage.store_manifests import FilePiece
 
 __all__ = ["LogRemover"]
@@ -30,17 +27,9 @@ __all__ = ["LogRemover"]
 class LogRemover(ManifestRemover[StoreManifest]):
     """Removes what is due, when it is called; one thread at a time."""
 
+    _form = StoreManifest
     _good = ""
     """Key of a checkpoint that was read and is what was put."""
-
-    def _listed(self) -> Iterator[StoredObject]:
-        return manifests(self._store, self._owner.engine)
-
-    def _read(self, key: str) -> StoreManifest:
-        found = read_manifest(self._store, key)
-        if found.key != key:
-            raise DamagedError(f"{self._store.url}/{key} is the manifest {found.key}")
-        return found
 
     def _names(self, made: StoreManifest) -> set[str]:
         return {piece.key for piece in made.pieces}

@@ -34,15 +34,7 @@ from receiver.metadata.model.errors import FencedError
 from receiver.storage.confirming import put_confirmed
 from receiver.storage.incarnation import check_owner
 from receiver.storage.object_content import FileContent
-from receiver.storage.store_manifests import (
-    CheckpointCopy,
-    FilePiece,
-    SegmentCopy,
-    StoreManifest,
-    newest_manifest,
-    put_manifest,
-    read_manifest,
-)
+from receiver.storage.store_manifests import CheckpointCopy, FilePiece, SegmentCopy, StoreManifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,7 +89,7 @@ class LogShipper:
         self._owner = owner
         self._shared = shared
         self._tried: dict[str, StoreManifest] = {}
-        self.newest = newest_manifest(store, owner.engine)
+        self.newest = StoreManifest.newest(store, owner.engine)
         if self.newest is not None and self._is_forked(self.newest):
             raise ForkedLogError(
                 f"{store.url}: the log in the store is not the one here: this machine was turned "
@@ -149,9 +141,9 @@ class LogShipper:
         """
         self._tried[made.ident] = made
         try:
-            put_manifest(self._store, made)
+            made.put(self._store)
         except ConflictError:
-            there = self._tried.get(read_manifest(self._store, made.key).ident)
+            there = self._tried.get(StoreManifest.read(self._store, made.key).ident)
             if there is None:
                 raise
             return there  # what came since goes with the next

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from common.errors import BusyError, ConflictError
 from receiver.storage.incarnation import own_incarnation, succeed
 from receiver.storage.log_shipping import ForkedLogError, LogShipper
-from receiver.storage.store_manifests import newest_manifest
+from receiver.storage.store_manifests import StoreManifest
 
 if TYPE_CHECKING:
     from common.durable import Tree
@@ -48,7 +48,7 @@ def claim_log(
 
     def look() -> None:
         nonlocal shared
-        newest = newest_manifest(store, engine.uuid)
+        newest = StoreManifest.newest(store, engine.uuid)
         if newest is None:
             return
         if newest.lsn > engine.published().lsn or engine.timestamp_of(newest.lsn) not in (

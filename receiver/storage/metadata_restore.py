@@ -22,7 +22,7 @@ from receiver.metadata.log.tlog import TLOG_NAME
 from receiver.metadata.model.records import encode_ops
 from receiver.storage.incarnation import next_incarnation
 from receiver.storage.object_content import ContentChangedError
-from receiver.storage.store_manifests import newest_manifest
+from receiver.storage.store_manifests import StoreManifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from common.step_progress import ToldProgress
     from receiver.metadata.model.records import Commit
     from receiver.storage.object_store import ObjectStore
-    from receiver.storage.store_manifests import FilePiece, StoreManifest
+    from receiver.storage.store_manifests import FilePiece
 
 __all__ = ["RestoredMetadata", "restore_metadata"]
 
@@ -103,7 +103,7 @@ def restore_metadata(
 
 
 def _newest(store: ObjectStore, engine: str) -> StoreManifest:
-    manifest = newest_manifest(store, engine)
+    manifest = StoreManifest.newest(store, engine)
     if manifest is None:
         raise NotFoundError(
             f"{store.url}: no copy of the log of engine {engine} is there: its machine was lost "

@@ -28,7 +28,7 @@ from receiver.storage.object_content import ContentChangedError, FileContent
 from receiver.storage.object_places import file_of
 from receiver.storage.object_removal import objects_of
 from receiver.storage.object_store import ObjectMissingError
-from receiver.storage.store_manifests import newest_manifest
+from receiver.storage.store_manifests import StoreManifest
 from receiver.storage.tree.tree_manifests import forget_tree, newest_tree
 from receiver.storage.uploader import data_key, digests_text, resource_key
 
@@ -130,7 +130,7 @@ def _resource_here(row: FileRow, trees: Sequence[Tree]) -> Tree | None:
 
 def _log(engine: Engine, store: ObjectStore) -> Iterator[ObjectFinding]:
     """Whether what the newest manifest names is there; `restore --check` reads it."""
-    newest = newest_manifest(store, engine.uuid)
+    newest = StoreManifest.newest(store, engine.uuid)
     for piece in [] if newest is None else newest.pieces:
         try:
             size = store.head(piece.key).size

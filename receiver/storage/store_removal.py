@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from receiver.storage.incarnation import check_owner
 
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
     from receiver.metadata.engine import Engine
     from receiver.storage.incarnation import Incarnation
-    from receiver.storage.object_store import ObjectStore, StoredObject
+    from receiver.storage.numbered_manifest import NumberedManifest
+    from receiver.storage.object_store import ObjectStore
 
 __all__ = ["ManifestRemover", "StoreRemover"]
 
@@ -20,18 +21,7 @@ _MANY = 500
 """Manifests that go in one pass, at most."""
 
 
-class _Manifest(Protocol):
-    """What the manifests of the log and those of the tree have in common."""
-
-    @property
-    def key(self) -> str: ...
-    @property
-    def incarnation(self) -> int: ...
-    @property
-    def ts(self) -> int: ...
-
-
-_M = TypeVar("_M", bound=_Manifest)
+_M = TypeVar("_M", bound="NumberedManifest")
 
 
 class StoreRemover(Generic[_M]):
@@ -73,6 +63,8 @@ class ManifestRemover(StoreRemover[_M], ABC):
     before the manifest that names it, so who is cut off finds it once more.
     """
 
+    _form: type[_M]
+
     def run_once(self) -> int:
         """Remove all that is due; returns how many manifests went.
 
@@ -104,28 +96,16 @@ class ManifestRemover(StoreRemover[_M], ABC):
         """Manifests that were replaced long enough ago, the oldest first, each with the next."""
         oldest = self._engine.clock.cautious() - self._grace
         before: _M | None = None
-        for found in self._listed():
+        for found in self._form.listed(self._store, self._owner.engine):
             # Both clocks have to say so; by which of them it came is not known.
             if found.key > newest.key or found.modified > oldest:
                 return
-            following = self._read(found.key)
+            following = self._form.read(self._store, found.key)
             if self._engine.times.seconds(following.ts) > oldest:
                 return
             if before is not None:
                 yield before, following
             before = following
-
-    @abstractmethod
-    def _listed(self) -> Iterator[StoredObject]:
-        """All manifests, the oldest first."""
-
-    @abstractmethod
-    def _read(self, key: str) -> _M:
-        """The manifest of a key.
-
-        Raises:
-            DamagedError: it is none, or another's.
-        """
 
     @abstractmethod
     def _names(self, made: _M) -> set[str]:

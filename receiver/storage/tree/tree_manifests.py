@@ -1,42 +1,26 @@
-"""Which tables the tree is made of: numbered manifests, each put if its number is free.
+"""Which tables the tree is made of: numbered manifests of its own, and the names of tables.
 
-    <engine>/tree/manifests/<incarnation, 8 digits>-<number, 12 digits>.json
     <engine>/tree/tables/<incarnation>/<number>-<what>.<MD5>.parquet
 
-As with those of the log (`store_manifests`): what one names was in the store before it, and a table
-that one has left behind none names again.
+A table that one manifest has left behind none names again.
 """
 
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from common.decoders import from_json
-from common.errors import ConflictError, DamagedError
-from receiver.storage.object_store import ObjectExistsError
+from common.errors import DamagedError
+from common.text_numbers import whole_number
+from receiver.storage.numbered_manifest import NumberedManifest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from receiver.storage.incarnation import Incarnation
-    from receiver.storage.object_store import ObjectStore, StoredObject
+    from receiver.storage.object_store import ObjectStore
 
-__all__ = [
-    "TreeManifest",
-    "TreeTable",
-    "forget_tree",
-    "newest_tree",
-    "put_tree",
-    "read_tree",
-    "table_key",
-    "tree_manifests",
-]
-
-_VERSION = 1
-_MOST = 64 << 20
+__all__ = ["TreeManifest", "TreeTable", "forget_tree", "newest_tree", "table_key"]
 
 
 class TreeTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,44 +45,28 @@ class TreeTable(msgspec.Struct, frozen=True, kw_only=True):
     ended: int = 0
 
 
-class TreeManifest(msgspec.Struct, frozen=True, kw_only=True):
+class TreeManifest(NumberedManifest, frozen=True, kw_only=True):
     """The tree as of a commit, with its past.
 
     Attributes:
-        engine: uuid of the metadata engine.
-        incarnation: that put it.
-        number: from 1 up, within the incarnation.
-        ident: random; tells a put whose answer was lost from another's.
-        parent: key of the manifest before it; empty for the first of all.
         since: the earliest timestamp that the tables are complete for.
-        ts: the newest commit that is in them.
         checkpoint: tables of the first tier that have no entry in common, in the order of paths.
         differences: what has changed since, the oldest first.
         chunks: tables of the second tier.
         begun: the commit that this incarnation's tables begin with.
         done: of the files that had been uploaded before `begun`, the path up to which their chunks
             are there; None for all.
-        version: of this form.
     """
 
-    engine: str
-    incarnation: int
-    number: int
-    ident: str
-    parent: str
+    FOLDER: ClassVar[str] = "tree/manifests"
+    ENDING: ClassVar[str] = ".json"
+
     since: int
-    ts: int
     checkpoint: list[TreeTable]
     differences: list[TreeTable]
     chunks: list[TreeTable]
     begun: int = 0
     done: str | None = None
-    version: int = _VERSION
-
-    @property
-    def key(self) -> str:
-        """Of its object."""
-        return f"{_folder(self.engine)}{self.incarnation:08}-{self.number:012}.json"
 
     @property
     def tables(self) -> list[TreeTable]:
@@ -111,38 +79,22 @@ def table_key(engine: str, incarnation: int, number: int, what: str, digest: str
     return f"{engine}/tree/tables/{incarnation:08}/{number:012}-{what}.{digest}.parquet"
 
 
-def put_tree(store: ObjectStore, made: TreeManifest) -> None:
-    """Put a manifest.
-
-    Raises:
-        ConflictError: its number has another one; this owner is not alone.
-    """
-    try:
-        store.put(made.key, msgspec.json.encode(made))
-    except ObjectExistsError:
-        if read_tree(store, made.key).ident != made.ident:
-            raise ConflictError(
-                f"{store.url}/{made.key} is there, and is not of this process"
-            ) from None
-
-
 def newest_tree(store: ObjectStore, engine: str) -> TreeManifest | None:
     """The newest one of the highest incarnation; None if there is none.
 
     One that cannot be read is given without tables, and with `ts` 0: the next begins anew.
     """
-    newest = ""
-    for found in tree_manifests(store, engine):
-        newest = found.key
+    newest = TreeManifest.newest_key(store, engine)
     if not newest:
         return None
     try:
-        return read_tree(store, newest)
+        return TreeManifest.read(store, newest)
     except DamagedError:
-        incarnation, _, number = newest.rpartition("/")[2].removesuffix(".json").partition("-")
-        if not (incarnation.isdecimal() and number.isdecimal()):
+        named = newest.rpartition("/")[2].removesuffix(TreeManifest.ENDING).partition("-")
+        incarnation, number = whole_number(named[0]), whole_number(named[2])
+        if incarnation is None or number is None:
             raise
-        return _nothing(engine, int(incarnation), int(number))
+        return _nothing(engine, incarnation, number)
 
 
 def forget_tree(store: ObjectStore, owner: Incarnation) -> None:
@@ -154,7 +106,7 @@ def forget_tree(store: ObjectStore, owner: Incarnation) -> None:
     newest = newest_tree(store, owner.engine)
     is_own = newest is not None and newest.incarnation == owner.number
     number = newest.number + 1 if newest is not None and is_own else 1
-    put_tree(store, _nothing(owner.engine, owner.number, number))
+    _nothing(owner.engine, owner.number, number).put(store)
 
 
 def _nothing(engine: str, incarnation: int, number: int) -> TreeManifest:
@@ -170,32 +122,3 @@ def _nothing(engine: str, incarnation: int, number: int) -> TreeManifest:
         differences=[],
         chunks=[],
     )
-
-
-def tree_manifests(store: ObjectStore, engine: str) -> Iterator[StoredObject]:
-    """All manifests of an engine's tree as the store lists them, the oldest first."""
-    return store.objects(_folder(engine))
-
-
-def read_tree(store: ObjectStore, key: str) -> TreeManifest:
-    """Read a manifest.
-
-    Raises:
-        DamagedError: it is none.
-        ObjectMissingError: it is not there.
-    """
-    data = store.read(key, 0, _MOST)
-    try:
-        found = from_json(data, TreeManifest)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise DamagedError(f"{store.url}/{key} is no manifest of a tree: {error}") from None
-    if found.version != _VERSION or found.key != key:
-        raise DamagedError(
-            f"{store.url}/{key} is {found.key} of version {found.version}; this program reads "
-            f"{_VERSION}"
-        )
-    return found
-
-
-def _folder(engine: str) -> str:
-    return f"{engine}/tree/manifests/"

@@ -11,12 +11,9 @@ from typing import TYPE_CHECKING, Any
 from common import crash
 from receiver.storage.incarnation import check_owner
 from receiver.storage.store_removal import ManifestRemover
-from receiver.storage.tree.tree_manifests import TreeManifest, read_tree, tree_manifests
+from receiver.storage.tree.tree_manifests import TreeManifest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from receiver.storage.object_store import StoredObject
     from receiver.storage.tree.unnamed_tables import UnnamedTables
 
 __all__ = ["TreeRemover"]
@@ -24,6 +21,8 @@ __all__ = ["TreeRemover"]
 
 class TreeRemover(ManifestRemover[TreeManifest]):
     """Removes what is due, when it is called; one thread at a time."""
+
+    _form = TreeManifest
 
     def __init__(self, *given: Any, unnamed: UnnamedTables, **more: Any) -> None:
         """Prepare; nothing is done before `run_once`.
@@ -51,12 +50,6 @@ class TreeRemover(ManifestRemover[TreeManifest]):
         for key in due:
             self._go_on()
             self._unnamed.remove(key, self._remove)
-
-    def _listed(self) -> Iterator[StoredObject]:
-        return tree_manifests(self._store, self._owner.engine)
-
-    def _read(self, key: str) -> TreeManifest:
-        return read_tree(self._store, key)
 
     def _names(self, made: TreeManifest) -> set[str]:
         return {each.key for each in made.tables}

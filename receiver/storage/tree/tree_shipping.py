@@ -23,7 +23,7 @@ from receiver.metadata.model.errors import HistoryGoneError
 from receiver.storage.incarnation import check_owner
 from receiver.storage.tree.chunk_gathering import ChunkGatherer
 from receiver.storage.tree.tree_beginning import begin_tree
-from receiver.storage.tree.tree_manifests import TreeManifest, newest_tree, put_tree
+from receiver.storage.tree.tree_manifests import TreeManifest, newest_tree
 from receiver.storage.tree.tree_merging import PART, merged, put_part, standing
 from receiver.storage.tree.tree_objects import TreeObjects
 from receiver.storage.tree.tree_rows import (
@@ -340,7 +340,7 @@ class TreeShipper:
         self._objects.put(made.tables)
         crash.point("storage.tree.tables")
         self._objects.drop_others()
-        put_tree(self._store, made)
+        made.put(self._store)
         crash.point("storage.tree.put")
         check_owner(self._store, self._owner)  # who has taken over since may not have seen it
         self.newest = made

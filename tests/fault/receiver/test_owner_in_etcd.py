@@ -20,7 +20,7 @@ from receiver.storage.incarnation import next_incarnation
 from receiver.storage.log_succession import claim_log
 from receiver.storage.metadata_restore import restore_metadata
 from receiver.storage.object_store import ObjectStore
-from receiver.storage.store_manifests import newest_manifest
+from receiver.storage.store_manifests import StoreManifest
 from receiver.storage.store_opening import open_store
 from tests.support.etcd import Etcd
 from tests.support.followed import step
@@ -134,7 +134,7 @@ def test_a_directory_that_was_made_anew_beside_what_it_remembers_goes_on(centre:
     for each in (centre.root / "one").glob("*log*"):
         each.unlink() if each.is_file() else shutil.rmtree(each)
     assert centre.serve("one") == 2
-    found = newest_manifest(centre.store, centre.uuid)
+    found = StoreManifest.newest(centre.store, centre.uuid)
     assert found is not None
     assert found.parent_lsn == found.lsn - 1
     assert centre.restored("again") == set(centre.made)

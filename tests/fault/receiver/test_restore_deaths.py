@@ -12,7 +12,7 @@ from common.crash import SimulatedCrash
 from receiver.metadata.engine import Engine
 from receiver.storage.directory_store import DirectoryStore
 from receiver.storage.owned_prefix import engine_in
-from receiver.storage.store_manifests import newest_manifest, read_manifest
+from receiver.storage.store_manifests import StoreManifest
 from tests.support import tiers
 from tests.support.machine import Machine
 from tests.support.node_world import A, B
@@ -62,11 +62,11 @@ def test_a_machine_that_is_lost_behind_its_restore_comes_back_as_it_was_restored
     assert centre.senders("newer") == {A}
     store = DirectoryStore(centre.bucket)
     forks = []
-    found = newest_manifest(store, centre.uuid)
+    found = StoreManifest.newest(store, centre.uuid)
     while found is not None and found.parent:
         if found.number == 1 and found.incarnation > 1:
             forks.append((found.incarnation, found.parent_lsn))
-        found = read_manifest(store, found.parent)
+        found = StoreManifest.read(store, found.parent)
     assert (2, centre.lsn) in forks
 
 

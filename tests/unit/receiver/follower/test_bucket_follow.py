@@ -21,7 +21,7 @@ from receiver.metadata.log.checkpoints import checkpoints
 from receiver.operator.directories import look
 from receiver.operator.status import status
 from receiver.storage.incarnation import next_incarnation
-from receiver.storage.store_manifests import newest_manifest
+from receiver.storage.store_manifests import StoreManifest
 from tests.support.followed import FollowedCentre, known, wait_for
 
 
@@ -118,7 +118,7 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(centre: Follow
         centre.commit(number)
         centre.engine.checkpoint()
     centre.commit(6)
-    newest = newest_manifest(centre.store, centre.uuid)
+    newest = StoreManifest.newest(centre.store, centre.uuid)
     assert newest is not None
     assert len(newest.checkpoints) > 1
     (centre.root / "bucket" / newest.checkpoints[-1].piece.key).write_bytes(b"nothing")
@@ -135,7 +135,7 @@ def test_a_log_that_is_damaged_is_followed_up_to_there_and_passed_by_the_next_ch
     with ReadNode.open(centre.config(), anew=lambda: told.append(1)) as node:
         wait_for(lambda: node.follows().level_at)
         centre.commit(2)
-        newest = newest_manifest(centre.store, centre.uuid)
+        newest = StoreManifest.newest(centre.store, centre.uuid)
         assert newest is not None
         piece = centre.root / "bucket" / newest.segments[-1].pieces[-1].key
         piece.write_bytes(piece.read_bytes()[:-3])
@@ -145,7 +145,7 @@ def test_a_log_that_is_damaged_is_followed_up_to_there_and_passed_by_the_next_ch
         assert not told
         centre.engine.checkpoint()
         centre.commit(3)
-        newest = newest_manifest(centre.store, centre.uuid)
+        newest = StoreManifest.newest(centre.store, centre.uuid)
         assert newest is not None
         (centre.root / "bucket" / newest.segments[0].pieces[0].key).write_bytes(b"")
         node.follower.step()
@@ -165,7 +165,7 @@ def test_behind_by_more_than_the_log_that_is_kept_begins_anew(tmp_path: Path) ->
         centre.engine.collect()
         centre.engine.checkpoint()
     centre.commit(12)
-    assert newest_manifest(centre.store, centre.uuid).segments[0].first_lsn > 3  # type: ignore[union-attr]
+    assert StoreManifest.newest(centre.store, centre.uuid).segments[0].first_lsn > 3  # type: ignore[union-attr]
     told: list[int] = []
     with ReadNode.open(centre.config(), anew=lambda: told.append(1)) as node:
         assert wait_for(lambda: told)
@@ -331,7 +331,7 @@ def test_a_checkpoint_that_is_damaged_as_the_log_is_has_no_copy_taken_over_and_o
         centre.commit(2)
         centre.engine.checkpoint()
         centre.commit(3)
-        newest = newest_manifest(centre.store, centre.uuid)
+        newest = StoreManifest.newest(centre.store, centre.uuid)
         assert newest is not None
         for piece in (newest.segments[0].pieces[0], newest.checkpoints[-1].piece):
             (centre.root / "bucket" / piece.key).write_bytes(b"")

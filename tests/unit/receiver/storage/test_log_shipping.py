@@ -27,7 +27,7 @@ from receiver.storage.log_shipping import LogShipper
 from receiver.storage.metadata_restore import restore_metadata
 from receiver.storage.object_content import ContentChangedError
 from receiver.storage.object_store import StoreAwayError
-from receiver.storage.store_manifests import newest_manifest
+from receiver.storage.store_manifests import StoreManifest
 from tests.support.schema_commits import series
 
 
@@ -114,7 +114,7 @@ def test_nothing_new_is_no_manifest(centre: Centre) -> None:
     centre.commit(0)
     assert centre.shipper.ship()
     assert not centre.shipper.ship()
-    found = newest_manifest(centre.store, centre.uuid)
+    found = StoreManifest.newest(centre.store, centre.uuid)
     assert found is not None
     assert found.number == 1
 
@@ -270,18 +270,18 @@ def test_whatever_is_cut_off_the_newest_manifest_restores_what_it_says(
                     centre.shipper.ship()
                     shipped = set(range(number))
                 except crash.SimulatedCrash:
-                    found = newest_manifest(centre.store, centre.uuid)
+                    found = StoreManifest.newest(centre.store, centre.uuid)
                     if found is not None and found.lsn == centre.engine.published().lsn:
                         shipped = set(range(number))
             centre.restart()
-        if newest_manifest(centre.store, centre.uuid) is not None:
+        if StoreManifest.newest(centre.store, centre.uuid) is not None:
             assert centre.restored(f"{step}") == shipped
 
 
 def test_a_copy_that_is_not_what_was_put_is_refused(centre: Centre) -> None:
     centre.commit(0)
     centre.shipper.ship()
-    found = newest_manifest(centre.store, centre.uuid)
+    found = StoreManifest.newest(centre.store, centre.uuid)
     assert found is not None
     place = centre.root / "bucket" / found.segments[0].pieces[0].key
     content = bytearray(place.read_bytes())

@@ -22,7 +22,7 @@ from receiver.storage.log_shipping import LogShipper
 from receiver.storage.metadata_restore import restore_metadata
 from receiver.storage.object_removal import ObjectRemover
 from receiver.storage.object_store import StoreAwayError, StoreRefusedError
-from receiver.storage.store_manifests import manifests, newest_manifest
+from receiver.storage.store_manifests import StoreManifest
 from receiver.storage.uploader import data_key
 from tests.support.uploading import Centre
 
@@ -284,9 +284,9 @@ def test_old_copies_of_the_log_go_and_what_stays_is_whole(centre: Keeper) -> Non
             centre.engine.checkpoint()
         centre.pass_by(DAY)
         centre.log_remover.run_once()
-        found = [each.key for each in manifests(centre.store, centre.engine.uuid)]
+        found = [each.key for each in StoreManifest.listed(centre.store, centre.engine.uuid)]
         assert min(number + 1, 3) <= len(found) <= 5, "those of the grace, and the newest"
-        newest = newest_manifest(centre.store, centre.engine.uuid)
+        newest = StoreManifest.newest(centre.store, centre.engine.uuid)
         assert newest is not None
         assert {each.key for each in newest.pieces} <= centre.all_objects()
     named = {each.key for each in newest.pieces}

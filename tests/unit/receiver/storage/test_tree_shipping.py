@@ -18,7 +18,7 @@ from receiver.storage.incarnation import next_incarnation
 from receiver.storage.object_repair import examine_store, repair_store
 from receiver.storage.object_store import StoreAwayError
 from receiver.storage.tree import tree_merging
-from receiver.storage.tree.tree_manifests import newest_tree, read_tree, tree_manifests
+from receiver.storage.tree.tree_manifests import TreeManifest, newest_tree
 from tests.support.tree_world import GRACE, Duck, TreeCentre, bucket, said
 
 
@@ -152,10 +152,10 @@ def test_the_tree_is_never_ahead_of_the_log_in_the_store(centre: TreeCentre) -> 
 def test_nothing_new_is_no_manifest(centre: TreeCentre) -> None:
     centre.load_real(1)
     centre.ship()
-    before = [each.key for each in tree_manifests(centre.store, centre.engine.uuid)]
+    before = [each.key for each in TreeManifest.listed(centre.store, centre.engine.uuid)]
     centre.engine.commit([records.SenderSeen("6f" * 16, "", f"x_{'6f' * 16}")])
     centre.ship()
-    assert [each.key for each in tree_manifests(centre.store, centre.engine.uuid)] == before
+    assert [each.key for each in TreeManifest.listed(centre.store, centre.engine.uuid)] == before
 
 
 def test_who_was_replaced_writes_nothing_and_the_next_one_begins_anew(centre: TreeCentre) -> None:
@@ -274,7 +274,7 @@ def test_replaced_tables_go_after_the_grace_and_only_those(centre: TreeCentre) -
     assert newest is not None
     assert centre.remover.run_once() == 0
     centre.passed += 2 * GRACE  # within the life of the process: a jump at a start is no time
-    count = len(list(tree_manifests(centre.store, uuid)))
+    count = len(list(TreeManifest.listed(centre.store, uuid)))
     assert centre.remover.run_once() == count - 1
     left = {each.key for each in centre.store.objects(f"{uuid}/tree/")}
     assert left == {newest.key, stranger, *(each.key for each in newest.tables)}
@@ -305,8 +305,8 @@ def test_what_was_put_by_who_died_before_its_manifest_goes_after_the_grace(
     def unnamed() -> set[str]:
         named = {
             each.key
-            for found in tree_manifests(centre.store, centre.engine.uuid)
-            for each in read_tree(centre.store, found.key).tables
+            for found in TreeManifest.listed(centre.store, centre.engine.uuid)
+            for each in TreeManifest.read(centre.store, found.key).tables
         }
         return {each.key for each in centre.store.objects(folder)} - named
 
