@@ -10,11 +10,11 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from common.errors import UsageError
 from receiver.metadata.query.lost import lost_files
 from receiver.operator.directories import RunningReceiver, time_of
 from receiver.operator.edge_troubles import heard_troubles
 from receiver.operator.lateness import presences
+from receiver.operator.list_asked import ListAsked
 from receiver.operator.senders import loaded_bad, senders_named
 from receiver.transfer import epochs
 
@@ -111,47 +111,28 @@ EDGE_ORDERS = tuple(_BY)
 _NEVER = -(1 << 63)
 
 
-def list_fleet(
-    there: ReceiverDirectories,
-    *,
-    search: str = "",
-    order: str = "label",
-    descending: bool = False,
-    troubled: bool = False,
-    first: int = 0,
-    count: int = 50,
-) -> FleetPage:
+def list_fleet(there: ReceiverDirectories, asked: ListAsked | None = None) -> FleetPage:
     """A page of the edges.
 
     Args:
         there: what to look at; only a server that runs knows heartbeats and what loads.
-        search: only those whose label, uuid or folder has this text, whatever its case.
-        order: one of `EDGE_ORDERS`.
-        descending: the greatest first.
-        troubled: only those with trouble.
-        first: so many are passed over.
-        count: of the page.
+        asked: which of them, by label, uuid or folder; sorted by one of `EDGE_ORDERS`.
 
     Raises:
         UsageError: there is no such order.
     """
-    if order not in _BY:
-        raise UsageError(f"order: expected one of {', '.join(EDGE_ORDERS)}")
-    wanted = search.casefold()
+    asked = asked or ListAsked()
     with there.engine.reading() as state:
         rows = list(state.senders.values())
         waiting = _waiting(state)
     presence = {row.uuid: each for row, each in presences(there, rows)}
     keys = list(_keys_of(there, rows, waiting, presence))
-    found = [key for key in keys if key.has(wanted) and (key.troubles or not troubled)]
-    found.sort(key=_BY["label"])
-    if order != "label" or descending:
-        found.sort(key=_BY[order], reverse=descending)
-    page = found[first : first + count]
+    found = asked.found(keys, _BY, has=_Key.has, troubles=lambda key: key.troubles)
+    page = asked.page(found)
     views = {each.uuid: each for each in senders_named(there, [key.uuid for key in page])}
     return FleetPage(
         edges=[EdgeRow(views[key.uuid], key.troubles) for key in page if key.uuid in views],
-        first=first,
+        first=asked.first,
         found=len(found),
         known=len(keys),
         troubled=sum(bool(key.troubles) for key in keys),

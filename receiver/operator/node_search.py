@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from common.errors import UsageError
 from receiver.operator.directories import RunningReceiver, time_of
 from receiver.operator.node_lists import list_nodes
 
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
 
     from receiver.heartbeats.node_wire import DirectoryRoom
     from receiver.operator.directories import ReceiverDirectories
+    from receiver.operator.list_asked import ListAsked
     from receiver.operator.node_views import NodeView
 
 __all__ = [
@@ -91,41 +91,21 @@ NODE_ORDERS = tuple(_BY)
 """What nodes can be sorted by; by `state` those with trouble come first."""
 
 
-def search_nodes(
-    there: ReceiverDirectories,
-    *,
-    search: str = "",
-    order: str = "name",
-    descending: bool = False,
-    troubled: bool = False,
-    first: int = 0,
-    count: int = 50,
-) -> FoundNodes:
+def search_nodes(there: ReceiverDirectories, asked: ListAsked) -> FoundNodes:
     """A page of the nodes.
 
     Args:
         there: what to look at; only a server that runs hears processes.
-        search: only those whose name, uuid, host or state has this text, whatever its case.
-        order: one of `NODE_ORDERS`.
-        descending: the greatest first.
-        troubled: only those with trouble.
-        first: so many are passed over.
-        count: of the page.
+        asked: which of them, by name, uuid, host or state; sorted by one of `NODE_ORDERS`.
 
     Raises:
         UsageError: there is no such order.
     """
-    if order not in _BY:
-        raise UsageError(f"order: expected one of {', '.join(NODE_ORDERS)}")
     every = list_nodes(there).nodes
-    wanted = search.casefold()
-    found = [each for each in every if _has(each, wanted) and (not troubled or node_troubles(each))]
-    found.sort(key=_BY["name"])
-    if order != "name" or descending:
-        found.sort(key=_BY[order], reverse=descending)
+    found = asked.found(every, _BY, has=_has, troubles=node_troubles)
     return FoundNodes(
-        nodes=[node_found(there, each) for each in found[first : first + count]],
-        first=first,
+        nodes=[node_found(there, each) for each in asked.page(found)],
+        first=asked.first,
         found=len(found),
         known=len(every),
         remote=sum(each.kind == "remote" for each in every),

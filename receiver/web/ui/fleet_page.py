@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["ROUTES", "bucket_of"]
 
 ROUTES = PageRoutes()
-_SIZES: Final = ("50", "100", "200")
 _ORDERS: Final = (
     ("label", "Edge"),
     ("trouble", "State"),
@@ -36,19 +35,8 @@ _ORDERS: Final = (
 @ROUTES.page("/ui/", "All edges")
 def fleet_page(page: PageCall) -> Response:
     """All edges."""
-    search, order = page.query("q"), page.chosen("sort", EDGE_ORDERS)
-    descending = page.query("down") == "1"
-    troubled = page.query("only") == "trouble"
-    count = int(page.chosen("count", _SIZES))
-    found = list_fleet(
-        page.there,
-        search=search,
-        order=order,
-        descending=descending,
-        troubled=troubled,
-        first=page.place("from"),
-        count=count,
-    )
+    asked = page.list_asked(EDGE_ORDERS)
+    found = list_fleet(page.there, asked)
     rates = page.call.site.page.rates
     level = rates.follow()
     return page.shown(
@@ -57,12 +45,8 @@ def fleet_page(page: PageCall) -> Response:
         found=found,
         rates={each.view.uuid: rates.of(each.view.uuid) for each in found.edges},
         level=level,
-        search=search,
-        order=order,
+        asked=asked,
         orders=_ORDERS,
-        descending=descending,
-        troubled=troubled,
-        count=count,
         status=short_status(page.there, page.call.answering.problem()),
         bucket=bucket_of(page),
     )

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["ROUTES"]
 
 ROUTES = PageRoutes()
-_SIZES: Final = ("50", "100", "200")
 _UNKNOWN: Final = 20
 _ORDERS: Final = (
     ("name", "Node"),
@@ -34,30 +33,9 @@ _ORDERS: Final = (
 @ROUTES.page("/ui/nodes", "Storage nodes and data directories")
 def nodes_page(page: PageCall) -> Response:
     """Storage nodes and data directories."""
-    search, order = page.query("q"), page.chosen("sort", NODE_ORDERS)
-    descending = page.query("down") == "1"
-    troubled = page.query("only") == "trouble"
-    count = int(page.chosen("count", _SIZES))
-    found = search_nodes(
-        page.there,
-        search=search,
-        order=order,
-        descending=descending,
-        troubled=troubled,
-        first=page.place("from"),
-        count=count,
-    )
-    return page.shown(
-        "nodes.html",
-        "Storage nodes",
-        found=found,
-        search=search,
-        order=order,
-        orders=_ORDERS,
-        descending=descending,
-        troubled=troubled,
-        count=count,
-    )
+    asked = page.list_asked(NODE_ORDERS)
+    found = search_nodes(page.there, asked)
+    return page.shown("nodes.html", "Storage nodes", found=found, asked=asked, orders=_ORDERS)
 
 
 @ROUTES.page("/ui/node/<node>", "One storage node or data directory")

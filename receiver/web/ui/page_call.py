@@ -10,6 +10,7 @@ from flask import Response
 import common
 from common.errors import ForbiddenError, NotFoundError, UsageError
 from receiver.metadata.model.records import OPERATOR
+from receiver.operator.list_asked import ListAsked
 from receiver.web.ui.page_templates import link, rendered
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ NAVIGATION: Final = (
 )
 """First segments of the pages below `/ui/`, and their names."""
 _LONGEST: Final = 1500
+_SIZES: Final = ("50", "100", "200")
+"""Rows of a page that can be asked for, the usual number first."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +160,21 @@ class PageCall:
         if text not in among:
             raise UsageError(f"{name}: expected one of {', '.join(among)}")
         return text
+
+    def list_asked(self, orders: tuple[str, ...]) -> ListAsked:
+        """The page of a list that has these orders, as `ask_list` of the templates asks for it.
+
+        Raises:
+            UsageError: a member is none of those that there are.
+        """
+        return ListAsked(
+            search=self.query("q"),
+            order=self.chosen("sort", orders),
+            descending=self.query("down") == "1",
+            troubled=self.query("only") == "trouble",
+            first=self.place("from"),
+            count=int(self.chosen("count", _SIZES)),
+        )
 
     # -- answers -------------------------------------------------------------------------------
 

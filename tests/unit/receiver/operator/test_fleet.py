@@ -5,6 +5,7 @@ from common.errors import UsageError
 from receiver.metadata.model import records
 from receiver.operator.directories import look
 from receiver.operator.fleet import EDGE_ORDERS, edge_row, list_fleet
+from receiver.operator.list_asked import ListAsked
 from receiver.operator.senders import list_running_senders, senders_named
 from tests.support.node_world import A, B, Edge, World, path_of, tsfile
 
@@ -48,16 +49,20 @@ def test_without_a_server_the_directories_tell(node, world):
 
 @pytest.mark.parametrize("order", EDGE_ORDERS)
 def test_every_order_has_all_and_its_reverse(node, order):
-    up, down = (list_fleet(node.operator, order=order, descending=each) for each in (False, True))
+    up, down = (
+        list_fleet(node.operator, ListAsked(order=order, descending=each)) for each in (False, True)
+    )
     assert set(uuids(up)) == set(uuids(down)) == {A, B, C}
-    assert list_fleet(node.operator, order="files", descending=True).edges[0].view.uuid == B
+    assert (
+        list_fleet(node.operator, ListAsked(order="files", descending=True)).edges[0].view.uuid == B
+    )
     with pytest.raises(UsageError, match="expected one of"):
-        list_fleet(node.operator, order=f"{order}?")
+        list_fleet(node.operator, ListAsked(order=f"{order}?"))
 
 
 def test_a_page_is_a_part_of_all(node):
     every = uuids(list_fleet(node.operator))
-    parts = [list_fleet(node.operator, first=n, count=2) for n in (0, 2, 4)]
+    parts = [list_fleet(node.operator, ListAsked(first=n, count=2)) for n in (0, 2, 4)]
     assert [uuids(each) for each in parts] == [every[:2], every[2:], []]
     assert {(each.found, each.known) for each in parts} == {(3, 3)}
 
@@ -77,7 +82,7 @@ def test_trouble_is_named_and_the_worst_stands_first(node):
         sender=A, path=path_of(9), md5="0" * 32, size=5, first=1, last=2, reason="gone"
     )
     node.engine.commit([refused, lost])
-    page = list_fleet(node.operator, troubled=True)
+    page = list_fleet(node.operator, ListAsked(troubled=True))
     assert [(each.view.uuid, each.troubles) for each in page.edges] == [
         (A, ("1 lost", "1 in quarantine"))
     ]
@@ -96,12 +101,16 @@ def test_a_search_is_for_label_uuid_and_folder(node):
         folder = state.senders[A].directory
     node.engine.commit([records.SenderSeen(A, "Werk ÄÖ 7", folder)])
     for text in ("werk äö", "ÄÖ", A[:9], folder):
-        assert uuids(list_fleet(node.operator, search=text)) == [A]
-    assert uuids(list_fleet(node.operator, search="nothing")) == []
+        assert uuids(list_fleet(node.operator, ListAsked(search=text))) == [A]
+    assert uuids(list_fleet(node.operator, ListAsked(search="nothing"))) == []
 
 
 def test_what_an_edge_says_of_itself_is_what_it_is_sorted_by(node):
     for uuid, pending in ((A, 5), (B, 9), (C, 7)):
         beat = wire.Heartbeat(version="1", pending_files=pending)
         node.checks.heartbeat(Edge(node, uuid=uuid).who, uuid, beat)
-    assert uuids(list_fleet(node.operator, order="pending", descending=True)) == [B, C, A]
+    assert uuids(list_fleet(node.operator, ListAsked(order="pending", descending=True))) == [
+        B,
+        C,
+        A,
+    ]
