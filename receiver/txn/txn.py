@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
@@ -34,6 +34,11 @@ class TxnState(StrEnum):
     """The commit may be there or not: `TxnManager.outcome` finds out."""
 
 
+_ACTIVE: Final = TxnState.ACTIVE
+_COMMITTED: Final = TxnState.COMMITTED
+"""Before Python 3.12 a member that is looked up in its class costs a call."""
+
+
 class Txn:
     """One transaction; several threads may hold it, one at a time does something in it.
 
@@ -47,7 +52,7 @@ class Txn:
         database: the schema as it sees it; `execute` of SQL takes it in the place of an engine.
     """
 
-    state = TxnState.ACTIVE
+    state = _ACTIVE
     error: TsferryError | None = None
     commit_ts: int | None = None
     _keys: TxnKeys | None = None
@@ -148,7 +153,7 @@ class Txn:
                 unknown = not isinstance(error, Exception) or _leaves_unknown(error)
                 self._end(TxnState.UNKNOWN if unknown else TxnState.ROLLED_BACK, known)
                 raise
-            self._end(TxnState.COMMITTED)
+            self._end(_COMMITTED)
             return self.commit_ts
 
     def rollback(self, why: TsferryError | None = None) -> None:
@@ -168,13 +173,13 @@ class Txn:
         if not self._busy.acquire(blocking=False):
             return
         try:
-            if self.state is TxnState.ACTIVE and is_late():
+            if self.state is _ACTIVE and is_late():
                 self._end(TxnState.ROLLED_BACK, why)
         finally:
             self._busy.release()
 
     def _need_active(self) -> None:
-        if self.state is not TxnState.ACTIVE:
+        if self.state is not _ACTIVE:
             raise TxnEndedError(self._store.over or "")
 
     def _end(self, state: TxnState, error: TsferryError | None = None) -> None:

@@ -35,6 +35,8 @@ MOST_ACTIVE: Final = 100
 _FORKS: Final = 4
 """Transactions that have a copy of the schema, each as large as the schema is."""
 _KEPT_UNKNOWN: Final = 10_000
+_ACTIVE: Final = TxnState.ACTIVE
+_UNKNOWN: Final = TxnState.UNKNOWN
 
 
 class TxnFate(NamedTuple):
@@ -89,7 +91,7 @@ class _Block:
         trace: TracebackType | None,
     ) -> None:
         txn = self._txn
-        if txn.state is not TxnState.ACTIVE:
+        if txn.state is not _ACTIVE:
             return
         if kind is None:
             txn.commit()
@@ -272,7 +274,7 @@ class TxnManager:
         return second << NUMBER_BITS | self._numbers.take()
 
     def _ended(self, txn: Txn) -> None:
-        if txn.state is TxnState.UNKNOWN:
+        if txn.state is _UNKNOWN:
             with self._lock:
                 self._unknown[txn.id] = None
                 while len(self._unknown) > _KEPT_UNKNOWN:

@@ -145,12 +145,11 @@ class TxnStore:
         self.used = self._clock()
 
     def close(self, why: str) -> None:
-        """Nothing more is done in it; its memory goes."""
-        with self.busy:
-            self.over = why
-            if self._own is not None:
-                self._forks.release()
-            self._own = self._draft = None
+        """Nothing more is done in it, its memory goes; for who holds `busy`."""
+        self.over = why
+        own, self._own, self._draft = self._own, None, None
+        if own is not None:
+            self._forks.release()
 
     def write(self, ops: Sequence[records.Op]) -> None:
         """Take operations into the write set, all or none.
@@ -162,7 +161,7 @@ class TxnStore:
         """
         with self.busy:
             self.use()
-            ops, pieces = self._stored(ops)
+            ops, pieces, size = self._stored(ops)
             guards: list[Guard] = []
             with self._engine.reading() as state:
                 self._see_kept()
@@ -173,7 +172,7 @@ class TxnStore:
                     touched = self._judge(state, ops)
                     self._see_unchanged(state, touched, guards)
             self._take(ops, guards)
-            self._grow(ops, pieces)
+            self._grow(ops, pieces, size)
 
     def write_new(self, op: records.SeriesCreated) -> bool:
         """Take new series of a device that lies in a storage group, if nothing is against it.
@@ -187,17 +186,19 @@ class TxnStore:
             self.use()
             if not self._is_light:
                 return False
-            ops, pieces = self._stored((op,))
+            ops, pieces, size = self._stored((op,))
             with self._engine.reading() as state:
                 self._see_kept()
                 if not self._take_lightly(state, ops):
                     return False
             self.has_written_schema = True
-            self._grow(ops, pieces)
+            self._grow(ops, pieces, size)
             return True
 
-    def _stored(self, ops: Sequence[records.Op]) -> tuple[list[records.Op], list[bytes]]:
+    def _stored(self, ops: Sequence[records.Op]) -> tuple[list[records.Op], list[bytes], int]:
         """Operations as they are read back from their bytes, and these: the commit needs both.
+
+        Also how many bytes the write set has with them.
 
         Raises:
             TooLargeError: the write set, or the tlog, has no room for them.
@@ -215,7 +216,7 @@ class TxnStore:
                 "in parts"
             )
         layout(stored, 0, limit=self._engine.options.tag_bytes)
-        return stored, pieces
+        return stored, pieces, size
 
     def _take(self, ops: Sequence[records.Op], guards: Sequence[Guard]) -> None:
         """Let what the transaction sees be as operations that were judged make it."""
@@ -232,8 +233,8 @@ class TxnStore:
                 self._dropped |= {op.path}
         self.has_written_schema |= not _SEEN.isdisjoint(map(type, ops))
 
-    def _grow(self, ops: Sequence[records.Op], pieces: Sequence[bytes]) -> None:
-        self._size += sum(map(len, pieces))
+    def _grow(self, ops: list[records.Op], pieces: list[bytes], size: int) -> None:
+        self._size = size
         self.ops += ops
         self._pieces += pieces
         self.statements += 1

@@ -3,7 +3,7 @@
     python scripts/bench/transactions.py [--seconds 2] [--rounds 5] [--directory DIR] [--json]
     python scripts/bench/transactions.py --alone [--directory DIR] [--json]
 
-* plain: a series is created by one commit, by 1, 16 and 64 threads.
+* plain: a series is created by one commit, by 1, 8 and 64 threads.
 * transaction: begun, the same series created, committed.
 * three: three series of one device in a transaction, beside three plain commits.
 * fork: in a schema of 1,000,000 series, a transaction creates one and then asks for it.
@@ -184,7 +184,7 @@ def main() -> None:
         if given.alone:
             found["alone"] = alone(home / "alone")
         else:
-            for each in (1, 16, 64):
+            for each in (1, 8, 64):
                 rates = compare(home / str(each), each, given.seconds, given.rounds)
                 found[f"{each} threads"] = rates
             found["fork"] = fork(home / "fork")

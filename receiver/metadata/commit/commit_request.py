@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Build", "CommitRequest", "is_large"]
 
 _MAX_COMMIT: Final = MAX_PAYLOAD - 64
+_NO_PIECES: Final[dict[int, bytes]] = {}
 _MANY: Final = 2048
 """Devices and operations; so many are judged in some fifty milliseconds."""
 
@@ -92,7 +93,7 @@ class CommitRequest:
         self.judged: JudgedOps | None = None
         self.beside: JudgedBeside | None = None
         self.is_large = False
-        self._pieces: dict[int, bytes] = {}
+        self._pieces = _NO_PIECES
         self.build = build
         self.work = work
         self.encoded = b""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from common.errors import TsferryError
 from receiver.metadata.commit.pace import weight_of
+from receiver.metadata.commit.plain_series import takes_plain_series
 from receiver.metadata.commit.rules import Rules, check_txn
 from receiver.metadata.commit.schema_rules import SchemaRules
 from receiver.metadata.commit.touched import Touched
@@ -56,16 +57,21 @@ def examine(state: State, ops: Sequence[records.Op], *, pending: int = 0) -> Tou
         touched = Touched()
         if len(ops) == 1:
             # Most commits of many threads: the tables have no part in it.
-            SchemaRules(state.schema, touched, keeps=False).series_created(ops[0])
+            _examine_series(state, ops[0], touched)
             return touched
         if len(ops) == 2 and type(ops[1]) is records.TxnCommitted:  # the same, by a transaction
-            SchemaRules(state.schema, touched, keeps=False).series_created(ops[0])
+            _examine_series(state, ops[0], touched)
             check_txn(state, ops[1])
             touched.written.add(("txn", ops[1].id))
             return touched
     draft = Draft(state, pending=pending, notes=True)
     draft.take(ops, last=True)
     return draft.touched
+
+
+def _examine_series(state: State, op: records.SeriesCreated, touched: Touched) -> None:
+    if not takes_plain_series(state.schema, op, touched):
+        SchemaRules(state.schema, touched, keeps=False).series_created(op)
 
 
 class Draft:
