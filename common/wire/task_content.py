@@ -28,6 +28,9 @@ class PlanEntry(Struct, frozen=True, kw_only=True):
     """Other content under a path that was loaded before."""
     retry: bool = False
     """The operator asked for another try of a quarantined file."""
+    answered: Count = 0
+    """`commit` of the answer that it was asked for behind, 0 if not known: what an operator of the
+    receiver deleted later stays deleted."""
     first_time: Time | None = None
     last_time: Time | None = None
     devices: list[str] = []
@@ -80,6 +83,8 @@ class PlanDecision(Struct, frozen=True, kw_only=True):
     """Whether the `.resource` is still wanted."""
     md5: str | None = None
     """For `already` and `have`: MD5 of what the receiver holds, to be compared by the sender."""
+    commit: Count = 0
+    """The newest commit that it was decided by."""
     node: UploadNode | None = None
     """For `send` and `resume`: the storage node that the bytes may go to."""
 

@@ -175,11 +175,20 @@ def _expired(entry: PlanEntry, path: FilePath, here: Situation) -> PlanDecision 
 
 def _deleted(entry: PlanEntry, path: FilePath, here: Situation) -> PlanDecision | None:
     """Content that an operator deleted here, unless somebody says that it is to come again."""
-    if entry.retry or not deleted_by_operator(
-        here.state, here.sender, path.text, tail=entry.tail, size=entry.size, md5=entry.md5
-    ):
+    if entry.retry and not entry.answered:
         return None
-    return PlanDecision(path=entry.path, action=Action.EXPIRED, reason=DELETED_HERE, hold=True)
+    deleted = deleted_by_operator(
+        here.state, here.sender, path.text, tail=entry.tail, size=entry.size, md5=entry.md5
+    )
+    if not deleted or (entry.retry and deleted <= entry.answered):
+        return None
+    return PlanDecision(
+        path=entry.path,
+        action=Action.EXPIRED,
+        reason=DELETED_HERE,
+        hold=True,
+        commit=here.state.newest,
+    )
 
 
 def _here_already(

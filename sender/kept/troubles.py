@@ -68,6 +68,9 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         retry: the operator asked for another try; goes with each plan until the receiver says
             that it is to be held.
         dropped: the operator gave it up.
+        words: how often the operator has said something of it. An answer that was asked for before
+            the last of these does not take that back.
+        commit: the receiver's, that its answer was decided by; 0 where it did not say.
     """
 
     path: str
@@ -81,6 +84,8 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rounds: int = 1
     retry: bool = False
     dropped: bool = False
+    words: int = 0
+    commit: int = 0
 
     def concerns(self, file: LocalFile) -> bool:
         """Whether it is about the content that `file` has now."""
@@ -118,8 +123,15 @@ def _may_be_there(scan: Scan, path: FilePath) -> bool:
 
 
 def without_expired(troubles: Mapping[FilePath, Trouble]) -> dict[FilePath, Trouble]:
-    """Those that another receiver, or one with another past, would have as well."""
-    return {path: each for path, each in troubles.items() if each.kind is not TroubleKind.EXPIRED}
+    """Those that another receiver, or one with another past, would have as well.
+
+    And those of which the operator has said what is to become of them.
+    """
+    return {
+        path: each
+        for path, each in troubles.items()
+        if each.kind is not TroubleKind.EXPIRED or each.retry or each.dropped
+    }
 
 
 def expired_paths(troubles: Mapping[FilePath, Trouble], scan: Scan) -> frozenset[FilePath]:
@@ -185,21 +197,36 @@ class Troubles:
         return self._by_path
 
     def record(self, found: Iterable[tuple[LocalFile, Trouble]]) -> None:
-        """Note files in trouble; `path`, content, `since` and `rounds` are filled in here."""
+        """Note files in trouble; `path`, content, `since` and `rounds` are filled in here.
+
+        Args:
+            found: each with `words` as they were when the receiver was asked.
+        """
         for file, trouble in found:
             before = self._by_path.get(file.path)
-            again = before is not None and before.concerns(file)
+            if before is None or not before.concerns(file):
+                before = Trouble(
+                    path=file.path.text,
+                    size=file.size,
+                    mtime_ns=file.mtime_ns,
+                    kind=trouble.kind,
+                    since=self._clock(),
+                    rounds=0,
+                )
+            # Of a try that came to no verdict, the operator's word goes with the next one; and so
+            # does one that was said while this answer was on its way.
+            is_open = not trouble.keeps_back or before.words > trouble.words
             self._by_path[file.path] = msgspec.structs.replace(
                 trouble,
-                path=file.path.text,
-                size=file.size,
-                mtime_ns=file.mtime_ns,
-                since=before.since if before is not None and again else self._clock(),
-                rounds=before.rounds + 1 if before is not None and again else 1,
-                # Of a try that came to no verdict, the operator's word goes with the next one.
-                retry=before is not None and again and before.retry and not trouble.keeps_back,
-                # Given up while the round that found it was under way: the operator's word stands.
-                dropped=before is not None and again and before.dropped,
+                path=before.path,
+                size=before.size,
+                mtime_ns=before.mtime_ns,
+                since=before.since,
+                rounds=before.rounds + 1,
+                retry=before.retry and is_open,
+                dropped=before.dropped,
+                words=before.words,
+                commit=trouble.commit or before.commit,
             )
         self._write()
 
@@ -227,15 +254,11 @@ class Troubles:
         Without a path all but what the receiver's operator deleted: that it is to come again is
         said of it alone.
         """
-        return self._change(
-            path, lambda each: not each.is_deleted, hold=False, retry=True, dropped=False
-        )
+        return self._change(path, lambda each: not each.is_deleted, retry=True, dropped=False)
 
     def retry_deleted(self) -> list[Trouble]:
         """The same of all that the receiver's operator deleted, and of nothing else."""
-        return self._change(
-            None, lambda each: each.is_deleted, hold=False, retry=True, dropped=False
-        )
+        return self._change(None, lambda each: each.is_deleted, retry=True, dropped=False)
 
     def drop(self, path: FilePath) -> list[Trouble]:
         """Give a file up: it is not sent any more while it has this content.
@@ -257,7 +280,9 @@ class Troubles:
             if trouble is None:
                 continue
             if path is not None or (is_meant(trouble) and not trouble.dropped):
-                self._by_path[each] = msgspec.structs.replace(trouble, **changes)
+                self._by_path[each] = msgspec.structs.replace(
+                    trouble, words=trouble.words + 1, **changes
+                )
                 changed.append(self._by_path[each])
         if changed:
             self._write()

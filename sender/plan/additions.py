@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from common.names import FilePath
+    from sender.kept.troubles import Trouble
     from sender.select.found import LocalFile, TimePartition
     from sender.select.path_table import Directory, PathBlock
 
@@ -42,13 +43,13 @@ class Addition(msgspec.Struct, frozen=True):
     Attributes:
         file: the file.
         replaces: other content of this path is loaded: it goes with the commit that brings this.
-        retry: the operator asked for another try.
+        trouble: what is known of this content from before.
         resource_only: it is loaded, and only its resource is another one than the receiver has.
     """
 
     file: LocalFile
     replaces: bool = False
-    retry: bool = False
+    trouble: Trouble | None = None
     resource_only: bool = False
 
     @property
@@ -61,7 +62,12 @@ class Addition(msgspec.Struct, frozen=True):
     @property
     def is_plain(self) -> bool:
         """Whether the file is all that there is to say."""
-        return not (self.replaces or self.retry or self.resource_only)
+        return not (self.replaces or self.trouble or self.resource_only)
+
+    @property
+    def retry(self) -> bool:
+        """Whether the operator asked for another try."""
+        return self.trouble is not None and self.trouble.retry
 
     @property
     def path(self) -> FilePath:

@@ -268,10 +268,11 @@ def _resources(
     left = options.task_max_files
     for file in with_other_resources(scan.files, entries):
         trouble = troubles.get(file.path)
-        kept_back = trouble is not None and trouble.concerns(file) and trouble.keeps_back
-        if file.path in coming or kept_back:
+        if trouble is not None and not trouble.concerns(file):
+            trouble = None
+        if file.path in coming or (trouble is not None and trouble.keeps_back):
             continue
-        yield Addition(file, resource_only=True)
+        yield Addition(file, trouble=trouble, resource_only=True)
         left -= 1
         if not left:
             return
@@ -310,11 +311,12 @@ def _differs(
                 _refresh(found, entry, file, entry.span or facts.span(file))
                 return
         replaces = True
-    if trouble is not None and trouble.concerns(file) and trouble.keeps_back:
+    if trouble is not None and not trouble.concerns(file):
+        trouble = None
+    if trouble is not None and trouble.keeps_back:
         found.skipped.append(Skipped(file, trouble.reason or str(trouble.kind)))
         return
-    retry = trouble is not None and trouble.concerns(file) and trouble.retry
-    found.additions.append(Addition(file, replaces, retry))
+    found.additions.append(Addition(file, replaces, trouble))
 
 
 # -- ends ----------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from common import wire
 from common.errors import ConflictError, ForbiddenError, NotATsFileError, TsferryError
@@ -36,6 +36,7 @@ class Verdicts:
         self, report: RoundReport, tell: Callable[..., None] = lambda what, **members: None
     ) -> None:
         """Begin with none; `tell` hears of each file in trouble (`Meter.happened`)."""
+        self._words: dict[FilePath, int] = {}
         self._report = report
         self._tell = tell
         self.troubles: list[tuple[LocalFile, Trouble]] = []
@@ -43,6 +44,15 @@ class Verdicts:
         """Additions that are not in the task any more."""
         self.expired: set[FilePath] = set()
         """Those of them that need not be loaded."""
+
+    def asked(self, additions: Iterable[Addition]) -> None:
+        """The receiver is asked for these, with what the operator has said of them.
+
+        Of what it was asked for in an earlier life that is not known any more.
+        """
+        self._words = {
+            each.path: each.trouble.words for each in additions if each.trouble is not None
+        }
 
     def changed(self, path: FilePath, reason: str) -> None:
         """The file is not any more what was chosen; no trouble, the next scan sees it."""
@@ -59,7 +69,14 @@ class Verdicts:
         if kind is TroubleKind.REFUSED and decision.hold:
             kind = TroubleKind.QUARANTINED
         reason = decision.reason or str(decision.action)
-        self._note(file, kind, reason, device=decision.device, hold=decision.hold)
+        self._note(
+            file,
+            kind,
+            reason,
+            device=decision.device,
+            hold=decision.hold,
+            commit=decision.commit,
+        )
 
     def clash(self, file: LocalFile, theirs: str | None) -> None:
         """The receiver holds other content under this path and says that it is the same."""
@@ -80,14 +97,21 @@ class Verdicts:
             file, kind, error.message, device=device if isinstance(device, str) else None, hold=hold
         )
 
-    def outcome(self, file: LocalFile, outcome: wire.Outcome) -> None:
+    def outcome(self, file: LocalFile, outcome: wire.Outcome, commit: int = 0) -> None:
         """The committed outcome of an addition that was not loaded."""
         reason = outcome.reason or str(outcome.result)
         if outcome.result is Result.MISSING:
             reason = f"not loaded: {outcome.reason or 'it was not received whole'}"
-        self._note(file, _RESULTS[outcome.result], reason, device=outcome.device, hold=outcome.hold)
+        self._note(
+            file,
+            _RESULTS[outcome.result],
+            reason,
+            device=outcome.device,
+            hold=outcome.hold,
+            commit=commit,
+        )
 
-    def committed(self, outcome: wire.Outcome, addition: Addition | None) -> None:
+    def committed(self, outcome: wire.Outcome, addition: Addition | None, commit: int = 0) -> None:
         """What a commit says of a path of the task; `addition` is what was to be loaded there."""
         report = self._report
         match outcome.result:
@@ -109,7 +133,7 @@ class Verdicts:
                 report.held.append(FileReason(outcome.path, reason))
                 report.guarded |= outcome.hold
             case _ if addition is not None and addition.path not in self.lost:
-                self.outcome(addition.file, outcome)
+                self.outcome(addition.file, outcome, commit)
 
     def _note(
         self,
@@ -119,6 +143,7 @@ class Verdicts:
         *,
         device: str | None = None,
         hold: bool = False,
+        commit: int = 0,
     ) -> None:
         path = file.path
         self.lost.add(path)
@@ -132,6 +157,8 @@ class Verdicts:
             reason=reason,
             device=device,
             hold=hold,
+            words=self._words.get(path, 0),
+            commit=commit,
         )
         self.troubles.append((file, trouble))
         report_trouble(self._report, trouble)

@@ -102,6 +102,7 @@ class TaskRun:
         try:
             answer = self._start()
             if answer.state is TaskState.OPEN:
+                self._verdicts.asked(self._plan.additions)
                 self._ship_schema(answer)
                 jobs = self._offer(self._take_snapshot())
                 self._delete()
@@ -398,6 +399,6 @@ class TaskRun:
             addition = additions.get(outcome.path)
             if addition is not None and outcome.result in (Result.LOADED, Result.ALREADY):
                 loaded.append(addition.path)
-            self._verdicts.committed(outcome, addition)
+            self._verdicts.committed(outcome, addition, answer.commit or 0)
         with kept.changing_troubles() as troubles:
             troubles.clear(loaded)

@@ -143,6 +143,7 @@ def prepare(
         md5=md5,
         replaces=addition.replaces,
         retry=addition.retry,
+        answered=0 if addition.trouble is None else addition.trouble.commit,
         first_time=tail.first_time,
         last_time=tail.last_time,
         devices=[device.name_in(addition.path.sg) for device in tail.devices],

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from sender.kept import identity
@@ -19,6 +20,11 @@ def a_file(at=A, size=10, mtime_ns=1):
 
 def a_trouble(kind=TroubleKind.CONFLICT, **more):
     return Trouble(path="", size=0, mtime_ns=0, kind=kind, reason="why", **more)
+
+
+def said(troubles, trouble, at=A):
+    """An answer to all that the operator has said so far."""
+    return msgspec.structs.replace(trouble, words=troubles.by_path[at].words)
 
 
 class Clock:
@@ -96,7 +102,8 @@ def test_hold_keeps_back_until_the_operator_says_so(reopen):
     assert troubles.retry(A)[0].retry
     again = reopen().by_path[A]
     assert not again.keeps_back
-    troubles.record([(a_file(), a_trouble(TroubleKind.QUARANTINED, hold=True))])
+    held = a_trouble(TroubleKind.QUARANTINED, hold=True)
+    troubles.record([(a_file(), said(troubles, held))])
     assert reopen().by_path[A].keeps_back
 
 
@@ -121,7 +128,7 @@ def test_what_an_operator_deleted_is_retried_only_if_it_is_named(reopen):
     assert [each.path for each in troubles.retry()] == [B.text]
     assert [each.path for each in troubles.retry_deleted()] == [A.text]
     assert not any(each.keeps_back for each in reopen())
-    troubles.record([(a_file(), deleted)])
+    troubles.record([(a_file(), said(troubles, deleted))])
     assert [each.path for each in troubles.retry(A)] == [A.text]
 
 
@@ -134,13 +141,40 @@ def test_a_try_that_was_cut_off_is_made_again_with_the_operators_word(reopen, ki
     troubles.record([(a_file(), a_trouble(kind))])
     (found,) = reopen()
     assert (found.kind, found.retry, found.keeps_back) == (kind, True, False)
-    troubles.record([(a_file(), deleted)])  # a verdict ends it
+    troubles.record([(a_file(), said(troubles, deleted))])  # a verdict ends it
     (found,) = reopen()
     assert (found.retry, found.keeps_back) == (False, True)
     troubles.retry_deleted()
     troubles.record([(a_file(size=11), a_trouble(kind))])  # it was said of other content
     (found,) = reopen()
     assert not found.retry
+
+
+@pytest.mark.parametrize("kind", [TroubleKind.EXPIRED, TroubleKind.QUARANTINED])
+def test_what_is_said_while_an_answer_is_on_its_way_holds(reopen, kind):
+    troubles = reopen()
+    held = a_trouble(kind, hold=True)
+    troubles.record([(a_file(), held)])
+    troubles.retry(A)
+    answer = said(troubles, held)
+    reopen().drop(A)
+    reopen().retry(A)
+    troubles = reopen()
+    troubles.record([(a_file(), answer)])
+    (found,) = reopen()
+    assert (found.retry, found.keeps_back) == (True, False)
+    troubles.record([(a_file(), said(troubles, held))])
+    assert reopen().by_path[A].keeps_back
+
+
+def test_what_the_operator_said_holds_for_another_receiver_too(reopen):
+    troubles = reopen()
+    expired = a_trouble(TroubleKind.EXPIRED, hold=True)
+    troubles.record([(a_file(A), expired), (a_file(B), expired)])
+    troubles.retry(A)
+    troubles.drop(B)
+    troubles.forget_expired()
+    assert (reopen().by_path[A].retry, reopen().by_path[B].dropped) == (True, True)
 
 
 def test_an_unknown_path_changes_nothing(reopen):

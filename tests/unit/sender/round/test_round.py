@@ -26,6 +26,7 @@ from common.errors import (
 )
 from common.wire import Action, History, Outcome, Result
 from sender.config import StorageGroupFilter
+from sender.kept.receiver_state import changing_troubles
 from sender.round.round_report import as_text
 from sender.select.facts import FileFacts
 from sender.select.found import stat_identity
@@ -311,14 +312,36 @@ def test_what_is_held_is_not_offered_again_until_the_operator_says_so(edge, rece
     report = edge.round()
     assert [each.file for each in report.quarantined] == [path]
     assert len(receiver.plans) == asked
-    from sender.kept.receiver_state import changing_troubles
-
     remote = edge.remote()
     with remote.sync_tree() as sync, changing_troubles(sync, remote.directory) as troubles:
         troubles.retry()
     receiver.decide = lambda entry: None
     assert edge.round().exit_code == 0
     assert receiver.plans[-1].retry
+    in_sync(edge, receiver)
+
+
+def test_what_the_operator_says_in_the_middle_of_a_round_holds_against_its_answer(edge, receiver):
+    path = edge.write(1, size=5000)
+    remote = edge.remote()
+    deleted = wire.PlanDecision(
+        path=path, action=Action.EXPIRED, reason="deleted", hold=True, commit=7
+    )
+
+    def saying(entry: wire.PlanEntry) -> wire.PlanDecision:
+        with remote.sync_tree() as sync, changing_troubles(sync, remote.directory) as troubles:
+            troubles.retry_deleted()
+        return deleted
+
+    receiver.decide = lambda entry: deleted
+    edge.round()
+    with remote.sync_tree() as sync, changing_troubles(sync, remote.directory) as troubles:
+        troubles.retry_deleted()
+    receiver.decide = saying
+    edge.round()
+    receiver.decide = lambda entry: None
+    assert edge.round().exit_code == 0
+    assert (receiver.plans[-1].retry, receiver.plans[-1].answered) == (True, 7)
     in_sync(edge, receiver)
 
 

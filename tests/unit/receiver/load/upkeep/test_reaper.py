@@ -253,6 +253,27 @@ def test_what_an_operator_deleted_is_told_to_its_sender_whatever_that_has_told_o
         assert (told(edge, heard), notes(node)) == ({path_of(1)}, 1)
 
 
+def test_a_word_that_was_said_before_the_last_deletion_does_not_take_it_back(
+    world: World,
+) -> None:
+    with world.still_node() as node:
+        edge, _ = loaded_and_deleted(node)
+        refused = planned_again(edge)
+        assert refused.action is wire.Action.EXPIRED
+        again: dict[str, Any] = {"retry": True, "answered": refused.commit}
+        assert planned_again(edge, **again).action is wire.Action.SEND
+        task = edge.start()
+        edge.plan(task, [plan_entry(path_of(2), tsfile(), **again)])
+        edge.batch(task, {path_of(2): tsfile()})
+        edge.end(task, {path_of(2): tsfile()})
+        edge.outcome(task)
+        with node.engine.reading() as state:
+            (row,) = (row for row in state.files.values() if row.visible)
+        node.engine.commit([records.FileDeleted(row.physical, "operator")])
+        assert planned_again(edge, **again).action is wire.Action.EXPIRED
+        assert planned_again(edge, retry=True).action is wire.Action.SEND
+
+
 def test_a_compaction_of_deleted_files_is_told_as_one_with_a_value_that_nobody_deleted(
     world: World,
 ) -> None:
