@@ -86,7 +86,8 @@ def fsck(
     of all files, it says of what, and changes nothing without --confirm.
 
     With --storage each object is asked for with its size and digest. What is missing or damaged
-    there is put once more from the copy here, or wanted again if that is bad too. Objects that no
+    there is put once more from the copy here; if that is bad too it is left to the server, which
+    puts there what a storage node gives, or wanted again where none is to have it. Objects that no
     row names are told of, and left. With --adopt, and the server down, a commit says of files that
     are in the store only, and that a schema directory from before their upload does not know to be
     there, that they are: after all of their bytes were read and compared.
@@ -107,7 +108,12 @@ def fsck(
         if cut_log:
             raise UsageError("--cut-log: expected without --storage")
         return check_copies(
-            invocation.load().value, repair=repair, adopt=adopt, deep=deep, as_json=as_json
+            invocation.load().value,
+            repair=repair,
+            adopt=adopt,
+            deep=deep,
+            without_nodes=without_nodes,
+            as_json=as_json,
         )
     config = invocation.load().value
     with showing_progress(as_json) as told:

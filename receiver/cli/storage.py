@@ -382,15 +382,22 @@ def _check_restore(
 
 
 def check_copies(
-    config: ReceiverConfig, *, repair: bool, adopt: bool, deep: bool, as_json: bool
+    config: ReceiverConfig,
+    *,
+    repair: bool,
+    adopt: bool,
+    deep: bool,
+    without_nodes: bool,
+    as_json: bool,
 ) -> int:
     """`fsck --storage`: check what is in the store, and put it right; the exit code."""
     from common.progress_line import showing_progress
     from receiver.storage.copying import store_of
     from receiver.storage.incarnation import own_incarnation
     from receiver.storage.object_adoption import adopt_objects
-    from receiver.storage.object_repair import examine_store, repair_store
+    from receiver.storage.object_repair import OF_NODES, examine_store, repair_store
     from receiver.storage.owned_prefix import own_prefix
+    from receiver.storage.scrubbing import note_bad
 
     store = store_of(_configured(config).storage)
     try:
@@ -402,7 +409,9 @@ def check_copies(
             Tree(config.schema_dir) as home,
             showing_progress(as_json) as told,
         ):
-            report = examine_store(engine, store, disks.trees, deep=deep, told=told)
+            report = examine_store(
+                engine, store, disks.trees, deep=deep, without_nodes=without_nodes, told=told
+            )
             if changes and report.found:
                 for away in disks.away():  # what is not mounted is not bad
                     raise AwayError(str(away))
@@ -412,6 +421,7 @@ def check_copies(
                     report = adopt_objects(engine, store, owner, report, told)
                 if repair:
                     report = repair_store(engine, store, owner, disks.trees, report, told=told)
+                    note_bad(home, [it.physical for it in report.found if it.repair == OF_NODES])
     finally:
         store.close()
     if as_json:

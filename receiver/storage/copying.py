@@ -394,7 +394,7 @@ class StorageService(Closing):
         parts = self._engine, self._store, owner
         scrubber = None
         if days := self._config.scrub_days:
-            scrubber = Scrubber(*parts, self._home, self._trees, days=days)
+            scrubber = Scrubber(*parts, self._home, self._trees, days=days, pulled=self._pulled)
         uploader = Uploader(
             *parts,
             self._home,

@@ -22,6 +22,7 @@ from common.names import FilePath
 from common.step_progress import StepCounter, untold
 from receiver.metadata.model import records
 from receiver.metadata.model.merged_names import is_merged
+from receiver.metadata.state.placed_files import is_left_to_nodes
 from receiver.metadata.state.table_rows import FileState
 from receiver.storage.incarnation import incarnations
 from receiver.storage.object_content import ContentChangedError
@@ -145,7 +146,7 @@ def restore_files(
                 else:
                     there += 1
             _settle(trees, sorted({each.row.physical.rpartition("/")[0] for each in batch}))
-    given = [row for row in lacking if row.state is FileState.SUPERSEDED]
+    given = _given(engine, lacking)
     lacking = [row for row in lacking if row.state is not FileState.SUPERSEDED]
     _give_up(engine, given)
     _ask_again(engine, lacking)
@@ -280,6 +281,21 @@ def _settle(trees: Sequence[Tree], folders: Sequence[str]) -> None:
             if tree.exists(folder):
                 tree.sync_dir(folder)
         settle_fetched(tree)
+
+
+def _given(engine: Engine, lacking: Sequence[FileRow]) -> list[FileRow]:
+    """Superseded files that are nowhere, and whose points others give that are not to be hidden.
+
+    Of those storage nodes may have what they are to have: it is all that is left then.
+    """
+    hidden = {row.physical for row in lacking if row.visible}
+    with engine.reading() as state:
+        return [
+            row
+            for row in lacking
+            if row.state is FileState.SUPERSEDED
+            and not is_left_to_nodes(state, row.physical, hidden)
+        ]
 
 
 def _give_up(engine: Engine, given: list[FileRow]) -> None:

@@ -3,34 +3,34 @@
 An object that is not what was put is never replaced and never trusted: where the copy here is
 whole it is put once more, under a key of its own, and a commit says so. Where the copy here is bad
 too the file is quarantined, so that its sender is asked for it, as it is for one that is bad here.
+What storage nodes are to have is left to a server, which asks them: with none no node is asked.
 What no row names is told of, with what its own metadata says, and left.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from common import crash
-from common.names import FilePath
 from common.step_progress import StepCounter, untold
 from receiver.metadata.model import records
+from receiver.metadata.state.placed_files import holding_nodes, is_left_to_nodes, placed_nodes
 from receiver.metadata.state.table_rows import FileState
-from receiver.storage.confirming import put_confirmed
-from receiver.storage.digest_uploads import ReadContent, put_block_digests
 from receiver.storage.file_restore import stands
 from receiver.storage.incarnation import check_owner
 from receiver.storage.object_adoption import untold_objects
 from receiver.storage.object_check import ARCHIVED, CopiesReport, ObjectFinding, check_objects
-from receiver.storage.object_content import ContentChangedError, FileContent
+from receiver.storage.object_content import ContentChangedError
 from receiver.storage.object_places import file_of
 from receiver.storage.object_removal import objects_of
 from receiver.storage.object_store import ObjectMissingError
+from receiver.storage.objects_again import put_once_more, resource_here
 from receiver.storage.store_manifests import StoreManifest
 from receiver.storage.tree.tree_manifests import forget_tree, newest_tree
-from receiver.storage.uploader import data_key, digests_text, resource_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -43,14 +43,20 @@ if TYPE_CHECKING:
     from receiver.metadata.state.uploaded_rows import UploadedRow
     from receiver.storage.incarnation import Incarnation
     from receiver.storage.object_store import ObjectStore, StoredObject
+    from receiver.storage.pulled_files import PulledFiles
 
-__all__ = ["examine_store", "may_be_needed", "repair_from_here", "repair_store"]
+__all__ = ["OF_NODES", "examine_store", "may_be_needed", "repair_from_here", "repair_store"]
 
-_TRIES = 100
+log = logging.getLogger(__name__)
+
 _AGAIN = "put it there once more"
 _WANTED = "quarantine it, so that its sender sends it again: the copy here is bad too"
 _GIVEN = "forget it, since other files give its points: the copy here is bad too"
+OF_NODES = (
+    "with the server up, put it there once more from a storage node: the copy here is bad too"
+)
 _ANEW = "have the tree made anew by the receiver"
+_DONE_HERE = (_AGAIN, OF_NODES, _WANTED, _GIVEN)
 _SEEN_OR_GIVEN = (FileState.LIVE, FileState.RETIRED, FileState.SUPERSEDED)
 """Files that readers see, or would see again if what gives their points left sight."""
 _OURS = ("checkpoints", "data", "log", "manifests", "owners", "tags", "tree")
@@ -62,6 +68,7 @@ def examine_store(
     trees: Sequence[Tree],
     *,
     deep: bool,
+    without_nodes: bool = False,
     told: ToldProgress = untold,
 ) -> CopiesReport:
     """Look at everything, change nothing.
@@ -71,6 +78,7 @@ def examine_store(
         store: where the objects are.
         trees: the data directories that are there.
         deep: read the bytes of each object.
+        without_nodes: storage nodes do not count, but for what is left where all else is given up.
         told: called with how far it is.
 
     Raises:
@@ -80,11 +88,12 @@ def examine_store(
         commit = state.newest
         places = dict(state.uploaded_table.rows)
         rows = [row for row in state.files.values() if may_be_needed(state, row.physical)]
-    by_name = {row.physical: row for row in rows}
-    found = [
-        replace(each, repair=_way_out(each, by_name[each.physical], trees))
-        for each in check_objects(store, engine.uuid, rows, places, deep=deep, told=told)
-    ]
+    found = _with_ways_out(
+        engine,
+        check_objects(store, engine.uuid, rows, places, deep=deep, told=told),
+        trees,
+        without_nodes=without_nodes,
+    )
     found += untold_objects(engine, store, trees)
     found += _log(engine, store)
     found += _tree(engine, store)
@@ -105,27 +114,47 @@ def may_be_needed(state: State, physical: str) -> bool:
     return row is not None and row.state in _SEEN_OR_GIVEN and physical in state.uploaded_table.rows
 
 
-def _way_out(found: ObjectFinding, row: FileRow, trees: Sequence[Tree]) -> str:
+def _with_ways_out(
+    engine: Engine, found: Sequence[ObjectFinding], trees: Sequence[Tree], *, without_nodes: bool
+) -> list[ObjectFinding]:
+    with engine.reading() as state:
+        rows = {each.physical: state.files.get(each.physical) for each in found}
+        nodes = {
+            name
+            for name in rows
+            if not without_nodes and (placed_nodes(state, name) or holding_nodes(state, name))
+        }
+    told = [
+        replace(each, repair=_way_out(each, row, trees, at_nodes=each.physical in nodes))
+        for each in found
+        if (row := rows[each.physical]) is not None
+    ]
+    hidden = {each.physical for each in told if each.repair == _WANTED}
+    with engine.reading() as state:
+        return [
+            replace(each, repair=OF_NODES)
+            if each.repair == _GIVEN and is_left_to_nodes(state, each.physical, hidden)
+            else each
+            for each in told
+        ]
+
+
+def _way_out(found: ObjectFinding, row: FileRow, trees: Sequence[Tree], *, at_nodes: bool) -> str:
     if found.kind == ARCHIVED:
         return ""  # nothing is wrong with it: it has to be restored there, to be looked at
     if found.kind == "resource":
-        return _AGAIN if _resource_here(row, trees) is not None else ""
+        return _AGAIN if resource_here(row, trees) is not None else ""
     if _file_here(row, trees) is not None:
         return _AGAIN
     if found.kind == "blocks":
         return ""  # without them it is read whole
+    if at_nodes:
+        return OF_NODES
     return _GIVEN if row.state is FileState.SUPERSEDED else _WANTED
 
 
 def _file_here(row: FileRow, trees: Sequence[Tree]) -> Tree | None:
     return next((each for each in trees if stands(each, row.physical, row.size, row.md5)), None)
-
-
-def _resource_here(row: FileRow, trees: Sequence[Tree]) -> Tree | None:
-    if row.resource is None:
-        return None
-    rel, known = FilePath.parse(row.physical).resource.text, row.resource
-    return next((each for each in trees if stands(each, rel, known.size, known.md5)), None)
 
 
 def _log(engine: Engine, store: ObjectStore) -> Iterator[ObjectFinding]:
@@ -201,6 +230,7 @@ def repair_store(
     trees: Sequence[Tree],
     report: CopiesReport,
     *,
+    pulled: PulledFiles | None = None,
     told: ToldProgress = untold,
 ) -> CopiesReport:
     """Put right what a look has found.
@@ -211,6 +241,7 @@ def repair_store(
         owner: as whom they are put.
         trees: the data directories, all of them.
         report: of `examine_store`.
+        pulled: gives what storage nodes have; None where none is asked, and that is left.
         told: called with each object that was put right, or not.
 
     Raises:
@@ -224,7 +255,7 @@ def repair_store(
         done[""] = True
     # First what is forgotten: it would come back without bytes if what gives its points went first.
     due = sorted(
-        (each for each in report.found if each.repair in (_AGAIN, _WANTED, _GIVEN)),
+        (each for each in report.found if each.repair in _DONE_HERE),
         key=lambda found: found.repair != _GIVEN,
     )
     counter = StepCounter("repairs", len(due), 0, told)
@@ -232,7 +263,7 @@ def repair_store(
         counter.done(0)
         if each.physical not in done:
             check_owner(store, owner)
-            done[each.physical] = _repair(engine, store, owner, trees, each)
+            done[each.physical] = _repair(engine, store, owner, trees, each, pulled)
             crash.point("storage.repair.done")
     found = [replace(each, repaired=each.repaired or _is_done(each, done)) for each in report.found]
     return replace(report, found=found)
@@ -244,8 +275,9 @@ def repair_from_here(
     owner: Incarnation,
     trees: Sequence[Tree],
     found: Sequence[ObjectFinding],
+    pulled: PulledFiles | None = None,
 ) -> set[str]:
-    """Put once more what the copies here can put right; nothing is concluded of others.
+    """Put once more what the copies here, or at nodes, can put right; of others nothing follows.
 
     Returns:
         Physical names of the files of which all is in the store now.
@@ -254,20 +286,15 @@ def repair_from_here(
         FencedError: another receiver has taken over.
         StoreAwayError, StoreRefusedError: of the store.
     """
-    with engine.reading() as state:
-        rows = {each.physical: state.files.get(each.physical) for each in found}
-    ways = [
-        replace(each, repair=_way_out(each, row, trees))
-        for each in found
-        if (row := rows[each.physical]) is not None
-    ]
-    due = [each for each in ways if each.repair == _AGAIN]
-    done = repair_store(engine, store, owner, trees, CopiesReport(engine=engine.uuid, found=due))
+    ways = _with_ways_out(engine, found, trees, without_nodes=pulled is None)
+    due = [each for each in ways if each.repair in (_AGAIN, OF_NODES)]
+    report = CopiesReport(engine=engine.uuid, found=due)
+    done = repair_store(engine, store, owner, trees, report, pulled=pulled)
     return {each.physical for each in done.found if each.repaired}
 
 
 def _is_done(found: ObjectFinding, done: Mapping[str, bool]) -> bool:
-    return found.repair in (_AGAIN, _WANTED, _GIVEN, _ANEW) and done.get(found.physical, False)
+    return found.repair in (*_DONE_HERE, _ANEW) and done.get(found.physical, False)
 
 
 def _repair(
@@ -276,6 +303,7 @@ def _repair(
     owner: Incarnation,
     trees: Sequence[Tree],
     found: ObjectFinding,
+    pulled: PulledFiles | None,
 ) -> bool:
     with engine.reading() as state:
         row = state.files.get(found.physical)
@@ -283,6 +311,8 @@ def _repair(
     if row is None or there is None or row.state not in _SEEN_OR_GIVEN:
         return True
     tree = _file_here(row, trees)
+    if tree is None and found.repair == OF_NODES:
+        return pulled is not None and _put_of_nodes(engine, store, owner, trees, row, there, pulled)
     if tree is None:
         if found.repair not in (_WANTED, _GIVEN):
             return False  # its resource alone is bad
@@ -292,51 +322,28 @@ def _repair(
         reason = f"its object in the store is {found.kind}, and the copy here is bad too"
         engine.commit([records.FileQuarantined(row.physical, reason)])
         return True
-    again, digests = _put_again(store, owner, tree, row, there)
-    key = data_key(owner.engine, owner.number, row.physical, again)
-    resource = _put_resource(store, key, row, trees)
-    crash.point("storage.repair.put")
-    engine.commit(
-        [
-            records.FileUploaded(
-                row.physical, owner.number, row.size, digests_text(digests), resource, again
-            )
-        ]
-    )
+    fd = tree.open_read(row.physical)
+    try:
+        put_once_more(engine, store, owner, trees, row, there, fd)
+    finally:
+        os.close(fd)
     return True
 
 
-def _put_again(
-    store: ObjectStore, owner: Incarnation, tree: Tree, row: FileRow, there: UploadedRow
-) -> tuple[int, Mapping[str, str]]:
-    """Put a file under the first number that is free, or has it already; with its digests."""
-    about = {"sender": row.sender, "path": row.path, "md5": row.md5}
-    begin = there.again + 1 if there.incarnation == owner.number else 1
-    fd = tree.open_read(row.physical)
+def _put_of_nodes(
+    engine: Engine,
+    store: ObjectStore,
+    owner: Incarnation,
+    trees: Sequence[Tree],
+    row: FileRow,
+    there: UploadedRow,
+    pulled: PulledFiles,
+) -> bool:
+    """Put a file once more that a node gives; whether one did."""
     try:
-        for again in range(begin, begin + _TRIES):
-            key = data_key(owner.engine, owner.number, row.physical, again)
-            content = ReadContent(FileContent(fd, row.size, row.md5))
-            try:
-                found = put_confirmed(store, key, content, about)
-                return again, {**found.digests, **put_block_digests(store, key, content)}
-            except ContentChangedError:
-                if not stands(tree, row.physical, row.size, row.md5):
-                    raise
-    finally:
-        os.close(fd)
-    raise ContentChangedError(f"{store.url}: {row.physical} was damaged there {_TRIES} times")
-
-
-def _put_resource(store: ObjectStore, key: str, row: FileRow, trees: Sequence[Tree]) -> str:
-    """Put the resource beside it, if it is whole here; its MD5, empty for none."""
-    tree = _resource_here(row, trees)
-    if tree is None or row.resource is None:
-        return ""
-    fd = tree.open_read(FilePath.parse(row.physical).resource.text)
-    try:
-        content = FileContent(fd, row.resource.size, row.resource.md5)
-        put_confirmed(store, resource_key(key, row.resource.md5), content, {})
-    finally:
-        os.close(fd)
-    return row.resource.md5
+        with pulled.opened(row) as fd:
+            put_once_more(engine, store, owner, trees, row, there, fd)
+    except ContentChangedError as error:
+        log.info("an object is not put right", extra={"file": row.physical, "error": str(error)})
+        return False
+    return True

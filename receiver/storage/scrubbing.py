@@ -24,14 +24,15 @@ from receiver.storage.object_check import check_objects
 from receiver.storage.object_repair import may_be_needed, repair_from_here
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from common.durable import Tree
     from receiver.metadata.engine import Engine
     from receiver.storage.incarnation import Incarnation
     from receiver.storage.object_store import ObjectStore
+    from receiver.storage.pulled_files import PulledFiles
 
-__all__ = ["Scrubber"]
+__all__ = ["Scrubber", "note_bad"]
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +73,7 @@ class Scrubber:
         trees: Callable[[], Sequence[Tree]],
         *,
         days: float,
+        pulled: PulledFiles | None = None,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -84,12 +86,14 @@ class Scrubber:
             home: the schema directory.
             trees: gives the data directories that count now.
             days: of a round.
+            pulled: gives what storage nodes have.
             clock: seconds since the epoch.
             monotonic: seconds.
         """
         self._engine, self._store, self._owner = engine, store, owner
         self._home, self._trees, self._period = home, trees, days * _DAY
         self._clock, self._monotonic = clock, monotonic
+        self._pulled = pulled
         self._note = _read(home)
         self._next = 0.0
         self._due: list[str] = []
@@ -103,7 +107,7 @@ class Scrubber:
         more = "" if len(bad) == 1 else f" and {len(bad) - 1} others are"
         return (
             f"the object of {bad[0]}{more or ' is'} not in the store as it was put there, and not "
-            "whole here: tsferry-receiver fsck --storage says more"
+            "whole here or at a storage node: tsferry-receiver fsck --storage says more"
         )
 
     def work(self) -> None:
@@ -170,7 +174,9 @@ class Scrubber:
                 extra={"key": each.key, "kind": each.kind, "detail": each.detail},
             )
         left = {each.physical for each in found}
-        left -= repair_from_here(self._engine, self._store, self._owner, self._trees(), found)
+        left -= repair_from_here(
+            self._engine, self._store, self._owner, self._trees(), found, self._pulled
+        )
         note, known = self._note, set(self._note.bad)
         fresh = [each for each in names if each not in known]
         bad = [each for each in note.bad if each not in names or each in left]
@@ -188,6 +194,19 @@ class Scrubber:
         self._home.make_dirs("storage")
         self._home.write_atomic(_NOTE, msgspec.json.encode(note))
         self._note = note
+
+
+def note_bad(home: Tree, names: Iterable[str]) -> None:
+    """Have the next start of a receiver ask for the objects of these files at once.
+
+    Args:
+        home: its schema directory; it does not run.
+        names: physical names.
+    """
+    note = _read(home)
+    bad = [*note.bad, *sorted({*names} - {*note.bad})]
+    home.make_dirs("storage")
+    home.write_atomic(_NOTE, msgspec.json.encode(msgspec.structs.replace(note, bad=tuple(bad))))
 
 
 def _read(home: Tree) -> _Note:

@@ -226,3 +226,9 @@ class StoreBesideNodes(DisksAndOperators):
             assert row is not None
             content = self.names_of(path)[row.physical]
             assert leader.content(row.physical, 0, row.size) == content
+        leader.scrub()
+        for path in sorted(self.loaded - self.deleted):
+            row = self._row(leader, path)
+            with leader.engine.reading() as state:
+                is_told = row is not None and state.uploaded_table.parts(row).file
+            assert not is_told or self.in_bucket(path), f"{path} is not in the bucket"

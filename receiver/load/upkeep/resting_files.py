@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from receiver.metadata.state.placed_files import placed_nodes
-from receiver.metadata.state.table_rows import FileState
+from receiver.metadata.state.placed_files import is_left_to_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from collections.abc import Set as AbstractSet
 
     from receiver.load.upkeep.fsck_findings import Found
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.state import State
 
 __all__ = ["left_at_nodes"]
 
@@ -40,28 +37,7 @@ def left_at_nodes(engine: Engine, found: Sequence[Found]) -> list[Found]:
     with engine.reading() as state:
         return [
             msgspec.structs.replace(each, elsewhere="nodes", repair=_REPAIR)
-            if each.path in given_up and _is_left(state, each.path, given_up)
+            if each.path in given_up and is_left_to_nodes(state, each.path, given_up)
             else each
             for each in found
         ]
-
-
-def _is_left(state: State, physical: str, given_up: AbstractSet[str]) -> bool:
-    row = state.files.get(physical)
-    if row is None or row.state is not FileState.SUPERSEDED or not placed_nodes(state, physical):
-        return False
-    seen = {physical}
-    waiting = [*row.rests]
-    while waiting:
-        name = waiting.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        above = state.files.get(name)
-        if above is None:
-            continue
-        if above.visible and name in given_up:
-            return True
-        if above.state is FileState.SUPERSEDED:
-            waiting += above.rests
-    return False

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from receiver.metadata.state.table_rows import FileState
 from receiver.metadata.state.tables.retired import partition_of
 from receiver.metadata.state.tables.uploaded import InStore
 
 if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables.placements import PlacementRow
     from receiver.metadata.state.tables.tablets import TabletRow
 
-__all__ = ["holding_nodes", "parts_elsewhere", "placed_nodes", "placement_of", "released_placement"]
+__all__ = [
+    "holding_nodes",
+    "is_left_to_nodes",
+    "parts_elsewhere",
+    "placed_nodes",
+    "placement_of",
+    "released_placement",
+]
 
 
 def placement_of(state: State, physical: str) -> tuple[TabletRow, PlacementRow] | None:
@@ -73,3 +83,31 @@ def holding_nodes(state: State, physical: str, *, proved: bool = False) -> list[
     if proved and all(each in rows for each in nodes):
         return there
     return [*there, *(each for each in placed_nodes(state, physical) if each not in there)]
+
+
+def is_left_to_nodes(state: State, physical: str, given_up: AbstractSet[str]) -> bool:
+    """Whether nodes may have a superseded file that is read again once others are given up.
+
+    Args:
+        state: committed.
+        physical: of the superseded file.
+        given_up: files that readers are not to see any more, since nobody has them.
+    """
+    row = state.files.get(physical)
+    if row is None or row.state is not FileState.SUPERSEDED or not placed_nodes(state, physical):
+        return False
+    seen = {physical}
+    waiting = [*row.rests]
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        above = state.files.get(name)
+        if above is None:
+            continue
+        if above.visible and name in given_up:
+            return True
+        if above.state is FileState.SUPERSEDED:
+            waiting += above.rests
+    return False

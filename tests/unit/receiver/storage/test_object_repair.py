@@ -10,16 +10,20 @@ import pytest
 
 from common import crash
 from common.digests import md5
+from common.durable import Tree
 from common.step_progress import untold
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
-from receiver.metadata.state.table_rows import FileState
+from receiver.metadata.state.table_rows import FileRow, FileState
 from receiver.storage.directory_store import DirectoryStore
 from receiver.storage.object_adoption import adopt_objects
 from receiver.storage.object_check import CopiesReport
-from receiver.storage.object_repair import examine_store, repair_store
+from receiver.storage.object_repair import OF_NODES, examine_store, repair_store
+from receiver.storage.pulled_files import PulledFiles
 from receiver.storage.reading.block_digests import WHOLE_BYTES, blocks_key
+from receiver.storage.scrubbing import Scrubber, note_bad
 from receiver.storage.uploader import data_key
+from tests.support.copy_nodes import place_tablets
 from tests.support.uploading import Centre
 
 
@@ -317,3 +321,67 @@ def test_a_large_object_that_is_taken_back_has_digests_of_its_blocks(
     with centre.engine.reading() as state:
         assert "blocks=" in state.uploaded_table.rows[one].digests
     assert centre.examine(deep=True).found == []
+
+
+@pytest.mark.parametrize("state", [FileState.LIVE, FileState.SUPERSEDED])
+def test_what_is_lost_there_and_nodes_are_to_have_is_left_until_a_server_asks_them(
+    centre: Checked, state: FileState
+) -> None:
+    """It was hidden, or forgotten, though two nodes had it whole and its edge had freed it."""
+    one, two = centre.load(1, resource=b"one"), centre.load(2)
+    centre.uploader.run_once()
+    place_tablets(centre.engine)
+    if state is FileState.SUPERSEDED:
+        centre.engine.commit([records.FileRetired(one, 1)])
+        centre.engine.commit([records.FileSuperseded(one, [two])])
+    here = centre.root / "data" / one
+    content = here.read_bytes()
+    for each in (here, here.with_name(f"{here.name}.resource")):
+        each.unlink()
+    centre.place(one).unlink()
+    report = centre.repair()
+    assert [(each.repair, each.repaired) for each in report.found] == [(OF_NODES, False)]
+    assert centre.states()[one] is state
+
+    def fetch(row: FileRow, tree: Tree) -> str | None:
+        assert row.physical == one
+        tree.write_atomic("fetched", content)
+        return "fetched"
+
+    note_bad(centre.home, [one])
+    for gives, left in ((None, True), (fetch, False)):
+        pulled = PulledFiles(lambda: [centre.tree], gives or (lambda row, tree: None))
+        scrubber = Scrubber(
+            centre.engine,
+            centre.store,
+            centre.owner,
+            centre.home,
+            lambda: [centre.tree],
+            days=10,
+            pulled=pulled,
+        )
+        scrubber.work()
+        assert (scrubber.problem is not None) == left
+        assert centre.states()[one] is state
+    assert centre.kinds(deep=True) == []
+    assert centre.resources()[one] == md5(b"one").hexdigest()
+    assert not (centre.root / "data" / "fetched").exists()
+
+
+def test_where_nodes_do_not_count_what_gives_way_to_what_is_lost_is_left_to_them(
+    centre: Checked,
+) -> None:
+    """Both were given up in one run: what gave the points, and what nodes might have had of it."""
+    one, two = centre.load(1), centre.load(2)
+    centre.uploader.run_once()
+    place_tablets(centre.engine)
+    centre.engine.commit([records.FileRetired(one, 1)])
+    centre.engine.commit([records.FileSuperseded(one, [two])])
+    for each in (one, two):
+        (centre.root / "data" / each).unlink()
+        centre.place(each).unlink()
+    report = examine_store(
+        centre.engine, centre.store, [centre.tree], deep=True, without_nodes=True
+    )
+    repair_store(centre.engine, centre.store, centre.owner, [centre.tree], report)
+    assert centre.states() == {one: FileState.RETIRED, two: FileState.QUARANTINED}

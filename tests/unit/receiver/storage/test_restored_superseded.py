@@ -11,6 +11,7 @@ from common.durable import Tree
 from receiver.metadata.model import records
 from receiver.storage.directory_store import DirectoryStore
 from receiver.storage.file_restore import RestoredFiles, restore_files
+from tests.support.copy_nodes import place_tablets
 from tests.support.uploading import SENDER, Centre
 
 
@@ -73,6 +74,15 @@ def test_what_is_in_the_store_comes_back_for_what_is_not(centre: Superseded) -> 
     two = centre.load(2)
     centre.engine.commit([records.FileRetired(one, 1)])
     centre.engine.commit([records.FileSuperseded(one, [two])])
+    found = centre.restored()
+    assert (found.lacking, found.given_up) == ([path_at_sender(two)], [])
+    assert centre.visible() == {one}
+
+
+def test_what_nodes_are_to_have_of_what_is_nowhere_is_not_forgotten(centre: Superseded) -> None:
+    """It is read in the place of what is lost, which was in the store no more than this."""
+    one, two = centre.fill()
+    place_tablets(centre.engine)
     found = centre.restored()
     assert (found.lacking, found.given_up) == ([path_at_sender(two)], [])
     assert centre.visible() == {one}
