@@ -1,12 +1,12 @@
 """Has merged files take the place of what they were made of for good, so that those give back room.
 
-Looked for are compactions of which all inputs are gone at the edge, and were for `after`; their
-sender has been here since; nobody forwards from this receiver, for whom they would be missing; and
-the engine finds nothing that could still come between (`becoming_final`). Unless it is configured
-otherwise, somebody has to have compared them with what they stand for, in another process than
-merged: the verification, or who is asked here (`merge_comparer`). Then the outputs are read again
-from the disk, and one commit makes files of them. From then on the inputs are superseded:
-their bytes go as those of all superseded files do.
+Looked for are compactions of which all inputs are gone at the edge, or were loaded at the centre,
+and that for `after`; their sender has been here since; nobody forwards from this receiver, for whom
+they would be missing; and the engine finds nothing that could still come between
+(`becoming_final`). Unless it is configured otherwise, somebody has to have compared them with what
+they stand for, in another process than merged: the verification, or who is asked here
+(`merge_comparer`). Then the outputs are read again from the disk, and one commit makes files of
+them. From then on the inputs are superseded: their bytes go as those of all superseded files do.
 
 An output that is not what was made dissolves its compaction: the inputs are still there.
 """
@@ -22,7 +22,7 @@ from common.digests import md5, read_blocks
 from common.errors import ConflictError, StoppedError
 from common.tsfile.tail_digest import tail_digest
 from receiver.compaction.merge_pace import MergePace
-from receiver.metadata.commit.becoming_final import why_not_final
+from receiver.metadata.commit.becoming_final import owners_of, why_not_final
 from receiver.metadata.model import records
 from receiver.metadata.model.centre_source import is_centre
 from receiver.metadata.model.errors import RefusedCommitError
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from common.durable import Tree
     from receiver.datadirs.disks import Disks
     from receiver.metadata.engine import Engine
+    from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables.compacted_rows import CompactedOutput, CompactedRow
     from receiver.metadata.state.tables.retired import PartitionKey
@@ -43,10 +44,6 @@ log = logging.getLogger(__name__)
 
 _SENDERS: Final = "sync-sender"
 """Of a data directory: what a sender keeps that forwards from this receiver."""
-_OF_CENTRE: Final = (
-    "its files were loaded at the centre: no list has them that they could go from, so they stay "
-    "beside it"
-)
 _LOOK_AGAIN: Final = 3600.0
 """Seconds until a compaction is looked at again that was not ripe, at the most."""
 
@@ -145,14 +142,12 @@ class FinalMerges:
             last = max(each.changed for each in inputs)
             if state.clock.times.seconds(last) + self._after > now:
                 return ""
-            if of_centre:
-                return _OF_CENTRE
-            if state.senders[row.sender].last_commit <= last:
+            if any(_was_away(state, each, last) for each in _awaited(state, row, inputs)):
                 return "its sender has not been here since"
             why = why_not_final(state, row)
         if why is not None:
             return why
-        if any(self._awaits_proof(row.key, each) for each in inputs):
+        if any(each.retired and self._awaits_proof(row.key, each) for each in inputs):
             return "files of it may yet be given by others"
         if self._disks.away():
             return "a data directory is away"
@@ -225,6 +220,24 @@ class FinalMerges:
             self._engine.commit([records.CompactionDissolved(row.id, why)])
         except (ConflictError, RefusedCommitError) as error:
             log.info("a compaction has ended meanwhile", extra={"error": str(error)})
+
+
+def _awaited(state: State, row: CompactedRow, inputs: Sequence[FileRow]) -> set[str]:
+    """Senders that may still bring what they first looked at while the files came.
+
+    With what one load at the centre brought nobody looked at anything between: all of it has one
+    look.
+    """
+    if not is_centre(row.sender):
+        return {row.sender}
+    if len({each.rank.first for each in inputs}) == 1:
+        return set()
+    return owners_of(state, inputs) - {row.sender}
+
+
+def _was_away(state: State, sender: str, since: int) -> bool:
+    known = state.senders.get(sender)
+    return known is None or known.last_commit <= since
 
 
 def _home_of(trees: Sequence[Tree], physical: str) -> Tree | None:

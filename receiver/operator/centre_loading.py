@@ -184,6 +184,11 @@ class CentreLoads:
     def is_visible(self, task: str) -> bool:
         """Whether a load has a visible file, of which the outcome may not be kept any more."""
         with self._engine.reading() as state:
+            finals = state.compacted_table.finals.all()
+        merged = (path for each in finals if each.sender == self.source for _, path in each.made_of)
+        if any(f"/{name_prefix(task)}" in path for path in merged):
+            return True
+        with self._engine.reading() as state:
             table = state.file_table
             between = pauses(self._engine.reading(), commits=True)
             for directory in table.directories():

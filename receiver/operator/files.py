@@ -10,6 +10,7 @@ from receiver.load.placing import tree_of
 from receiver.load.upkeep.undeleting import undelete
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
+from receiver.metadata.model.centre_source import is_centre
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
 from receiver.metadata.state.placed_files import parts_elsewhere
 from receiver.metadata.state.table_rows import FileState
@@ -106,8 +107,8 @@ def delete_files(
 ) -> DeleteAnswer:
     """Delete files that their senders have no more; with `everywhere` at the centres above, too.
 
-    What a sender has would come again, so it is not deleted here. With what was merged goes what
-    it was made of.
+    What a sender has would come again, so it is not deleted here; what was loaded at the centre
+    nobody has. With what was merged goes what it was made of.
     """
     reason: DeletionReason = "everywhere" if everywhere else "operator"
     deleted: list[str] = []
@@ -136,7 +137,7 @@ def delete_files(
 def _why_stays(row: FileRow | None) -> str | None:
     if row is None:
         return "there is no such file"
-    if row.held:
+    if row.held and not is_centre(row.sender):
         return "its sender has it: it goes there first"
     return "it is deleted already" if row.state is FileState.DELETED else None
 

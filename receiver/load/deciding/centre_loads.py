@@ -38,8 +38,10 @@ _STANDING = (FileState.LIVE, FileState.RETIRED, FileState.SUPERSEDED)
 
 def content_of_anyone(
     state: State, candidate: Candidate, stands: Callable[[FileRow], bool]
-) -> FileRow | None:
-    """A file that has the very content, whoever brought it, and whose bytes stand.
+) -> list[FileRow]:
+    """Files that have the very content, whoever brought it, and whose bytes stand.
+
+    One, or all that were made of it where it was merged for good; none if it is not here.
 
     Args:
         state: committed.
@@ -50,8 +52,13 @@ def content_of_anyone(
     for row in state.file_table.of_tail(staged.tail):
         same = (row.size, row.md5) == (staged.size, staged.md5)
         if same and row.state in _STANDING and stands(row):
-            return row
-    return None
+            return [row]
+    for merge in state.compacted_table.finals.with_content(candidate.path.text, staged.md5):
+        rows = [state.files.get(each) for each in merge.became]
+        there = [each for each in rows if each is not None and each.visible and stands(each)]
+        if len(there) == len(rows):
+            return there
+    return []
 
 
 def whole_or_nothing(
@@ -74,7 +81,8 @@ def whole_or_nothing(
     bad = {path: each for path, each in change.outcomes.items() if each.result not in _GOOD}
     compared = frozenset(mandate.compared)
     for found in overlaps(state, (each.candidate for each in change.loads), between):
-        if found.physical not in compared and (found.is_apart or not mandate.may_overlap):
+        matters = found.is_apart or not mandate.may_overlap
+        if matters and not _was_compared(state, found, compared):
             bad.setdefault(found.path, found.outcome)
     change.guards += owner_guards(state, (each.candidate for each in change.loads))
     if not bad:
@@ -95,6 +103,27 @@ def whole_or_nothing(
     )
     guards = [each for each in change.guards if each.table == "task"]
     return Change(ops=[done], guards=guards, outcomes=outcomes)
+
+
+def _was_compared(state: State, found: FileOverlap, compared: frozenset[str]) -> bool:
+    """Whether the points of a file were compared, by itself or in what it was made of since.
+
+    A file that others were merged into for good has times between theirs, and no point there.
+    """
+    if found.physical in compared:
+        return True
+    maker = state.compacted_table.finals.maker(found.physical)
+    rows = [] if maker is None else [state.files.get(each) for each in maker.inputs]
+    if not rows or any(row is None for row in rows):
+        return False
+    meeting = [
+        found._replace(physical=row.physical)
+        for row in rows
+        if row is not None
+        for device, begin, end in row.devices.ranges()
+        if device == found.device and begin <= found.last and found.first <= end
+    ]
+    return all(_was_compared(state, each, compared) for each in meeting)
 
 
 class FileOverlap(NamedTuple):

@@ -65,11 +65,12 @@ class FileAdditions:
     def _addition(self, path: FilePath, candidate: Candidate | None) -> FileOutcome:
         held = self._task.held(path)
         if candidate is not None and self._record.centre is not None:
-            row = content_of_anyone(self._state, candidate, self._task.given.stands)
-            if row is not None:
-                self._change.guards.append(Guard("file", row.physical, row.changed))
-                reason = f"as {row.physical}"
-                return FileOutcome(path.text, Result.ALREADY, reason=reason, owner=row.sender)
+            rows = content_of_anyone(self._state, candidate, self._task.given.stands)
+            if rows:
+                guards = (Guard("file", row.physical, row.changed) for row in rows)
+                self._change.guards += guards
+                reason = f"as {rows[0].physical}"
+                return FileOutcome(path.text, Result.ALREADY, reason=reason, owner=rows[0].sender)
         if self._before.take(path, held, candidate):
             return FileOutcome(path.text, Result.ALREADY)
         if candidate is None:

@@ -2,8 +2,9 @@
 
 A file that was deleted keeps its row and its bytes for the history window. Brought back it is a
 retired one, in the rank that it had: it gives what nothing above it gives, and a proof may leave it
-out again. Its bytes are read whole first, since nothing was known of them while it was deleted; its
-series are made again where they went meanwhile, as with their storage group.
+out again. What was loaded at the centre is what it was: it was on no list. Its bytes are read whole
+first, since nothing was known of them while it was deleted; its series are made again where they
+went meanwhile, as with their storage group.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from receiver.load.placing import tree_of
 from receiver.load.schema.registering import SeriesRefusal, read_series
 from receiver.load.upkeep.registrar import registration
 from receiver.metadata.model import records
+from receiver.metadata.model.centre_source import is_centre
 from receiver.metadata.model.errors import RefusedCommitError, SchemaConflictError
 from receiver.metadata.model.paths import IllegalPathError
+from receiver.metadata.model.ranks import NOW
 from receiver.metadata.state.placed_files import parts_elsewhere
 
 if TYPE_CHECKING:
@@ -113,7 +116,10 @@ def _bring_back(
         return
     crash.point("undeleting.read")
     try:
-        engine.commit([records.FileUndeleted(row.physical, ranges), *schema])
+        back: list[records.Op] = [records.FileUndeleted(row.physical, ranges)]
+        if is_centre(row.sender) and (not row.retired or row.last_look == NOW):
+            back.append(records.FileReturned(row.physical))  # no list has it that it was gone from
+        engine.commit([*back, *schema])
     except (RefusedCommitError, SchemaConflictError) as error:
         # Its bytes left the disk, it is back already, or a series has another type by now.
         done.failed.append((row.physical, error.message))

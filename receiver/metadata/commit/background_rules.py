@@ -134,6 +134,7 @@ def _compaction_final(on: RuleOverlay, op: records.CompactionFinal) -> None:
     row = on.compaction(op.id)
     assert row is not None
     on.final = frozenset(each.physical for each in row.outputs)
+    on.final_inputs = frozenset(row.inputs)
     on.put(("compacted", op.id), replace_row(row, dissolved=row.created))
 
 

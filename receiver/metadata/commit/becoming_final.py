@@ -7,6 +7,12 @@ by its looks, the others by its name. All else that overlaps them stands above i
 input: looked at here, of every file in whatever state, and as it can still become. So whatever
 comes later needs to know of no compaction: it ranks as against any file.
 
+What was loaded at the centre is in no edge's list, so it never ends: there the outputs are files of
+the centre as their inputs were, that nobody has retired, from the last of the first looks on. These
+have names that no database gave, so they rank by their looks alone, below each other as above: what
+a later load puts beneath all that is there stays beneath, and so does what was first looked at
+before any of them.
+
 Three things could still come that the outputs cannot answer as the inputs would. A file that stands
 neither above nor apart is refused by name (`between_final`). A deletion that some inputs were
 closed late for hides nothing in the outputs: points stay rather than go. An input that is at the
@@ -21,6 +27,7 @@ from common.digests import xxh3_64
 from common.names import FilePath, storage_group_of
 from receiver.metadata.commit.dissolving import meets, times_of
 from receiver.metadata.model import records
+from receiver.metadata.model.centre_source import is_centre
 from receiver.metadata.model.merged_names import is_merged
 from receiver.metadata.model.ranks import LOWEST_LOOK, NOW, Rank, name_rank, stands_above
 from receiver.metadata.state.ranges import ids_of
@@ -36,7 +43,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables.compacted_rows import CompactedOutput, CompactedRow
 
-__all__ = ["between_final", "why_not_final", "with_fallbacks", "with_finals"]
+__all__ = ["between_final", "owners_of", "why_not_final", "with_fallbacks", "with_finals"]
 
 _Spans = dict[str, tuple[int, int]]
 
@@ -125,7 +132,7 @@ def between_final(state: State, op: records.FileLoaded) -> str | None:
     first = op.first_look or NOW
     rank = Rank(name_rank(path), first, op.closed_look or first, NOW, NOW, op.physical)
     spans = {each.name: (each.first, each.last) for each in op.devices if each.first is not None}
-    for physical in (each for row in finals for each in row.became):
+    for physical in (each for row in finals if not _is_below(first, row) for each in row.became):
         file = state.files.get(physical)
         if file is None or file.state is FileState.DELETED or physical == op.physical:
             continue
@@ -134,6 +141,21 @@ def between_final(state: State, op: records.FileLoaded) -> str | None:
         if not stays_above and meets(file.devices.ranges(), spans):  # type: ignore[arg-type]
             return physical
     return None
+
+
+def _is_below(first: int, row: CompactedRow) -> bool:
+    """Whether a file was first looked at before all that a merge of the centre's is made of.
+
+    Names of an edge's are another matter: files that one look had rank by these.
+    """
+    return is_centre(row.sender) and first < row.lowest_look
+
+
+def owners_of(state: State, files: Sequence[FileRow]) -> set[str]:
+    """Whose the devices of some files are; an empty text for one that is nobody's."""
+    names = {each for file in files for each in file.devices}
+    owners = (state.owners.get(each) for each in names)
+    return {"" if owner is None else owner.sender for owner in owners}
 
 
 # -- what makes it so ----------------------------------------------------------------------------
@@ -156,6 +178,7 @@ def _files_of(
 ) -> Iterator[records.FileLoaded | records.FileRetired | records.FileSuperseded]:
     inputs = [state.files[each] for each in row.inputs]
     top, first, closed, last = _rank_of(inputs)
+    others = sorted(owners_of(state, inputs) - {row.sender})
     for each in row.outputs:
         yield records.FileLoaded(
             sender=row.sender,
@@ -174,8 +197,11 @@ def _files_of(
             data_dir=each.data_dir,
             first_look=first,
             closed_look=closed,
+            owner=others[0] if others else "",
+            others=others[1:],
         )
-        yield records.FileRetired(each.physical, last)
+        if not is_centre(row.sender):
+            yield records.FileRetired(each.physical, last)
     every = [each.physical for each in row.outputs]
     devices = [frozenset(each.devices.parts()[0]) for each in row.outputs]
     for file in inputs:
@@ -185,6 +211,8 @@ def _files_of(
             for each, its in zip(row.outputs, devices, strict=True)
             if may_give(each, file) and not its.isdisjoint(mine)
         ]
+        if not file.retired:
+            yield records.FileRetired(file.physical, NOW)  # it may come back as what it was
         yield records.FileSuperseded(file.physical, rests or every)
 
 
@@ -199,24 +227,28 @@ def _all_kept(state: State, row: CompactedRow) -> bool:
 def _why_not_together(inputs: Sequence[FileRow]) -> str | None:
     """All have ended, and one rank stands above them all."""
     newest = max(row.rank.first for row in inputs)
+    awaited = FileState.LIVE if is_centre(inputs[0].sender) else FileState.RETIRED
     for row in inputs:
-        if row.state is not FileState.RETIRED:
+        if row.state is not awaited:
             return f"{row.physical} is {row.state}"
         if row.origin is not None:
             return f"{row.physical} was forwarded"
-        if row.rank.name is None and row.rank.last >= newest:
-            return f"{row.physical} has a name that no database gave"
-    if all(row.rank.last < newest for row in inputs):
+    together = [row for row in inputs if row.rank.last >= newest]
+    if not together:
         return "the look that had the last of them first is behind the ends of all"
+    unnamed = [row for row in together if row.rank.name is None]
+    if unnamed and len(unnamed) < len(together):
+        return f"{unnamed[0].physical} has a name that no database gave"
     return None
 
 
 def _why_not_alone(state: State, row: CompactedRow, inputs: Sequence[FileRow]) -> str | None:
-    """All else stands above, and will; the devices are its sender's and always were."""
-    moves = state.owner_table.moves
+    """All else stands above, and will; the devices are whose they always were."""
+    of_centre, moves = is_centre(row.sender), state.owner_table.moves
     for name in {each for file in inputs for each in file.devices}:
         owner = state.owners.get(name)
-        if name in moves or owner is None or owner.sender != row.sender:
+        is_moved = name in moves or owner is None
+        if is_moved or not (of_centre or owner.sender == row.sender):  # type: ignore[union-attr]
             return f"the device {name} went to another sender"
     top, first, closed, last = _rank_of(inputs)
     rank = Rank(top.rank.name, first, closed, last, NOW, row.outputs[0].physical)
@@ -234,7 +266,8 @@ def _why_not_alone(state: State, row: CompactedRow, inputs: Sequence[FileRow]) -
         if other.rank.first > last or _is_within(other, mine):
             continue
         below = [rank, *(each.rank for each in inputs)]
-        if not _has_ended(other) or not all(stands_above(other.rank, each) for each in below):
+        stays = _has_ended(other) or (of_centre and other.sender == row.sender)
+        if not stays or not all(stands_above(other.rank, each) for each in below):
             return f"{other.physical} does not stand above all of it"
     return None
 
@@ -252,14 +285,18 @@ def _has_ended(file: FileRow) -> bool:
 
 def _why_not_settled(state: State, row: CompactedRow) -> str | None:
     """Nothing that was told of the partition waits."""
-    sender = state.senders[row.sender]
-    if sender.restored:
-        return "its sender was restored, and has not said what it has"
+    senders = {row.sender}
+    if is_centre(row.sender):  # what comes of those whose devices it has may be of earlier looks
+        senders |= owners_of(state, [state.files[each] for each in row.inputs])
+    for each in senders:
+        known = state.senders.get(each)
+        if known is not None and known.restored:
+            return "its sender was restored, and has not said what it has"
     for held in state.held_deletes.rows.values():
         if held.sender == row.sender and held.group == row.sg:
             return f"deletes of {held.group} are held"
     for entry in state.quarantine.values():
-        if entry.sender == row.sender and partition_of(entry.path) == row.key:
+        if entry.sender in senders and partition_of(entry.path) == row.key:
             return f"{entry.path} is in quarantine"
     span = _span(row.outputs)
     for note in state.deletion_table.of_sender(row.sender):

@@ -66,6 +66,8 @@ def with_revivals(state: State, ops: Sequence[records.Op]) -> Sequence[records.O
             if row.physical not in settled:
                 settled.add(row.physical)
                 made.append(records.FileRevived(row.physical))
+                if row.last_look == NOW:  # it never ended: see `becoming_final`
+                    made.append(records.FileReturned(row.physical))
     return made if len(made) > len(ops) else ops
 
 

@@ -129,7 +129,7 @@ def _near(
 ) -> list[CompactedRow]:
     """Those of the partition of a file, and of others where they have times of it.
 
-    A device is one sender's, unless it was another one's before.
+    A device is one sender's, unless it was another one's before, or was loaded at the centre.
     """
     table, key = state.compacted_table, partition_of(physical)
     rows = table.of_partition(key)

@@ -49,12 +49,22 @@ class RuleOverlay:
         changes: what stands under the keys that the commit has changed.
         compacts: whether there is a compaction in the commit.
         final: files that it makes final.
+        final_inputs: the files that these take the place of.
         pace: lets others in between two steps.
         schema: the rules of storage groups and series.
         touched: keys that the commit looked at and changes.
     """
 
-    __slots__ = ("changes", "compacts", "final", "pace", "schema", "state", "touched")
+    __slots__ = (
+        "changes",
+        "compacts",
+        "final",
+        "final_inputs",
+        "pace",
+        "schema",
+        "state",
+        "touched",
+    )
 
     def __init__(self, state: State, *, notes: bool, pace: Pace | None = None) -> None:
         """Begin with what is committed; see `Draft`."""
@@ -63,6 +73,7 @@ class RuleOverlay:
         self.changes: dict[TouchedKey, Any] = {}
         self.compacts = False
         self.final: frozenset[str] = frozenset()
+        self.final_inputs: frozenset[str] = frozenset()
         self.touched = Touched()
         counts = state.max_memory is not None
         self.schema = SchemaRules(state.schema, self.touched, notes=notes, counts=counts, pace=pace)

@@ -75,6 +75,8 @@ class Rules:
 def _is_of_final(on: RuleOverlay, op: records.Op) -> bool:
     if isinstance(op, records.FileSuperseded):
         return on.final.issuperset(op.rests)
+    if isinstance(op, records.FileRetired) and op.physical in on.final_inputs:
+        return True
     return isinstance(op, records.FileLoaded | records.FileRetired) and op.physical in on.final
 
 

@@ -5,7 +5,8 @@ them: what the new owner lists stands above. Where it comes back, what its sende
 above all that others brought meanwhile. A transfer changes no order of files that are there by
 going; by coming back it only lifts what is listed. So what was proved before it stays proved. What
 the new owner loads stands above them, be it that a look before the transfer had it: but only in the
-devices that were transferred.
+devices that were transferred. What was loaded at the centre is on no list that could lift it: where
+the centre comes to own a device, its files stay as they stand to each other.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from receiver.metadata.model.centre_source import is_centre
 from receiver.metadata.model.ranks import NOW, TransferCut
 
 if TYPE_CHECKING:
@@ -40,16 +42,18 @@ def looks_in_device(rank: Rank, sender: str, moves: Iterable[OwnerMove]) -> tupl
         moves: the transfers of the device, in order.
     """
     first, last, end = rank.first, rank.last, NOW
+    is_listed = not is_centre(sender)
     for move in moves:
         if move.released:
             continue
         if move.commit <= rank.loaded:
-            if move.sender == sender and (move.since or not move.came_first):
+            is_gained = move.sender == sender and (move.since or not move.came_first)
+            if is_gained and is_listed:
                 first = max(first, move.border + 1)  # it may have waited for the device
                 last = max(last, first)
         elif move.sender != sender:
             end = min(end, move.border)
-        elif rank.last >= move.border:
+        elif is_listed and rank.last >= move.border:
             first, end = max(first, move.border + 1), NOW
     last = min(last, end)
     return min(first, last), last  # a new name gives it another first look, in its other devices

@@ -98,6 +98,7 @@ class CompactedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         contents: of each of these in their order its tail and the outputs that it is in, see
             `merged_leaves`.
         dropped: those of `became` that an operator deleted, with the commit that did.
+        lowest_look: the first of the first looks that had those; 0 in what earlier ones wrote.
         news: the commit that loaded the last of those: a stream behind it has had all of them.
         verified: the commit that says that the outputs are what readers get of the inputs; 0 for
             none. See `records.CompactionVerified`.
@@ -128,6 +129,7 @@ class CompactedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     news: int = 0
     verified: int = 0
     verifier: records.MergeVerifier | None = None
+    lowest_look: int = 0
 
     @property
     def key(self) -> PartitionKey:

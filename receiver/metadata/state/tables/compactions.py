@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from receiver.metadata.model import records
+from receiver.metadata.model.centre_source import is_centre
 from receiver.metadata.model.ranks import NameRank
 from receiver.metadata.state.table_rows import FileState
 from receiver.metadata.state.tables.compacted_rows import (
@@ -92,11 +93,14 @@ class CompactedTable:
 
         Args:
             key: the partition that is left out.
-            sender: whose they are; None for anybody's.
+            sender: whose they are, or the centre's, which may have devices of anybody; None, or
+                the centre: anybody's.
             first: of the range.
             last: of it.
         """
-        senders = [*self._of_sender] if sender is None else [sender]
+        senders = [*self._of_sender]
+        if sender is not None and not is_centre(sender):
+            senders = [each for each in senders if each == sender or is_centre(each)]
         met = [ident for each in senders for ident in self._reach_of(each).met(first, last)]
         return [self.rows[each] for each in met if self.rows[each].key != key]
 
@@ -304,10 +308,16 @@ class CompactedTable:
                 became=became,
                 leaves=leaves,
                 contents=contents,
+                lowest_look=min(map(self._lowest_look_of, row.inputs)),
                 news=max(self.finals.news_of(self._files[each]) for each in row.inputs),
                 changed=ts,
             )
         )
+
+    def _lowest_look_of(self, physical: str) -> int:
+        """The first look that had a file, or what it was merged of before."""
+        inner = self.finals.maker(physical)
+        return self._files[physical].rank.first if inner is None else inner.lowest_look
 
     def _leaves_of(self, row: CompactedRow, became: Sequence[str]) -> Iterator[MergedLeaf]:
         """What outputs are made of; of what was merged before, what that is made of."""

@@ -100,6 +100,11 @@ class FinalCompactions:
         leaf = f"{md5} {path}"
         return [row for row in rows if row.sender == sender and self._has_leaf(row, leaf)]
 
+    def with_content(self, path: str, md5: str) -> list[CompactedRow]:
+        """Those of the partition of a path that are made of a file with some content."""
+        rows = self.of_partition(partition_of(path)) if self._of_partition else ()
+        return [row for row in rows if self._has_leaf(row, md5)]
+
     def dropped_with(
         self, sender: str, path: str, tail: str, md5: str | None
     ) -> list[tuple[CompactedRow, MergedLeaf]]:
@@ -114,7 +119,7 @@ class FinalCompactions:
         if not self._dropped:
             return []
         found: dict[tuple[int, MergedLeaf], None] = {}
-        for ident in self._with_content(tail) if tail else ():
+        for ident in self._dropped_of_tail(tail) if tail else ():
             for leaf in self._reading(ident).by_tail[tail]:
                 if md5 in (None, leaf.md5):
                     found[ident, leaf] = None
@@ -156,7 +161,7 @@ class FinalCompactions:
             self._dropped.pop(row.id, None)
         self._contents = None
 
-    def _with_content(self, tail: str) -> Iterable[int]:
+    def _dropped_of_tail(self, tail: str) -> Iterable[int]:
         """Ids of those of which something was deleted, and that are made of what has a tail."""
         if self._contents is None:  # it changes with what an operator says
             several = sorted(
@@ -184,10 +189,11 @@ class FinalCompactions:
         return known
 
     def _has_leaf(self, row: CompactedRow, leaf: str) -> bool:
+        """Whether one is made of a file with this MD5, or this MD5 and path."""
         known = self._leaves.get(row.id)
         if known is None:  # hardly ever asked for
-            marks = marks_of(f"{md5} {path}" for md5, path in row.made_of)
-            known = self._leaves[row.id] = marks
+            said = [(f"{md5} {path}", md5) for md5, path in row.made_of]
+            known = self._leaves[row.id] = marks_of({each for both in said for each in both})
         return is_marked(known, leaf)
 
     def put(self, row: CompactedRow) -> None:

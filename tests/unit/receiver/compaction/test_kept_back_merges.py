@@ -33,6 +33,7 @@ def test_merges_of_files_that_were_loaded_at_the_centre_are_named_by_partition(
 ) -> None:
     clock = Clock()
     world = World(tmp_path, clock=clock, merge={"final_after": AFTER, "quiet": 0.0})
+    (world.data / "sync-sender" / "above_8443").mkdir(parents=True)
     with world.still_node() as node:
         merge_here(node)
         in_this_process(node)
@@ -55,5 +56,5 @@ def test_merges_of_files_that_were_loaded_at_the_centre_are_named_by_partition(
         (each.storage_group, each.partition, each.merges) for each in totals.kept_back_partitions
     ] == [("root.centre", "1", 1), ("root.centre", "2", 1), ("root.owned", "3", 1)]
     for each in totals.kept_back_partitions:
-        assert "loaded at the centre" in each.reason
+        assert "forwarded from" in each.reason
     assert totals.kept_back == f"root.centre/0/1: {totals.kept_back_partitions[0].reason}"

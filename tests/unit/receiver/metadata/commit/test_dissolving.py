@@ -12,6 +12,7 @@ import pytest
 from common.errors import ConflictError
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
+from receiver.metadata.model.centre_source import centre_uuid
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.metadata.state.tables.compacted_rows import CompactedRow
 from tests.support.metadata import A, B, digest, load, path, physical, seen
@@ -340,3 +341,19 @@ def test_only_what_is_dissolved_is_forgotten_and_once(two: Engine) -> None:
     two.commit([records.CompactionForgotten(7)])
     with two.reading() as state:
         assert not state.compacted_table.rows
+
+
+def test_what_an_edge_brings_beside_ends_what_stands_for_loads_of_its_devices(
+    engine: Engine,
+) -> None:
+    """A file of another partition may have their times, and what was first looked at before."""
+    centre = centre_uuid(engine.uuid)
+    engine.commit([seen(centre, "centre")])
+    for number in (1, 2):
+        loaded(
+            engine, number, number * 10, number * 10 + 9, sender=centre, owner=A,
+            first_look=9, closed_look=9,
+        )  # fmt: skip
+    compact(engine, 1, 2)
+    loaded(engine, 3, 12, 40, logical=path("3-3-0", part=1))
+    assert row(engine).dissolved

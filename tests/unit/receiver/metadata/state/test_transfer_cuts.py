@@ -8,6 +8,7 @@ import pytest
 
 from receiver.metadata.log.freeze import freeze, thaw
 from receiver.metadata.model import records
+from receiver.metadata.model.centre_source import centre_uuid
 from receiver.metadata.model.ranks import NOW, Rank, RankBelow, TransferCut, rank_in, stands_above
 from receiver.metadata.state.state import State
 from receiver.metadata.state.tables.owners import OwnerMove
@@ -49,6 +50,17 @@ D1, D2 = "root.t.d1", "root.t.d2"
 def test_a_file_stands_in_a_device_as_its_transfers_say(moves, first, last, expected) -> None:
     rank = Rank(None, first, first, last, 11, "p")
     assert looks_in_device(rank, A, [OwnerMove(*each) for each in moves]) == expected
+
+
+def test_what_was_loaded_at_the_centre_is_on_no_list_that_lifts_it() -> None:
+    """What was loaded below all else would stand level with what it is below."""
+    centre = centre_uuid("e")
+    first = Rank(None, 10, 10, NOW, 11, "p")
+    gained = [OwnerMove(20, B), OwnerMove(30, centre, True, 25)]
+    assert looks_in_device(first, centre, gained) == (10, 20)
+    assert looks_in_device(first, centre, gained[1:]) == (10, NOW)
+    below = Rank(None, 5, 40, NOW, 41, "q")
+    assert looks_in_device(below, centre, gained) == (5, NOW)
 
 
 def test_an_end_by_a_transfer_is_told_by_this_centre_alone() -> None:
