@@ -62,7 +62,7 @@ class ListComparison:
                 if scope.first_outside(row.devices) is None
                 for path in row.paths
             ]
-            behind = (row for row in state.let_go.of(sender) if row.deleted > request.since)
+            behind = state.let_go.of(sender, request.since)
             ended += islice(_forgotten(state, behind), _MOST_ENDED)
         return ListedAnswer(agrees=False, ended=ended[:_MOST_ENDED])
 

@@ -10,6 +10,7 @@ a few thousand at a time, so that the interpreter's lock is never held for long 
     owners          `owner-rows`: the different rows; `owner-devices`: names; `owner-index`: uint32,
                     the row of each; `owner-moves`: (transfers, the devices that these are of)
     device-names    names of devices of files and owners, in the order of their ids
+    packed-notes.*  `PackedNotes.sections` of each table, by its number; `let-go` has the others
     packed-files.*  `PackedFiles.sections`: files that are as most are
     files           rows of the others; their devices as (place of the ids in `file-devices`, base,
                     type of the offsets as `array` has it, offsets)
@@ -35,6 +36,7 @@ from receiver.metadata.schema import Schema
 from receiver.metadata.state.deletion_rows import DeleteWindowRow, DeletionsRow, HeldDeletesRow
 from receiver.metadata.state.key_versions import KeyTable
 from receiver.metadata.state.packed_files import PackedFiles, array_of
+from receiver.metadata.state.packed_notes import PackedNotes
 from receiver.metadata.state.ranges import Devices
 from receiver.metadata.state.state import State
 from receiver.metadata.state.table_rows import (
@@ -66,6 +68,7 @@ from receiver.metadata.state.work_rows import WorkRow
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from receiver.metadata.state.packed_notes import FrozenNotes
     from receiver.metadata.state.packing import Packed
     from receiver.metadata.state.tables.files import FrozenFiles
 
@@ -142,6 +145,7 @@ class FrozenState:
         self._owners: dict[str, OwnerRow] = parts["owners"]
         self._moves: dict[str, tuple[OwnerMove, ...]] = parts["moves"]
         self.files: FrozenFiles = parts["files"]
+        self._notes: FrozenNotes = parts["notes"]
         self.packed: Packed | None = None
         self._commits: bytes = parts["commits"]
         self._devices: list[str] = parts["devices"]
@@ -161,6 +165,8 @@ class FrozenState:
         for name, content in self.packed.files.sections():
             yield f"packed-files.{name}", content
         yield from _file_sections(self.packed.others)
+        for name, content in self._notes.sections():
+            yield f"packed-notes.{name}", content
         for name, content in self._schema.sections():
             yield f"schema.{name}", content
         for name, content in self._keys.sections():
@@ -209,6 +215,7 @@ def freeze(
         oldest: see there.
     """
     files = state.file_table.freeze()
+    notes = state.let_go.freeze()
     meta = _Meta(
         uuid=state.uuid,
         newest=state.newest,
@@ -249,7 +256,7 @@ def freeze(
         "doubted": list(state.doubted_table.rows.values()),
         "master-lives": list(state.master_lives.rows.values()),
         "adoptions": list(state.adoption_table.rows.values()),
-        "let-go": list(state.let_go),
+        "let-go": notes.rows,
     }
     return FrozenState(
         meta,
@@ -257,6 +264,7 @@ def freeze(
         owners=dict(state.owners),
         moves=dict(state.owner_table.moves),
         files=files,
+        notes=notes,
         commits=commits.tobytes(),
         devices=state.devices.names(),
         schema=state.schema.freeze(memory),
@@ -285,6 +293,7 @@ def _thaw(sections: Mapping[str, memoryview]) -> Thawed:
         ids, base, typecode, offsets = value
         return state.devices.restored(array_of("I", ids), base, array_of(typecode, offsets))
 
+    _thaw_notes(state, sections)
     for table, attribute, kind in _ROW_TABLES:
         restore = getattr(state, attribute).restore
         for row in _rows(table, sections, kind, dec_hook=put_together):
@@ -307,6 +316,12 @@ def _thaw(sections: Mapping[str, memoryview]) -> Thawed:
     commits = array("Q")
     commits.frombytes(sections["commits"])
     return Thawed(state, meta.lsn, commits, meta.tags_end, meta.segment, meta.oldest)
+
+
+def _thaw_notes(state: State, sections: Mapping[str, memoryview]) -> None:
+    packed = _part("packed-notes", sections)
+    tables = len({name.partition(".")[0] for name in packed})
+    state.let_go.thaw([PackedNotes.thawed(_part(str(each), packed)) for each in range(tables)])
 
 
 def _part(prefix: str, sections: Mapping[str, memoryview]) -> dict[str, memoryview]:

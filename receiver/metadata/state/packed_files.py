@@ -38,6 +38,7 @@ __all__ = [
     "TAIL_AT",
     "TASK_AT",
     "Digest",
+    "Found",
     "PackedFiles",
     "PackedTexts",
     "array_of",
@@ -120,7 +121,7 @@ def _physical_key(physical: str) -> str:
     return physical[:-24]
 
 
-class _Found:
+class Found:
     """Numbers by hashes: the upper half of a hash over a number, in order."""
 
     __slots__ = ("entries", "starts")
@@ -192,8 +193,8 @@ class PackedFiles:
         self.texts = texts
         self.id_arrays = id_arrays
         self.names = names
-        self.by_path = _Found(by_path)
-        self.by_tail = _Found(by_tail)
+        self.by_path = Found(by_path)
+        self.by_tail = Found(by_tail)
         self.begins = self._begins()
         self.held = self._held()
         self._directory_ids = {each: number for number, each in enumerate(texts.directories)}

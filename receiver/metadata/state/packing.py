@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from receiver.metadata.state.table_rows import FileRow
 
-__all__ = ["Packed", "pack"]
+__all__ = ["Packed", "cut", "pack"]
 
 T = TypeVar("T")
 _AT_ONCE = 1 << 14
@@ -391,8 +391,8 @@ class _Join:
             lengths = sizes[at : at + _AT_ONCE]
             part = out[ends[at] : ends[at + len(lengths)]]
             bytes_new = np.repeat(is_new, lengths)
-            part[~bytes_new] = _cut(there, old[numbers], lengths[~is_new])
-            part[bytes_new] = _cut(come, new[numbers_new], lengths[is_new])
+            part[~bytes_new] = cut(there, old[numbers], lengths[~is_new])
+            part[bytes_new] = cut(come, new[numbers_new], lengths[is_new])
         return made, ends
 
     def found(self, there: array[int], come: array[int]) -> array[int]:
@@ -416,7 +416,7 @@ def _memory(size: int) -> mmap.mmap:
     return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE)
 
 
-def _cut(
+def cut(
     content: NDArray[np.uint8], begins: NDArray[np.int64], sizes: NDArray[np.int64]
 ) -> NDArray[np.uint8]:
     """Pieces of something, one behind the other."""
