@@ -1,30 +1,92 @@
-"""Where the records of a deletion file end: what of it can travel.
+"""The records of deletion files: `.mods` of 1.x (text) and `.mods2` of 2.x (binary).
 
-A database appends to `X.tsfile.mods` (text, a record a line) and `X.tsfile.mods2` (binary, records
-back to back; the receiver's `receiver.points.deletion_files` has the format). What is read while it
-writes, or after a crash, may end within a record: that part is left for later.
+Text, a record a line, as of 0.12 to 1.3; a path may hold commas, so the numbers are counted from
+the right:
 
-What passes here is what readers can read: a record that is none would stop each of them.
+    DELETION,<path>,<file offset>,<start>,<end>
+    DELETION,<path>,<file offset>,<end>           the oldest form: all times up to the end
+
+The offset is the size that the file had when the deletion came, 2^63 - 1 if it was closed: chunks
+behind it were written later and are not touched. (In the oldest form it is a version number; the
+databases compare it just so.)
+
+Binary, big-endian, records back to back, without head or checksum:
+
+    byte 1, int64 start, int64 end, vstr path pattern
+    byte 0, int64 start, int64 end, vstr table, condition, varint n, n x vstr column
+    condition = byte 0                                  none
+              | byte 1, device                          this very device
+              | byte 2, vstr value or null, varint i    segment i is it
+              | byte 3, varint n, n x condition         all of them
+              | byte 4, varint n, n x device            one of them
+              | byte 5, varint i                        segment i is not null
+    device    = uvarint n, n x vstr or null
+
+Both are only ever appended to, so what is read while a database writes, or after a crash, may end
+within a record. Anything else that cannot be read is damage. A torn binary record and one whose
+length is damaged both run off the end; it is torn if what is there of its last string is text, as
+no string spans a record (every one has zero bytes). Source: apache/iotdb,
+`LocalTextModificationAccessor`, `ModificationFile`, `ModEntry`, `IDPredicate` (in newer ones
+`TagPredicate`).
 """
 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from common.tsfile.primitives import Malformed, read_uvarint, read_vstr
+from common.tsfile.primitives import TIMES, Malformed, read_uvarint, read_vstr
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["DELETION_FORMS", "deleted_times", "text_record", "whole_records"]
+__all__ = [
+    "DELETION_FORMS",
+    "DeletionCondition",
+    "DeletionRecord",
+    "binary_record",
+    "deleted_times",
+    "text_record",
+    "whole_records",
+]
+
+_Item = TypeVar("_Item")
 
 DELETION_FORMS: Final = ("mods", "mods2")
 """The endings of deletion files behind `X.tsfile.`, each a form of its own."""
 
 _TIMES: Final = 17
-_START_AND_END: Final = struct.Struct(">qq")
 _MOST_NESTED: Final = 32
+
+
+class DeletionCondition(NamedTuple):
+    """What a device has to be.
+
+    Attributes:
+        kind: the byte that it begins with; see the module.
+        content: by kind nothing, a device, segment and value, conditions, devices, or a segment.
+    """
+
+    kind: int
+    content: Any
+
+
+class DeletionRecord(NamedTuple):
+    """A record of a `.mods2`.
+
+    Attributes:
+        start: the first time that it deletes.
+        end: the last one.
+        name: a path pattern, or a table.
+        condition: of devices of that table; None behind a path pattern.
+        columns: of that table; none for all.
+    """
+
+    start: int
+    end: int
+    name: str
+    condition: DeletionCondition | None
+    columns: list[str]
 
 
 def whole_records(content: bytes, form: str) -> int:
@@ -42,8 +104,8 @@ def whole_records(content: bytes, form: str) -> int:
     at = 0
     while at < len(content):
         try:
-            at = _record(content, at)
-        except IndexError:
+            _, at = binary_record(content, at)
+        except (IndexError, struct.error):
             break
     return at
 
@@ -68,8 +130,8 @@ def deleted_times(content: bytes, form: str) -> tuple[int, int]:
     else:
         try:
             while at < len(content):
-                spans.append(_START_AND_END.unpack_from(content, at + 1))
-                at = _record(content, at)
+                record, at = binary_record(content, at)
+                spans.append(record[:2])
         except (IndexError, struct.error):
             at = -1
     if at != len(content):
@@ -125,54 +187,77 @@ def _whole_lines(content: bytes) -> int:
     return at
 
 
-# Each takes a position and gives the one behind what it skips, or an `IndexError`: it is torn.
+# Each takes a position and gives what is there, and the one behind it, or an `IndexError`: it is
+# torn.
 
 
-def _record(buf: bytes, pos: int) -> int:
+def binary_record(buf: bytes, pos: int) -> tuple[DeletionRecord, int]:
+    """The record of a `.mods2` at a position, and the position behind it.
+
+    Raises:
+        IndexError: it is not whole; or the struct.error of that.
+        Malformed: it is none.
+    """
     kind, at = buf[pos], pos + _TIMES
+    if kind not in (0, 1):
+        raise Malformed(f"a deletion of the unknown kind {kind}", pos)
+    start, end = TIMES(buf, pos + 1)
+    name, at = _name(buf, at)
     if kind == 1:
-        return _name(buf, at)
-    if kind == 0:
-        return _several(buf, _condition(buf, _name(buf, at), 0), _name)
-    raise Malformed(f"a deletion of the unknown kind {kind}", pos)
+        return DeletionRecord(start, end, name, None, []), at
+    condition, at = _condition(buf, at, 0)
+    columns, at = _several(buf, at, _name)
+    return DeletionRecord(start, end, name, condition, columns), at
 
 
-def _condition(buf: bytes, pos: int, depth: int) -> int:
+def _condition(buf: bytes, pos: int, depth: int) -> tuple[DeletionCondition, int]:
     if depth > _MOST_NESTED:
         raise Malformed("conditions nested too deep", pos)
     kind, at = buf[pos], pos + 1
+    content: object = None
     match kind:
         case 0:
-            return at
+            pass
         case 1:
-            return _device(buf, at)
+            content, at = _device(buf, at)
         case 2:
-            return _count(buf, _string(buf, at))[1]
+            value, at = _string(buf, at)
+            segment, at = _count(buf, at)
+            content = segment, value
         case 3:
-            return _several(buf, at, lambda buf, pos: _condition(buf, pos, depth + 1))
+            content, at = _several(buf, at, lambda buf, pos: _condition(buf, pos, depth + 1))
         case 4:
-            return _several(buf, at, _device)
+            content, at = _several(buf, at, _device)
         case 5:
-            return _count(buf, at)[1]
-    raise Malformed(f"a condition of the unknown kind {kind}", pos)
+            content, at = _count(buf, at)
+        case _:
+            raise Malformed(f"a condition of the unknown kind {kind}", pos)
+    return DeletionCondition(kind, content), at
 
 
-def _several(buf: bytes, pos: int, skip: Callable[[bytes, int], int]) -> int:
+def _several(
+    buf: bytes, pos: int, read: Callable[[bytes, int], tuple[_Item, int]]
+) -> tuple[list[_Item], int]:
     number, at = _count(buf, pos)
-    return _items(buf, at, number, skip)
+    return _items(buf, at, number, read)
 
 
-def _device(buf: bytes, pos: int) -> int:
+def _device(buf: bytes, pos: int) -> tuple[tuple[str | None, ...], int]:
     number, at = read_uvarint(buf, pos)
     if number == 0:
         raise Malformed("a device without segments", pos)
-    return _items(buf, at, number, _string)
+    segments, at = _items(buf, at, number, _string)
+    return tuple(segments), at
 
 
-def _items(buf: bytes, pos: int, number: int, skip: Callable[[bytes, int], int]) -> int:
+def _items(
+    buf: bytes, pos: int, number: int, read: Callable[[bytes, int], tuple[_Item, int]]
+) -> tuple[list[_Item], int]:
+    items = []
     for _ in range(number):  # each takes a byte or raises
-        pos = skip(buf, pos)
-    return pos
+        item, pos = read(buf, pos)
+        items.append(item)
+    return items, pos
 
 
 def _count(buf: bytes, pos: int) -> tuple[int, int]:
@@ -182,17 +267,17 @@ def _count(buf: bytes, pos: int) -> tuple[int, int]:
     return zigzag >> 1, at
 
 
-def _name(buf: bytes, pos: int) -> int:
-    end = _string(buf, pos)
-    if read_uvarint(buf, pos)[0] < 2:  # the lengths 0 and -1
+def _name(buf: bytes, pos: int) -> tuple[str, int]:
+    name, at = _string(buf, pos)
+    if not name:
         raise Malformed("a deletion without a name", pos)
-    return end
+    return name, at
 
 
-def _string(buf: bytes, pos: int) -> int:
+def _string(buf: bytes, pos: int) -> tuple[str | None, int]:
     zigzag, at = read_uvarint(buf, pos)
     if not zigzag & 1 and at + (zigzag >> 1) > len(buf):
         if b"\0" in buf[at:]:  # it is no text, so what is wrong is the length
             raise Malformed("a deletion with a string that spans others", pos)
         raise IndexError
-    return read_vstr(buf, pos)[1]
+    return read_vstr(buf, pos)
