@@ -26,23 +26,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
+from scripts.bench.peers import raw
 
 SENDER = "5e" * 16
 FILES = 100_000
 DEVICES = 10
-
-
-def raw(directory: Path, seconds: float) -> float:
-    """Appends of 200 bytes, each flushed, a second."""
-    fd = os.open(directory / "raw", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    block = b"x" * 200
-    done, start = 0, time.perf_counter()
-    while (spent := time.perf_counter() - start) < seconds:
-        os.write(fd, block)
-        os.fdatasync(fd)
-        done += 1
-    os.close(fd)
-    return done / spent
 
 
 def commits(directory: Path, threads: int, seconds: float) -> dict[str, float]:

@@ -39,25 +39,30 @@ def rows_of(file: int, rows: int) -> pd.DataFrame:
     )
 
 
-def write(folder: Path, files: int, rows: int) -> int:
-    """The files; returns the bytes of the TsFiles."""
+def write_both(file: int, rows: int, tsfile: Path, parquet: Path) -> None:
+    """The rows of a file, as a TsFile and as Parquet."""
     from tsfile import ColumnCategory, ColumnSchema, TableSchema, TSDataType, TsFileTableWriter
 
     kinds = {"double": TSDataType.DOUBLE, "bigint": TSDataType.INT64, "int": TSDataType.INT32}
-    (folder / "tsfile").mkdir()
-    (folder / "parquet").mkdir()
+    frame = rows_of(file, rows)
+    schema = TableSchema(
+        "plant",
+        [ColumnSchema("site", TSDataType.STRING, ColumnCategory.TAG)]
+        + [ColumnSchema(name, kinds[kind], ColumnCategory.FIELD) for name, kind in COLUMNS.items()],
+    )
+    with TsFileTableWriter(str(tsfile), schema) as writer:
+        writer.write_dataframe(frame)
+    frame.to_parquet(parquet, compression="zstd")
+
+
+def write(folder: Path, files: int, rows: int) -> int:
+    """The files; returns the bytes of the TsFiles."""
+    tsfiles, parquet = folder / "tsfile", folder / "parquet"
+    tsfiles.mkdir()
+    parquet.mkdir()
     for file in range(files):
-        frame = rows_of(file, rows)
-        schema = TableSchema(
-            "plant",
-            [ColumnSchema("site", TSDataType.STRING, ColumnCategory.TAG)]
-            + [ColumnSchema(name, kinds[kind], ColumnCategory.FIELD)
-               for name, kind in COLUMNS.items()],
-        )  # fmt: skip
-        with TsFileTableWriter(str(folder / "tsfile" / f"{file}.tsfile"), schema) as writer:
-            writer.write_dataframe(frame)
-        frame.to_parquet(folder / "parquet" / f"{file}.parquet", compression="zstd")
-    return sum(each.stat().st_size for each in (folder / "tsfile").iterdir())
+        write_both(file, rows, tsfiles / f"{file}.tsfile", parquet / f"{file}.parquet")
+    return sum(each.stat().st_size for each in tsfiles.iterdir())
 
 
 def best(what: str, rows: int, repeat: int, query) -> None:

@@ -32,53 +32,22 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-COLUMNS = {"a": "double", "b": "double", "c": "double", "d": "bigint", "e": "int"}
+from scripts.bench.spark_source import COLUMNS, write_both
+
 SENDER = "a" * 32
-
-
-def rows_of(file: int, rows: int) -> pd.DataFrame:
-    """What a site measures: random walks, a counter, a state."""
-    random = np.random.default_rng(file)
-    walk = np.cumsum(random.normal(0, 0.1, (3, rows)), axis=1).round(3) + 20
-    return pd.DataFrame(
-        {
-            "time": np.arange(rows, dtype=np.int64) * 1000 + file * rows * 1000,
-            "site": f"site{file % 4}",
-            "a": walk[0],
-            "b": walk[1],
-            "c": walk[2],
-            "d": np.cumsum(random.integers(0, 100, rows)),
-            "e": random.integers(0, 5, rows).astype(np.int32),
-        }
-    )
 
 
 def write(folder: Path, files: int, rows: int) -> int:
     """Write and load the files; returns the bytes of the TsFiles."""
-    from tsfile import ColumnCategory, ColumnSchema, TableSchema, TSDataType, TsFileTableWriter
-
-    kinds = {"double": TSDataType.DOUBLE, "bigint": TSDataType.INT64, "int": TSDataType.INT32}
     (folder / "parquet").mkdir()
     paths = []
     for file in range(files):
-        frame = rows_of(file, rows)
-        schema = TableSchema(
-            "plant",
-            [ColumnSchema("site", TSDataType.STRING, ColumnCategory.TAG)]
-            + [ColumnSchema(name, kinds[kind], ColumnCategory.FIELD)
-               for name, kind in COLUMNS.items()],
-        )  # fmt: skip
         path = folder / "data" / "sequence" / "bench" / "0" / "0" / f"{file}-{file}-0-0.tsfile"
         path.parent.mkdir(parents=True, exist_ok=True)
-        with TsFileTableWriter(str(path), schema) as writer:
-            writer.write_dataframe(frame)
+        write_both(file, rows, path, folder / "parquet" / f"{file}.parquet")
         paths.append(path)
-        frame.to_parquet(folder / "parquet" / f"{file}.parquet", compression="zstd")
     load(folder, paths)
     return sum(each.stat().st_size for each in paths)
 
