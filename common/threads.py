@@ -70,11 +70,15 @@ class PeriodicThread:
         """Whether the next step comes at once."""
         return self._woken.is_set()
 
-    def close(self) -> None:
-        """End behind the step that is under way; closing twice is harmless."""
+    def close(self, timeout: float | None = None) -> None:
+        """End behind the step that is under way; closing twice is harmless.
+
+        Args:
+            timeout: seconds to wait for that step at most.
+        """
         self.stopping.set()
         self._woken.set()
-        join_begun(self._thread)
+        join_begun(self._thread, timeout)
         self._thread = None
 
     def _run(self) -> None:

@@ -8,11 +8,12 @@ long says itself that the directory is away.
 from __future__ import annotations
 
 import logging
-import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from common.durable import Closing
+from common.threads import PeriodicThread
 from receiver.heartbeats.node_wire import DirectoryRoom
 
 if TYPE_CHECKING:
@@ -65,16 +66,21 @@ class DirectoryWatch(Closing):
         self._patience = patience
         self._monotonic = monotonic
         self._looks = [_Look(each, each.room()) for each in disks]
-        self._stopped = threading.Event()
-        self._threads: list[threading.Thread] = []
+        self._threads = [
+            PeriodicThread(
+                f"directory-{number}",
+                partial(self._step, number),
+                log,
+                "a data directory cannot be looked at",
+                first=every,
+            )
+            for number in range(len(self._looks))
+        ]
 
     def begin(self) -> None:
         """Look on; once only."""
-        for number, look in enumerate(self._looks):
-            name = f"directory-{number}"
-            thread = threading.Thread(target=self._run, args=(look,), name=name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        for each in self._threads:
+            each.start()
 
     def rooms(self) -> list[DirectoryRoom]:
         """What a master is told of the directories; no disk is asked."""
@@ -91,12 +97,7 @@ class DirectoryWatch(Closing):
         silent = 0.0 if asked is None else self._monotonic() - asked
         if silent <= self._patience:
             return look.room
-        return DirectoryRoom(
-            path=look.room.path,
-            uuid=look.room.uuid,
-            problem=f"its disk has not answered for {silent:.0f} s",
-            begun=look.room.begun,
-        )
+        return _with_problem(look.room, f"its disk has not answered for {silent:.0f} s")
 
     def look(self, number: int) -> None:
         """Look at one directory now; hangs as long as its disk does."""
@@ -105,24 +106,21 @@ class DirectoryWatch(Closing):
         look.room = look.disk.room()
         look.asked = None
 
-    def _run(self, look: _Look) -> None:
-        number = self._looks.index(look)
-        while not self._stopped.wait(self._every):
-            try:
-                self.look(number)
-            except Exception as error:  # a thread that ends would never be missed
-                log.exception("a data directory cannot be looked at")
-                look.room = DirectoryRoom(
-                    path=look.room.path,
-                    uuid=look.room.uuid,
-                    problem=f"{type(error).__name__}: {error}"[:1000],
-                    begun=look.room.begun,
-                )
-                look.asked = None
+    def _step(self, number: int) -> float:
+        look = self._looks[number]
+        try:
+            self.look(number)
+        except Exception as error:
+            log.exception("a data directory cannot be looked at")
+            look.room = _with_problem(look.room, f"{type(error).__name__}: {error}"[:1000])
+            look.asked = None
+        return self._every
 
     def close(self) -> None:
         """Look no more; a look that hangs is left to itself. Closing twice is harmless."""
-        self._stopped.set()
         for each in self._threads:
-            each.join(_ENDING)
-        self._threads.clear()
+            each.close(_ENDING)
+
+
+def _with_problem(room: DirectoryRoom, problem: str) -> DirectoryRoom:
+    return DirectoryRoom(path=room.path, uuid=room.uuid, problem=problem, begun=room.begun)

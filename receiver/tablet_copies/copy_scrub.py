@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 from bisect import bisect_right
 from collections import deque
@@ -26,7 +25,7 @@ from common.decoders import from_json
 from common.digests import md5, read_blocks
 from common.durable import Closing, Tree
 from common.errors import DamagedError, NotFoundError, StoppedError, TsferryError
-from common.threads import join_begun
+from common.threads import PeriodicThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -107,49 +106,42 @@ class CopyScrub(Closing):
         self._rate = rate
         self._is_there = is_there
         self._clock = clock
-        self._stop = threading.Event()
-        self._woken = threading.Event()
-        self._wait = wait or self._stop.wait
         self._monotonic = monotonic
         self._asked: deque[tuple[str, str]] = deque()
         self._looked: dict[tuple[str, str], float] = {}
-        self._thread: threading.Thread | None = None
         self._owed = 0.0
         self._since_noted = 0.0
         self._passed_over = 0
         self.place = _read(home)
+        self._next: float | None = None
+        self._thread = PeriodicThread(
+            "scrub", self._step, log, "copies are not read through", retry=_LATER
+        )
+        self._wait = wait or self._thread.stopping.wait
 
     def start(self) -> None:
         """Begin: rounds, where they are wanted, and what somebody says of single files."""
-        self._thread = threading.Thread(target=self._run, name="scrub", daemon=True)
+        self._plan()
         self._thread.start()
 
     def close(self) -> None:
         """Stop at the next block, and note how far it is; closing twice is harmless."""
-        self._stop.set()
-        self._woken.set()
-        join_begun(self._thread)
-        self._thread = None
+        self._thread.close()
 
-    def _run(self) -> None:
-        pause = self.due()
-        while not self._stop.is_set():
-            is_asked = self._woken.wait(pause)
-            self._woken.clear()
-            try:
-                if is_asked:
-                    self.look_at_doubted()
-                else:
-                    self.run_once()
-                pause = self.due()
-            except StoppedError:
-                break
-            except (TsferryError, OSError) as error:
-                log.warning("copies are not read through", extra={"error": str(error)})
-                pause = _LATER
-            except Exception:  # a thread that ends would never be missed
-                log.exception("copies are not read through")
-                pause = _LATER
+    def _step(self) -> float | None:
+        self.look_at_doubted()
+        if self._left() == 0.0:
+            self.run_once()
+            self._plan()
+        return self._left()
+
+    def _plan(self) -> None:
+        due = self.due()
+        self._next = None if due is None else self._monotonic() + due
+
+    def _left(self) -> float | None:
+        """Seconds until the next round; None for none."""
+        return None if self._next is None else max(0.0, self._next - self._monotonic())
 
     def due(self) -> float | None:
         """Seconds until there is something to read; None where no rounds are wanted."""
@@ -174,7 +166,7 @@ class CopyScrub(Closing):
             self._looked.clear()
         self._looked[key] = now
         self._asked.append(key)
-        self._woken.set()
+        self._thread.wake()
 
     def look_at_doubted(self) -> int:
         """Read what was doubted; how many files were found rotten, or gone.
