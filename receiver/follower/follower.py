@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from common.durable import Closing
 from common.errors import DamagedError, ReadOnlyError, TsferryError
-from common.threads import join_begun
+from common.threads import PeriodicThread
 from receiver.follower.log_copy import LogCopy
 from receiver.follower.log_source import CircleError, NotContinuedError, ReplacedSourceError
 from receiver.metadata.following_engine import FollowingEngine
@@ -170,25 +170,23 @@ class Follower(Closing):
         self._origin: LogOrigin | None = None
         self._level: tuple[float, float] | None = None
         self._heard = threading.Condition()
-        self._wake = threading.Event()
-        self._stop = threading.Event()
         self._stepping = threading.Lock()
         self._tried = 0
         self._stuck_at = 0
         self._next_collection = monotonic() + _COLLECT_EVERY
-        self._thread: threading.Thread | None = None
+        self._wait = 0.0
+        self._patience = _SOONEST
+        self._thread = PeriodicThread("following", self._turn, _log, "following failed")
 
     def start(self) -> None:
         """Begin."""
-        self._thread = threading.Thread(target=self._run, name="following", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Stop; closing twice is harmless."""
-        self._stop.set()
-        self._wake.set()
-        self._source.close()
-        join_begun(self._thread)
+        self._thread.stopping.set()
+        self._source.close()  # ends the look that is under way
+        self._thread.close()
 
     def progress(self) -> FollowProgress:
         """Where it stands."""
@@ -229,7 +227,7 @@ class Follower(Closing):
         """
         if self._has(ts):
             return True
-        self._wake.set()
+        self._thread.wake()
         with self._heard:
             return self._heard.wait_for(lambda: self._has(ts), seconds)
 
@@ -241,26 +239,28 @@ class Follower(Closing):
 
     # -- the thread --------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        patience, wait = _SOONEST, 0.0
-        while not self._stop.is_set() and not self.ready_anew:
-            try:
-                self.step(wait)
-                pause, patience = 0.0 if self._source.waits else self._poll, _SOONEST
-                wait = _WAIT
-            except (TsferryError, OSError) as error:
-                if self._stop.is_set():
-                    return
+    def _turn(self) -> float | None:
+        """A step, and seconds until the next; None where this copy is not advanced any more."""
+        pause = 0.0
+        try:
+            self.step(self._wait)
+            pause, self._wait = 0.0 if self._source.waits else self._poll, _WAIT
+            self._patience = _SOONEST
+        except Exception as error:
+            if self._thread.stopping.is_set():
+                return None
+            self._wait = 0.0
+            if isinstance(error, TsferryError | OSError):
                 self._tell(str(error))
-                pause, wait = patience, 0.0
-            except Exception as error:
+            else:
                 self._tell(repr(error))
                 _log.exception("following failed")
-                pause, wait = patience, 0.0
-            if self._problem is not None:
-                pause, patience = max(pause, patience), min(2 * patience, _LATEST)
-            self._wake.wait(pause)
-            self._wake.clear()
+        if self.ready_anew:
+            return None
+        if self._problem is not None:
+            pause = max(pause, self._patience)
+            self._patience = min(2 * self._patience, _LATEST)
+        return pause
 
     def _tell(self, problem: str | None) -> None:
         if problem is not None and problem != self._problem:
@@ -346,7 +346,7 @@ class Follower(Closing):
         """What nobody waits for: older log, a newer checkpoint, history that is over."""
         self._copy.renew(found, self._engine.published().lsn)
         if self._copy.fetch_older(found) and not self._source.waits:
-            self._wake.set()
+            self._thread.wake()
         if self._monotonic() >= self._next_collection:
             self._engine.collect_history()
             self._next_collection = self._monotonic() + _COLLECT_EVERY
