@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 from common.durable import Closing, free_bytes
 from common.errors import ConflictError, NotFoundError, ProtocolError, Transient
 from receiver.heartbeats.node_wire import ChangedTablets, HeldTablets
-from receiver.tablet_copies.tablet_replica import TABLETS, TabletReplica
+from receiver.tablet_copies.replica_directory import TABLETS, roomiest
+from receiver.tablet_copies.tablet_replica import TabletReplica
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -141,7 +142,7 @@ class ReplicaStore(Closing):
                     if replica.know(order.attributes):
                         self._tell(order.tablet)
                     continue
-                replica.make(order, replica.home(self._room, 1, self._failing()))
+                replica.make(order, roomiest(self._trees, self._room, 1, self._failing()))
                 self._replicas[order.tablet] = replica
                 self._tell(order.tablet)
         self._changed()
@@ -215,7 +216,7 @@ class ReplicaStore(Closing):
         """
         with self._lock:
             room = [self._room(number) for number in range(len(self._trees))]
-            number = TabletReplica("", self._trees).home(room.__getitem__, wanted, self._failing())
+            number = roomiest(self._trees, room.__getitem__, wanted, self._failing())
             self._coming[number] = self._coming.get(number, 0) + wanted
         return number
 

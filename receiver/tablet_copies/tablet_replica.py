@@ -1,29 +1,24 @@
-"""One replica of a tablet: its files in the directories of a node, and what its journals say.
-
-    <directory>/tablets/<id>/copies.log                        see `copy_journal`
-    <directory>/tablets/<id>/sequence/<sg>/<vsg>/<partition>/  files under their physical names
+"""One replica of a tablet: its files in the directories of a node, and which of them count.
 
 A directory that is lost takes with it what lay there, and nothing of the others: each has a journal
-of its own. A file counts once it is whole, has its name, and its line is in the journal.
+of its own (`replica_directory`). A file counts once it is whole, has its name, and its line is in
+the journal.
 """
 
 from __future__ import annotations
 
 import os
-import stat
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from common import crash
-from common.durable import temporary_name
 from common.errors import (
     DamagedError,
     DigestError,
     GoneError,
-    NoSpaceError,
     NotFoundError,
     ProtocolError,
     TsferryError,
@@ -31,27 +26,18 @@ from common.errors import (
 from common.names import FilePath
 from receiver.heartbeats.node_wire import ReportedTablet
 from receiver.tablet_copies.copies_wire import TableAttributes, digest_of_list, sum_of_file
-from receiver.tablet_copies.copy_journal import (
-    COPIES_LOG,
-    JournalLine,
-    JournalState,
-    append_lines,
-    read_journal,
-)
+from receiver.tablet_copies.copy_journal import JournalLine
+from receiver.tablet_copies.replica_directory import ReplicaDirectory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from common.durable import Tree
     from receiver.heartbeats.node_wire import TabletState
     from receiver.tablet_copies.copies_wire import CopiedFile, CopyOrder
+    from receiver.tablet_copies.copy_journal import JournalState
 
-__all__ = ["TABLETS", "TabletReplica", "check_file"]
-
-TABLETS: Final = "tablets"
-"""Directory of all replicas."""
-_PULLING: Final = "pulling"
-"""Of a replica: files that are coming."""
+__all__ = ["TabletReplica", "check_file"]
 
 
 def check_file(order: CopyOrder, file: CopiedFile) -> None:
@@ -101,7 +87,7 @@ class TabletReplica:
         self._rotted = rotted
         self._trees = trees
         self._lock = threading.RLock()
-        self._journals: dict[int, JournalState] = {}
+        self._directories: dict[int, ReplicaDirectory] = {}
         self._where: dict[str, int] = {}
         self._missing: set[str] = set()
         self._size = self._sum = self._newest = 0
@@ -110,7 +96,7 @@ class TabletReplica:
     def order(self) -> CopyOrder | None:
         """What it was made by, the newest of it; None where no directory has one."""
         with self._lock:
-            made = [each.made for each in self._journals.values() if each.made is not None]
+            made = [each.made for each in self._states() if each.made is not None]
         return max(made, key=lambda each: each.generation, default=None)
 
     @property
@@ -123,7 +109,7 @@ class TabletReplica:
     def attributes(self) -> TableAttributes:
         """What is known of its table: of the highest version that any directory has."""
         with self._lock:
-            known = [each.attributes for each in self._journals.values()]
+            known = [each.attributes for each in self._states()]
         return max(known, key=lambda each: each.version, default=TableAttributes())
 
     # -- life --------------------------------------------------------------------------------
@@ -131,35 +117,35 @@ class TabletReplica:
     def open(self) -> None:
         """Take what an earlier life left: what was going goes, what was coming comes anew."""
         with self._lock:
-            for number, tree in enumerate(self._trees):
-                if not tree.exists(self._rel(COPIES_LOG)):
-                    continue
-                self._journals[number] = read_journal(tree, self._rel(COPIES_LOG))
-                tree.sweep_temporaries(self._rel(_PULLING), deep=False)
-            if self._journals and self.order is None:  # cut off before its first line
+            for number in range(len(self._trees)):
+                directory = self._directory(number)
+                if directory.open():
+                    self._directories[number] = directory
+            if self._directories and self.order is None:  # cut off before its first line
                 self._remove_all()
                 return
-            for number, state in list(self._journals.items()):
+            for number, directory in list(self._directories.items()):
+                state = directory.journal
                 if state.dropped and state.dropped >= self.generation:
                     self._remove_directory(number)
                     continue
                 for name in sorted(state.going):
-                    self._unlink(number, name)
+                    directory.unlink(name)
                 state.going.clear()
                 self._missing |= state.rotten.keys()
                 for name, file in state.files.items():
                     self._find(number, name, file)
-            for number, state in self._journals.items():
-                for name in state.rotten.keys() & self._where.keys():  # whole elsewhere
+            for number, directory in self._directories.items():
+                rotten = directory.journal.rotten.keys()
+                for name in rotten & self._where.keys():  # whole elsewhere
                     with suppress(OSError, TsferryError):
                         self._end(number, name)
             self._missing -= self._where.keys()
             self.is_behind = bool(self._missing)
 
     def _find(self, number: int, name: str, file: CopiedFile) -> None:
-        found = self._trees[number].stat(self._rel(name))
         self._newest = max(self._newest, file.commit)
-        if found is None or found.st_size != file.size:
+        if self._directories[number].size(name) != file.size:
             self._missing.add(name)
         else:
             self._put(number, file)
@@ -174,30 +160,26 @@ class TabletReplica:
         with self._lock:
             if self.generation >= order.generation:
                 return
-            for each in [*self._journals] or [number]:
+            for each in [*self._directories] or [number]:
                 self._begin(each, order)
         crash.point("copies.made")
 
     def know(self, attributes: TableAttributes) -> bool:
         """Know this of the table; whether it is new: nothing goes back to a lower version."""
         with self._lock:
-            if attributes.version <= self.attributes.version or not self._journals:
+            if attributes.version <= self.attributes.version or not self._directories:
                 return False
-            line = JournalLine(known=attributes)
-            for number, tree in self._of_journals():
-                append_lines(tree, self._rel(COPIES_LOG), line)
-                self._journals[number].take(line)
+            for each in self._directories.values():
+                each.note(JournalLine(known=attributes))
                 crash.point("copies.known")
         return True
 
     def _begin(self, number: int, order: CopyOrder) -> None:
         if order.attributes.version < self.attributes.version:
             order = msgspec.structs.replace(order, attributes=self.attributes)
-        tree = self._trees[number]
-        tree.make_dirs(self._rel())
-        crash.point("copies.directory_made")
-        append_lines(tree, self._rel(COPIES_LOG), JournalLine(made=order))
-        self._journals.setdefault(number, JournalState()).take(JournalLine(made=order))
+        directory = self._directory(number)
+        directory.begin(order)
+        self._directories[number] = directory
 
     def drop(self, generation: int) -> bool:
         """Have nothing any more; whether that is so.
@@ -205,13 +187,12 @@ class TabletReplica:
         One of another generation stays: the order is an old one, or is for another replica.
         """
         with self._lock:
-            if not self._journals:
+            if not self._directories:
                 return True
             if self.generation != generation:
                 return False
-            for number, tree in self._of_journals():
-                append_lines(tree, self._rel(COPIES_LOG), JournalLine(dropped=generation))
-                self._journals[number].dropped = generation
+            for each in self._directories.values():
+                each.note(JournalLine(dropped=generation))
                 crash.point("copies.drop_noted")
             # If not all of it can be removed, what is made here next has none of it.
             self.commit, self.is_behind, self.losses = 0, True, self.losses + 1
@@ -221,25 +202,14 @@ class TabletReplica:
         return True
 
     def _remove_all(self) -> None:
-        for number in list(self._journals):
+        for number in list(self._directories):
             self._remove_directory(number)
 
     def _remove_directory(self, number: int) -> None:
-        """The journal goes last: while anything is there, it says that it is going."""
-        tree, below = self._trees[number], self._rel()
-        journal = self._rel(COPIES_LOG)
-        for rel, _ in list(tree.files(below)):
-            if rel != journal:
-                tree.unlink(rel, sync=False)
-                crash.point("copies.drop_unlinked")
-        for rel in _directories(tree, below):
-            tree.remove_empty(rel)
-        tree.unlink(journal)
-        crash.point("copies.drop_forgotten")
-        tree.remove_empty(below)
+        self._directories[number].remove()
         for name in [name for name, at in self._where.items() if at == number]:
             self._take_out(name)
-        del self._journals[number]
+        del self._directories[number]
         self.commit = 0
         crash.point("copies.dropped")
 
@@ -248,9 +218,7 @@ class TabletReplica:
     def files(self) -> dict[str, CopiedFile]:
         """What it has, by physical name."""
         with self._lock:
-            return {
-                name: self._journals[number].files[name] for name, number in self._where.items()
-            }
+            return {name: self._file(number, name) for name, number in self._where.items()}
 
     def size(self) -> int:
         """Bytes of its files."""
@@ -273,7 +241,7 @@ class TabletReplica:
         """A file does not count any more, if it did; its line is still there."""
         number = self._where.pop(name, None)
         if number is not None:
-            file = self._journals[number].files[name]
+            file = self._file(number, name)
             self._size -= file.size
             self._sum -= sum_of_file(file)
 
@@ -311,15 +279,13 @@ class TabletReplica:
         if order is None:
             raise GoneError(f"there is no replica of tablet {self.tablet}")
         check_file(order, file)
-        tree = self._trees[number]
-        target = self._rel(file.physical)
-        if not self._is_whole(tree, target, file):
-            self._write(tree, target, file, blocks)
+        directory = self._directory(number)
+        directory.take_whole(file, blocks)
         with self._lock:
             if self.order is None:
-                tree.unlink(target)
+                directory.tree.unlink(directory.rel(file.physical))
                 raise GoneError(f"tablet {self.tablet} was dropped meanwhile")
-            if number not in self._journals:
+            if number not in self._directories:
                 self._begin(number, order)
             self._note(number, file, life)
 
@@ -342,56 +308,29 @@ class TabletReplica:
         if order is None:
             raise GoneError(f"there is no replica of tablet {self.tablet}")
         check_file(order, file)
-        tree, target = self._trees[number], self._rel(file.physical)
-        tree.make_dirs(target.rpartition("/")[0])
-        tree.rename(rel, target)
-        crash.point("copies.adopted")
+        directory = self._directory(number)
+        directory.move_in(rel, file)
+        target = directory.rel(file.physical)
         try:
             self.receive(number, file, (), life)
         except DigestError:
-            tree.unlink(target)
+            directory.tree.unlink(target)
             return False
         except GoneError:
-            tree.unlink(target)
+            directory.tree.unlink(target)
             raise
         return True
-
-    def _is_whole(self, tree: Tree, target: str, file: CopiedFile) -> bool:
-        """Whether an earlier life has named the file, and died before its line."""
-        if not tree.has_bytes(target, file.size, file.md5):
-            return False
-        tree.sync_file(target)
-        tree.sync_dir(target.rpartition("/")[0])
-        return True
-
-    def _write(self, tree: Tree, target: str, file: CopiedFile, blocks: Iterable[bytes]) -> None:
-        tree.make_dirs(self._rel(_PULLING))
-        beside = self._rel(f"{_PULLING}/{temporary_name()}")
-        try:
-            with tree.create(beside) as into:
-                crash.point("copies.pull_begun")
-                other = into.write_exactly(blocks, file.size, file.md5)
-            if other is not None:
-                raise DigestError(
-                    f"{file.physical}: {other} came, {file.size} with {file.md5} are listed"
-                )
-            crash.point("copies.pull_written")
-            tree.make_dirs(target.rpartition("/")[0])
-            tree.rename(beside, target)
-        except BaseException as error:
-            if not isinstance(error, crash.SimulatedCrash):
-                tree.unlink(beside, sync=False)
-            raise
-        crash.point("copies.pull_named")
 
     def _note(self, number: int, file: CopiedFile, life: str) -> None:
         line = JournalLine(file=file, life=life)
-        append_lines(self._trees[number], self._rel(COPIES_LOG), line)
+        directory = self._directories[number]
+        directory.write_line(line)
         crash.point("copies.pull_noted")
         self._take_out(file.physical)
-        self._journals[number].take(line)
+        directory.journal.take(line)
         self._put(number, file)
-        for other, state in self._journals.items():
+        for other, each in self._directories.items():
+            state = each.journal
             if other != number and file.physical in state.files.keys() | state.rotten.keys():
                 # A disk that does not take it has what does not count, until it is there no more.
                 with suppress(OSError, TsferryError):
@@ -399,14 +338,14 @@ class TabletReplica:
 
     def _end(self, number: int, name: str) -> None:
         """A file goes from a directory; the line first."""
-        line = JournalLine(gone=name)
-        append_lines(self._trees[number], self._rel(COPIES_LOG), line)
+        line, directory = JournalLine(gone=name), self._directories[number]
+        directory.write_line(line)
         crash.point("copies.gone_noted")
         if self._where.get(name) == number:
             self._take_out(name)
-        self._journals[number].take(line)
-        self._unlink(number, name)
-        self._journals[number].going.discard(name)
+        directory.journal.take(line)
+        directory.unlink(name)
+        directory.journal.going.discard(name)
         crash.point("copies.gone")
 
     def note(self, files: Iterable[CopiedFile], life: str = "") -> None:
@@ -421,10 +360,10 @@ class TabletReplica:
                 number = self._where.get(file.physical)
                 if number is None:
                     continue
-                known = self._journals[number].files[file.physical]
+                known = self._file(number, file.physical)
                 if (known.size, known.md5) != (file.size, file.md5):
                     raise ProtocolError(f"{file.physical} is listed with other bytes than before")
-                if known != file or file.physical in self._journals[number].kept:
+                if known != file or file.physical in self._directories[number].journal.kept:
                     self._note(number, file, life)
 
     def remove(self, generation: int, names: Sequence[str]) -> list[str]:
@@ -444,7 +383,8 @@ class TabletReplica:
         found = self._where.get(name)
         if found is not None:
             return found
-        return next((at for at, each in self._journals.items() if name in each.rotten), None)
+        directories = self._directories.items()
+        return next((at for at, each in directories if name in each.journal.rotten), None)
 
     def keep(self, names: Iterable[str]) -> None:
         """A master does not know these files: they stay, whatever a master says of them later.
@@ -454,15 +394,13 @@ class TabletReplica:
         with self._lock:
             for name in names:
                 number = self._place(name)
-                if number is not None and name not in self._journals[number].kept:
-                    line = JournalLine(kept=name)
-                    append_lines(self._trees[number], self._rel(COPIES_LOG), line)
-                    self._journals[number].take(line)
+                if number is not None and name not in self._directories[number].journal.kept:
+                    self._directories[number].note(JournalLine(kept=name))
 
     def lives(self, names: Iterable[str]) -> tuple[str, ...]:
         """Of each file the life of the master that listed it; empty where it is not known."""
         with self._lock:
-            states = list(self._journals.values())
+            states = self._states()
             return tuple(
                 next((each.lives[name] for each in states if each.lives.get(name)), "")
                 for name in names
@@ -471,24 +409,22 @@ class TabletReplica:
     def kept(self) -> list[str]:
         """Names of files that a master did not know."""
         with self._lock:
-            return sorted(each for state in self._journals.values() for each in state.kept)
+            return sorted(each for state in self._states() for each in state.kept)
 
     def set_unlisted(self, is_unlisted: bool) -> None:
         """Whether all that is here waits for a list of a master that is trusted."""
         with self._lock:
             if is_unlisted:
                 self.commit = 0  # what was complete was so by lists of another one
-            for number, state in self._journals.items():
-                if state.is_unlisted is not is_unlisted:
-                    line = JournalLine(unlisted=is_unlisted)
-                    append_lines(self._trees[number], self._rel(COPIES_LOG), line)
-                    state.take(line)
+            for each in self._directories.values():
+                if each.journal.is_unlisted is not is_unlisted:
+                    each.note(JournalLine(unlisted=is_unlisted))
 
     @property
     def is_unlisted(self) -> bool:
         """Whether no master that is trusted has listed what is here."""
         with self._lock:
-            return any(state.is_unlisted for state in self._journals.values())
+            return any(state.is_unlisted for state in self._states())
 
     @property
     def why_it_stays(self) -> str:
@@ -498,9 +434,6 @@ class TabletReplica:
                 return "no master has listed its files since an operator has trusted one again"
             kept = self.kept()
         return f"{len(kept)} files, as {kept[0]}, were not known to a master" if kept else ""
-
-    def _unlink(self, number: int, name: str) -> None:
-        self._trees[number].unlink(self._rel(name), sync=False)
 
     def lose(self, name: str) -> None:
         """A file is not as it was: it does not count any more, and is to come again."""
@@ -531,13 +464,13 @@ class TabletReplica:
         """
         with self._lock:
             number = self._where.get(name)
-            if number is None or self._journals[number].files[name].md5 != file.md5:
+            if number is None or self._file(number, name).md5 != file.md5:
                 return False
             self._miss(name)
             line = JournalLine(rotten=name)
             with suppress(OSError, TsferryError):  # a disk that takes no line: it is found again
-                append_lines(self._trees[number], self._rel(COPIES_LOG), line)
-            self._journals[number].take(line)
+                self._directories[number].write_line(line)
+            self._directories[number].journal.take(line)
         crash.point("copies.rotten_noted")
         self._rotted(number)
         self._lost()
@@ -546,18 +479,17 @@ class TabletReplica:
     def rotten(self) -> dict[str, CopiedFile]:
         """Files whose bytes are not those that came, and what they were to be."""
         with self._lock:
-            states = list(self._journals.values())
-            return {name: file for each in states for name, file in each.rotten.items()}
+            return {name: file for each in self._states() for name, file in each.rotten.items()}
 
     def rotten_in(self) -> list[int]:
         """Numbers of the directories in which such files lie."""
         with self._lock:
-            return [number for number, state in self._journals.items() if state.rotten]
+            return [at for at, each in self._directories.items() if each.journal.rotten]
 
     @property
     def rotten_count(self) -> int:
         """How many there are of these; no lock is waited for, which a disk that hangs may have."""
-        return sum(len(each.rotten) for each in list(self._journals.values()))
+        return sum(len(each.rotten) for each in self._states())
 
     def tree_of(self, name: str) -> Tree | None:
         """The directory that a file lies in, None where it is not here."""
@@ -605,9 +537,9 @@ class TabletReplica:
             number = self._where.get(name)
             if number is None:
                 raise NotFoundError(f"{name!a} is no file of tablet {self.tablet} here")
-            file = self._journals[number].files[name]
+            directory, file = self._directories[number], self._file(number, name)
         try:
-            fd = self._trees[number].open_read(self._rel(name))
+            fd = directory.tree.open_read(directory.rel(name))
         except FileNotFoundError:
             self.lose(name)
             raise NotFoundError(f"{name} is not here any more") from None
@@ -620,42 +552,12 @@ class TabletReplica:
 
     # -- where it lies -----------------------------------------------------------------------
 
-    def home(self, room: Callable[[int], int], wanted: int, avoided: Collection[int] = ()) -> int:
-        """Number of the directory that a file goes to: the roomiest with room for it.
+    def _directory(self, number: int) -> ReplicaDirectory:
+        """A directory of the node, whether the replica has something there or not."""
+        return self._directories.get(number) or ReplicaDirectory(self._trees[number], self.tablet)
 
-        Args:
-            room: free bytes of a directory, by its number.
-            wanted: bytes.
-            avoided: directories that take it only if no other one has room.
+    def _states(self) -> list[JournalState]:
+        return [each.journal for each in list(self._directories.values())]
 
-        Raises:
-            NoSpaceError: none has room.
-        """
-        if not self._trees:
-            raise NoSpaceError("no data directory of this node is there for a copy to come to")
-        numbers = range(len(self._trees))
-        better = [each for each in numbers if each not in avoided and room(each) >= wanted]
-        number = max(better or numbers, key=room)
-        if room(number) < wanted:
-            where = self._trees[number].path
-            raise NoSpaceError(f"{wanted} bytes are to come, and {where} has most room: too little")
-        return number
-
-    def _of_journals(self) -> Iterator[tuple[int, Tree]]:
-        return ((number, self._trees[number]) for number in list(self._journals))
-
-    def _rel(self, name: str = "") -> str:
-        return f"{TABLETS}/{self.tablet}/{name}" if name else f"{TABLETS}/{self.tablet}"
-
-
-def _directories(tree: Tree, below: str) -> list[str]:
-    """Directories beneath one, the deepest first."""
-    found: list[str] = []
-    pending = [below]
-    while pending:
-        here = pending.pop()
-        for name, entry in tree.listing(here):
-            if stat.S_ISDIR(entry.st_mode):
-                pending.append(f"{here}/{name}")
-                found.append(f"{here}/{name}")
-    return found[::-1]
+    def _file(self, number: int, name: str) -> CopiedFile:
+        return self._directories[number].journal.files[name]

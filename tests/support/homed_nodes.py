@@ -40,8 +40,8 @@ from receiver.tablet_copies.copies_wire import (
 from receiver.tablet_copies.copy_puller import CopyPuller
 from receiver.tablet_copies.held_proofs import give_proof
 from receiver.tablet_copies.read_tickets import TicketKeys
+from receiver.tablet_copies.replica_directory import TABLETS
 from receiver.tablet_copies.replica_store import ReplicaStore
-from receiver.tablet_copies.tablet_replica import TABLETS
 
 if TYPE_CHECKING:
     from tests.support.two_masters import OneOfTwo, TwoMasters

@@ -21,7 +21,7 @@ from receiver.storagenode.directory_watch import DirectoryWatch
 from receiver.storagenode.node_directories import NodeDirectories, NodeDisk
 from receiver.storagenode.prompt_store import PromptStore, SilentStoreError
 from receiver.storagenode.storage_node import StorageNode
-from receiver.tablet_copies import tablet_replica
+from receiver.tablet_copies import replica_directory
 from receiver.tablet_copies.copies_wire import CopyOrder
 from receiver.tablet_copies.copy_journal import append_lines
 from tests.support.heard_nodes import HeldByTest, SpeakingNode, tablet
@@ -50,7 +50,7 @@ class Hanging:
             append_lines(tree, *lines)  # type: ignore[arg-type]
 
         monkeypatch.setattr(NodeDisk, "room", asked)
-        monkeypatch.setattr(tablet_replica, "append_lines", append)
+        monkeypatch.setattr(replica_directory, "append_lines", append)
 
     def wait(self, path: Path) -> None:
         if path == self.path:

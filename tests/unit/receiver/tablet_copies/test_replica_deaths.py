@@ -16,6 +16,7 @@ from common.durable import Tree
 from common.errors import DigestError, NoSpaceError, NotFoundError, Permanent
 from receiver.tablet_copies.copies_wire import CopiedFile, CopyOrder
 from receiver.tablet_copies.copy_journal import COPIES_LOG
+from receiver.tablet_copies.replica_directory import roomiest
 from receiver.tablet_copies.tablet_replica import TabletReplica, check_file
 
 TABLET = "a" * 32
@@ -213,11 +214,10 @@ def test_a_file_that_vanished_is_missed_at_the_start_and_when_it_is_read(trees: 
 
 
 def test_files_go_to_the_roomiest_directory_that_has_room(trees: list[Tree]):
-    replica = opened(trees)
     room = [10, 20]
-    assert replica.home(room.__getitem__, 15) == 1
+    assert roomiest(trees, room.__getitem__, 15) == 1
     with pytest.raises(NoSpaceError, match="two"):
-        replica.home(room.__getitem__, 25)
+        roomiest(trees, room.__getitem__, 25)
 
 
 @pytest.mark.parametrize(
