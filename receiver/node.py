@@ -133,7 +133,7 @@ class Node(Closing):
             self.work,
             load.disks.standing,
             is_busy=lambda: load.loader.waiting > 0,
-            is_pressed=load.is_pressed,
+            is_pressed=load.space.is_pressed,
             memory=config.proofs.memory,
             every=config.proofs.every,
             here=config.proofs.here,
@@ -145,8 +145,8 @@ class Node(Closing):
             engine,
             load.disks,
             keep_deleted=config.load.keep_deleted,
-            is_pressed=load.is_pressed,
-            is_full=lambda: load.cache is not None and load.cache.room() == 0,
+            is_pressed=load.space.is_pressed,
+            is_full=lambda: load.space.cache is not None and load.space.cache.room() == 0,
             made_room=self.compactor.made_room,
         )
         self.tables = TableUpkeep(engine, keep_empty=config.limits.upload_expiry)
@@ -224,7 +224,7 @@ class Node(Closing):
         self.disk_room = None if kept is None else kept.disk_room
         if self.disk_room is not None:
             load.disks.pinned = self.disk_room.pinned
-            load.cache = self.disk_room
+            load.space.cache = self.disk_room
             self.copies.back.came = self.disk_room.came
             load.mover.letting_go = self.disk_room.moving
         self.listed = ListComparison(config, engine)
@@ -310,7 +310,7 @@ class Node(Closing):
             load.disks,
             self.work,
             is_busy=lambda: load.loader.waiting > 0,
-            room=lambda: load.room() - config.limits.min_free_bytes,
+            room=lambda: load.space.room() - config.limits.min_free_bytes,
             awaits_proof=self._awaits_proof,
         )
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
-from common.durable import free_bytes
 from common.errors import ForbiddenError, Transient, TsferryError
 from receiver.datadirs.disks import AwayError, Disks
 from receiver.load.folder.obstacles import is_of_one_path, misplaced, obstacle
 from receiver.load.folder.sender_folder import FOLDERS_ROOT, Folders, folder_name
 from receiver.load.folder_recovery import recover_folder
+from receiver.load.incoming_space import IncomingSpace
 from receiver.load.loader import Loader
 from receiver.load.loading import finish
 from receiver.load.moving.mover import Mover
@@ -35,34 +35,11 @@ if TYPE_CHECKING:
     from receiver.load.folder.sender_folder import SenderFolder
     from receiver.metadata.engine import Engine
 
-__all__ = ["LoadService", "RoomKeeper"]
+__all__ = ["LoadService"]
 
 log = logging.getLogger(__name__)
 
 _TRY_AGAIN = 60.0
-
-
-class RoomKeeper(Protocol):
-    """Keeps what loaded files take within a limit."""
-
-    def room(self) -> int | None:
-        """Bytes that they may take more, None for any number."""
-        ...
-
-    def make_room(self, size: int) -> None:
-        """So many bytes were turned away."""
-        ...
-
-
-class _Shortage(NamedTuple):
-    """Most bytes that a sender was refused together, for the disk and for its quota.
-
-    `room` is what those for the disk take there.
-    """
-
-    free: int
-    room: int
-    quota: int
 
 
 class LoadService:
@@ -78,7 +55,7 @@ class LoadService:
         mover: empties data directories that are drained.
         checks: compares the data directories with the catalogue.
         after_recovery: called with a folder that was put in order.
-        cache: limits what loaded files may take; None without an object store.
+        space: for what comes.
     """
 
     def __init__(self, config: ReceiverConfig, engine: Engine, disks: Disks) -> None:
@@ -88,10 +65,9 @@ class LoadService:
         self.disks = disks
         self.folders = Folders(disks.trees)
         self._finding = threading.Lock()
-        self._shortages: dict[str, _Shortage] = {}
         self._in_order: set[str] = set()
         self.after_recovery: list[Callable[[SenderFolder], None]] = []
-        self.cache: RoomKeeper | None = None
+        self.space = IncomingSpace(disks, self.folders, keep_free=config.limits.min_free_bytes)
         self.keep_bytes = config.limits.max_unloaded_bytes // 2
         self.ttl = Ttl(engine, unit=config.time_unit, every=config.metadata.ttl_every)
         self.registrar = Registrar(engine, disks)
@@ -110,7 +86,7 @@ class LoadService:
             self.folders,
             keep_deleted=config.load.keep_deleted,
             leftover_age=config.limits.upload_expiry,
-            is_pressed=self.is_pressed,
+            is_pressed=self.space.is_pressed,
         )
         self.mover = Mover(
             engine,
@@ -266,56 +242,7 @@ class LoadService:
         hindered = self._find_again()
         if hindered is not None:
             return f"nothing can be received: {hindered}"
-        free = self.free_bytes()
-        keep = self._config.limits.min_free_bytes
-        if free < keep:
-            return f"{free} bytes are free on the disk, {keep} have to stay free"
-        if self._cache_room() == 0:
-            return (
-                "loaded files take all of storage.capacity, and those that are not in the object "
-                "store have to stay here"
-            )
-        short = max(list(self._shortages.values()), default=_Shortage(0, 0, 0))
-        if short.room > free - keep:
-            return (
-                f"a file is refused: {short.free} bytes, of it and of what goes with it, are to "
-                f"come, {free} are free on the disk and {keep} have to stay free"
-            )
-        room = self.room()
-        if short.room > room:
-            return (
-                f"a file is refused: {short.free} bytes, of it and of what goes with it, are to "
-                f"come, and storage.capacity leaves room for {room}"
-            )
-        return self.loader.no_space
-
-    def note_shortage(self, uuid: str, *, free: int = 0, room: int = 0, quota: int = 0) -> None:
-        """Remember that files of a sender were refused for want of space.
-
-        Args:
-            uuid: of the sender.
-            free: most bytes, of one or of those that go together, that the disk has no room for.
-            room: what these take there.
-            quota: most bytes of one that are more than this sender may have waiting here.
-        """
-        room = max(free, room)
-        if free or quota:
-            seen = self._shortages.get(uuid, _Shortage(0, 0, 0))
-            self._shortages[uuid] = _Shortage(
-                max(free, seen.free), max(room, seen.room), max(quota, seen.quota)
-            )
-        if free and self.cache is not None:
-            self.cache.make_room(room + self._staged_room())
-
-    def forget_shortage(self, uuid: str) -> None:
-        """A sender asks anew."""
-        self._shortages.pop(uuid, None)
-
-    def room_for(self, uuid: str, size: int) -> None:
-        """A file of a sender was let in: what was refused before for less is past."""
-        seen = self._shortages.get(uuid)
-        if seen is not None and size >= max(seen.free, seen.quota):
-            self.forget_shortage(uuid)
+        return self.space.problem() or self.loader.no_space
 
     def hindered(self) -> list[str]:
         """Each sender whose folder cannot be used, or not for all that it is for, and why."""
@@ -335,15 +262,6 @@ class LoadService:
             if folder.staged.get(path) is not None
         ]
 
-    def at_quota(self) -> list[str]:
-        """Each sender with a file that is refused for its quota."""
-        return [
-            f"sender {uuid}: {each.quota} bytes of a file are to come, and it has as much "
-            "waiting to be loaded as limits.max_unloaded_bytes allows"
-            for uuid, each in list(self._shortages.items())
-            if each.quota
-        ]
-
     def concerns(self) -> list[str]:
         """What does not come through, in numbers."""
         found: list[str] = []
@@ -361,7 +279,7 @@ class LoadService:
             found.append(
                 f"{files} cannot be put in place: `tsferry-receiver status` says what is in the way"
             )
-        over = len(self.at_quota())
+        over = len(self.space.at_quota())
         if over:
             senders = "1 sender has" if over == 1 else f"{over} senders have"
             found.append(
@@ -377,45 +295,6 @@ class LoadService:
             files = "1 file is" if lost == 1 else f"{lost} files are"
             found.append(f"{files} lost, at both ends: `tsferry-receiver lost` says which")
         return found
-
-    def is_pressed(self) -> bool:
-        """Whether space is so short that what is superseded has to make room."""
-        return self.free_bytes() < 2 * self._config.limits.min_free_bytes
-
-    def room(self, folder: SenderFolder | None = None) -> int:
-        """Bytes that may be received now.
-
-        Args:
-            folder: of who sends them; of a new sender, if left out.
-
-        Raises:
-            AwayError: the directory that they go to is away.
-        """
-        free = self.free_bytes(folder) - self._config.limits.min_free_bytes
-        cache = self._cache_room()
-        return free if cache is None else min(free, cache)
-
-    def _cache_room(self) -> int | None:
-        """What loaded files may take more, with those that wait to be loaded; None for any."""
-        room = None if self.cache is None else self.cache.room()
-        if room is None:
-            return None
-        return max(0, room - self._staged_room())
-
-    def _staged_room(self) -> int:
-        """What waits to be loaded takes of it, and is not counted with what is."""
-        return sum(folder.staged.allocated for folder in self.folders.all())
-
-    def free_bytes(self, folder: SenderFolder | None = None) -> int:
-        """Bytes that are free for new files: of a sender, or in the roomiest directory.
-
-        Raises:
-            AwayError: the directory that they go to is away.
-        """
-        if folder is None:
-            return free_bytes(self.disks.roomiest().path)
-        self.disks.check(folder.tree)
-        return free_bytes(folder.tree.path)
 
     def folder_of(self, uuid: str, peer: str) -> SenderFolder:
         """The folder of a sender, made and entered into the engine at its first contact.
@@ -490,13 +369,13 @@ class LoadService:
         """
         if len(self.disks.trees) < 2:
             return
-        if not self._is_short(folder.tree) and not self.disks.is_draining(folder.tree):
+        if not self.space.is_short(folder.tree) and not self.disks.is_draining(folder.tree):
             return
         try:
             tree = self.disks.roomiest()
         except AwayError:
             return  # there is nowhere else for now
-        if tree is folder.tree or self._is_short(tree) or not self.folders.is_usable(tree):
+        if tree is folder.tree or self.space.is_short(tree) or not self.folders.is_usable(tree):
             return
         with folder.lock:
             if folder.is_idle() and not folder.hindered:
@@ -506,9 +385,6 @@ class LoadService:
                     "a sender's files go to another data directory",
                     extra={"sender": folder.uuid, "from": str(before), "to": str(tree.path)},
                 )
-
-    def _is_short(self, tree: Tree) -> bool:
-        return free_bytes(tree.path) < 2 * self._config.limits.min_free_bytes
 
     def make_known(self, uuid: str, directory: str, label: str) -> str:
         """Enter a sender into the engine, or its new label; without a label the old one stays.

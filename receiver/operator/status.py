@@ -160,7 +160,7 @@ def short_status(there: ReceiverDirectories, problem: str | None) -> StatusView:
         concerns=(
             *there.load.hindered(),
             *there.load.stuck(),
-            *there.load.at_quota(),
+            *there.load.space.at_quota(),
             *storage_concerns(there),
             *node_concerns(there),
             *background_concerns(view.background, clock()),

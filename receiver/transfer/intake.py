@@ -131,22 +131,22 @@ class Intake:
             NoSpaceError: not now.
         """
         limits = self._config.limits
-        free = self._load.room(folder)
+        free = self._load.space.room(folder)
         used = folder.staged.bytes + partial_bytes
         if (room or size) > free:
-            self._load.note_shortage(folder.uuid, free=size, room=room or size)
+            self._load.space.note_shortage(folder.uuid, free=size, room=room or size)
             raise NoSpaceError(
                 f"{size} bytes are to come, {max(0, free)} are free; try later",
                 retry_after=_TRY_AGAIN,
             )
         if used + size > limits.max_unloaded_bytes:
-            self._load.note_shortage(folder.uuid, quota=size)
+            self._load.space.note_shortage(folder.uuid, quota=size)
             raise NoSpaceError(
                 f"{used} bytes of this sender wait to be loaded, {size} more are to come, and "
                 f"limits.max_unloaded_bytes is {limits.max_unloaded_bytes}",
                 retry_after=_TRY_AGAIN,
             )
-        self._load.room_for(folder.uuid, size)
+        self._load.space.note_taken(folder.uuid, size)
 
     def check_size(self, path: FilePath, size: int) -> None:
         """Whether a file may be so large.

@@ -56,7 +56,7 @@ class TaskPlanning:
         _, partial_bytes = self._uploads.numbers(folder.uuid)
         room = Room(
             quota=limits.max_unloaded_bytes - folder.staged.bytes - partial_bytes,
-            free=self._load.room(folder),
+            free=self._load.space.room(folder),
             max_file=limits.max_file_bytes,
         )
         moment = self._load.ttl.moment()
@@ -76,7 +76,7 @@ class TaskPlanning:
                 expiry=self._load.ttl.expiry(state, moment),
             )
             decisions = [decide(entry, here) for entry in entries]
-        self._load.note_shortage(
+        self._load.space.note_shortage(
             folder.uuid, free=room.over_free, room=room.over_room, quota=room.over_quota
         )
         return decisions

@@ -161,7 +161,7 @@ class TaskStarts:
             started=self._clock(),
         )
         start_task(folder, record)
-        self._load.forget_shortage(folder.uuid)  # its plan will tell
+        self._load.space.forget_shortage(folder.uuid)  # its plan will tell
 
     def _is_restored(self, sender: str) -> bool:
         """Whether an operator said so, and its list has not begun anew since."""

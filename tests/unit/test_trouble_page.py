@@ -20,6 +20,7 @@ COMPLETE = {
     "sender.select.data_dirs": "raise return",
     "sender.send.transport": "raise",
     "receiver.datadirs.directory_finding": "raise",
+    "receiver.load.incoming_space": "problem",
     "receiver.load.service": "concerns problem",
     "receiver.operator.background_tasks": "background_concerns",
     "receiver.operator.ending": "ending_concerns",

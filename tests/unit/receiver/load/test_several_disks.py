@@ -15,7 +15,7 @@ from common.durable import Tree
 from common.errors import NoSpaceError, Transient
 from receiver.datadirs import disks as disks_module
 from receiver.datadirs.disks import AwayError
-from receiver.load import service as service_module
+from receiver.load import incoming_space as space_module
 from receiver.load.folder.manifests import read_table
 from receiver.load.folder.sender_folder import Folders, SenderFolder, folder_name
 from receiver.node import Node
@@ -40,7 +40,7 @@ class Room:
 @pytest.fixture
 def room(monkeypatch: pytest.MonkeyPatch) -> Room:
     room = Room()
-    for module in (disks_module, service_module, status_module):
+    for module in (disks_module, space_module, status_module):
         monkeypatch.setattr(module, "free_bytes", room)
     monkeypatch.setattr(disks_module, "device_of", lambda tree: hash(tree.path.name))
     return room

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from common.errors import NoSpaceError
-from receiver.load.service import LoadService
+from receiver.load.incoming_space import IncomingSpace
 from receiver.node import Node
 from receiver.web.app import close, create_app
 from tests.support.node_world import A, Edge, World, path_of, plan_entry, results, tsfile
@@ -28,7 +28,7 @@ def health(node: Node, world: World) -> tuple[int, str]:
 def small_disk(node: Node, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """A disk with room for something, and not for `CONTENT`."""
     disk = {"free": len(CONTENT) - 1}
-    monkeypatch.setattr(LoadService, "free_bytes", lambda *_: disk["free"])
+    monkeypatch.setattr(IncomingSpace, "free_bytes", lambda *_: disk["free"])
     return disk
 
 

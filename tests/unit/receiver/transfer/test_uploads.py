@@ -470,7 +470,7 @@ def test_bytes_that_wait_to_be_loaded_are_bounded_and_heal(tmp_path: Path) -> No
 
 def test_free_space_is_kept_and_heals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     free = [100]
-    monkeypatch.setattr("receiver.load.service.free_bytes", lambda path: free[0])
+    monkeypatch.setattr("receiver.load.incoming_space.free_bytes", lambda path: free[0])
     world = World(tmp_path, limits={"min_free_bytes": 1000})
     with world.node() as node:
         edge = Edge(node)
