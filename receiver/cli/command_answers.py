@@ -78,6 +78,7 @@ class RestoreDone(Struct, frozen=True, kw_only=True):
         left: files that stay in the store until they are needed.
         lacking: files that are not in the store, and are asked for again from their senders.
         given_up: files that are not in the store, and whose points others give.
+        deleted_later: files that are visible again, and that an operator deleted behind `--at`.
     """
 
     engine: str
@@ -87,6 +88,7 @@ class RestoreDone(Struct, frozen=True, kw_only=True):
     left: int
     lacking: list[SenderFile]
     given_up: list[SenderFile]
+    deleted_later: list[SenderFile]
 
 
 class StoreNeed(Struct, frozen=True, kw_only=True):

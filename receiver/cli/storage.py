@@ -37,6 +37,8 @@ from receiver.operator.storage import storage_in_catalogue
 from receiver.operator.views import FilesPage, StorageView
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from receiver.storage.object_check import CopiesReport
     from receiver.storage.object_store import ObjectStore
 
@@ -282,6 +284,7 @@ def restore(
     config = _configured(invocation.load().value, url)
     config.must_have_directories()
     store = store_of(config.storage)
+    again: Sequence[str] = ()
     if only_check:
         _check_restore(ctx, config, store, at, deep=deep, as_json=as_json)
         return
@@ -303,14 +306,18 @@ def restore(
         else:
             try:
                 with showing_progress(as_json) as told:
-                    here = restore_metadata(
+                    made = restore_metadata(
                         store, uuid, config.schema_dir, at=at, take_over=True, told=told
-                    ).lsn
+                    )
+                    here, again = made.lsn, made.deleted
             except ConflictError as error:
                 raise UsageError(error.message) from error
         with open_engine(config) as engine, Tree(config.schema_dir) as home:
             if engine.uuid != uuid:
                 raise ConflictError(f"etcd has another engine by now, {engine.uuid}")
+            with engine.reading() as state:
+                there = (state.files.get(each) for each in again)
+                visible = [row for row in there if row is not None and row.visible]
             put_fork(engine, store, home, restored=here)
             adopt_directories(config, uuid)
             with ExitStack() as stack:
@@ -336,6 +343,7 @@ def restore(
                 left=found.left,
                 lacking=[SenderFile(sender=sender, path=path) for sender, path in found.lacking],
                 given_up=[SenderFile(sender=sender, path=path) for sender, path in found.given_up],
+                deleted_later=[SenderFile(sender=row.sender, path=row.path) for row in visible],
             )
         )
     else:
@@ -350,6 +358,16 @@ def restore(
         for sender, path in found.given_up:
             click.echo(
                 f"not in the store, and other files give its points: {printable(path)} of {sender}"
+            )
+        for row in visible:
+            click.echo(
+                "visible again, and an operator deleted it later: "
+                f"{printable(row.path)} of {row.sender}"
+            )
+        if visible:
+            click.echo(
+                f"{len(visible)} files are visible with the next `serve` that an operator deleted "
+                f"after {at}; those that are to go have to be deleted once more"
             )
     if found.lacking:
         ctx.exit(3)

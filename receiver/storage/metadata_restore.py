@@ -19,13 +19,14 @@ from receiver.metadata.log.checkpoints import checkpoint_name
 from receiver.metadata.log.frames import LogReader, encode_frame, encode_payload
 from receiver.metadata.log.segments import segment_name
 from receiver.metadata.log.tlog import TLOG_NAME
+from receiver.metadata.model import records
 from receiver.metadata.model.records import encode_ops
 from receiver.storage.incarnation import next_incarnation
 from receiver.storage.object_content import ContentChangedError
 from receiver.storage.store_manifests import StoreManifest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from common.step_progress import ToldProgress
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from receiver.storage.object_store import ObjectStore
     from receiver.storage.store_manifests import FilePiece
 
-__all__ = ["RestoredMetadata", "restore_metadata"]
+__all__ = ["DeletionsBehind", "RestoredMetadata", "restore_metadata"]
 
 _BLOCK = 8 << 20
 
@@ -45,11 +46,14 @@ class RestoredMetadata(NamedTuple):
         manifest: the one that was followed.
         lsn: of the last commit that is in it.
         ts: its timestamp; 0 if it is only known that it is that of the checkpoint.
+        deleted: physical paths of files that an operator deleted behind that commit, as far as
+            the store has heard: they are not deleted any more.
     """
 
     manifest: StoreManifest
     lsn: int
     ts: int
+    deleted: Sequence[str] = ()
 
 
 def restore_metadata(
@@ -113,6 +117,39 @@ def _newest(store: ObjectStore, engine: str) -> StoreManifest:
     return manifest
 
 
+class DeletionsBehind:
+    """What an operator deleted, by commits that are no part of what is made."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._loaded: set[str] = set()
+        self._deleted: dict[str, None] = {}
+        self._rests: dict[str, Sequence[str]] = {}
+
+    def take(self, commits: Iterable[Commit]) -> None:
+        """Take commits in, in their order."""
+        for op in (op for commit in commits for op in commit.ops):
+            match op:
+                case records.FileLoaded():
+                    self._loaded.add(op.physical)
+                case records.FileDeleted(reason="operator" | "everywhere"):
+                    self._deleted[op.physical] = None
+                case records.FileUndeleted():
+                    self._deleted.pop(op.physical, None)
+                case records.FileSuperseded():
+                    self._rests[op.physical] = op.rests
+                case records.FileRevived():
+                    self._rests.pop(op.physical, None)
+
+    def found(self) -> list[str]:
+        """Those of which nothing was loaded behind the moment; and what was within them."""
+        gone = dict(self._deleted)
+        for physical, rests in reversed(self._rests.items()):
+            if all(each in gone for each in rests):
+                gone[physical] = None
+        return sorted(gone.keys() - self._loaded)
+
+
 class _Restore:
     def __init__(
         self, store: ObjectStore, manifest: StoreManifest, tree: Tree, told: ToldProgress
@@ -122,6 +159,7 @@ class _Restore:
         self._tree = tree
         pieces = list(manifest.pieces)
         size = sum(each.size for each in pieces)
+        self._deleted = DeletionsBehind()
         self._counter = StepCounter("pieces of the log", len(pieces), size, told)
 
     def run(self, at: int | None) -> RestoredMetadata:
@@ -138,30 +176,45 @@ class _Restore:
             self._write(checkpoint_name(each.lsn), [each.piece])
         if self._manifest.tags and by_then:
             self._write(TLOG_NAME, self._manifest.tags)
-        return RestoredMetadata(self._manifest, lsn, ts)
+        return RestoredMetadata(self._manifest, lsn, ts, self._deleted.found())
 
     def _log(self, at: int | None) -> tuple[int, int]:
         """Write the segments up to a moment; LSN and timestamp of the last commit."""
         lsn, ts = self._manifest.lsn, self._manifest.ts
+        cut: tuple[int, int] | None = None
         for each in self._manifest.segments:
             name = segment_name(each.first_lsn)
             self._write(name, each.pieces)
             if at is None:
                 lsn = each.next_lsn - 1
-                continue
-            cut = self._cut(name, at)
-            if cut is not None:
-                return cut
-        return lsn, ts
+            elif cut is None:
+                cut = self._cut(name, at)
+            else:  # it is no part of what is made, and tells what an operator deleted meanwhile
+                self._hear(name)
+                self._tree.unlink(name)
+        return cut or (lsn, ts)
+
+    def _hear(self, name: str) -> None:
+        """Take in what a segment says that is all behind the moment."""
+        fd = self._tree.open_read(name)
+        try:
+            for _, frame in LogReader(fd, name).frames():
+                self._deleted.take(frame)
+        finally:
+            os.close(fd)
 
     def _cut(self, name: str, at: int) -> tuple[int, int] | None:
         """End a segment behind the last commit by a moment; None if all of it is by then."""
         fd = self._tree.open_read(name)
         try:
             reader = LogReader(fd, name)
-            last = 0
+            last, found = 0, None
             for offset, frame in reader.frames():
                 kept = [commit for commit in frame if commit.ts <= at]
+                if found is not None or len(kept) < len(frame):
+                    self._deleted.take(frame[len(kept) :])
+                if found is not None:
+                    continue
                 if len(kept) == len(frame):
                     last = frame[-1].ts
                     continue
@@ -169,11 +222,11 @@ class _Restore:
                 if kept:
                     content += _frame_of(reader, kept)
                     last = kept[-1].ts
+                found = reader.next_lsn + len(kept) - 1, last
                 self._tree.write_atomic(name, content, mode=0o640)
-                return reader.next_lsn + len(kept) - 1, last
         finally:
             os.close(fd)
-        return None
+        return found
 
     def _write(self, name: str, pieces: Sequence[FilePiece]) -> None:
         end = 0

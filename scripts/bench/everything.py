@@ -36,6 +36,7 @@ COMMANDS: dict[str, list[str]] = {
     "storage-clients": ["storage_clients.py"],
     "cold-reads": ["cold_reads.py"],
     "cache-slots": ["cache_slots.py"],
+    "deletion-notes": ["deletion_notes.py"],
     "idle-memory": ["idle_memory.py", "--limit", "100"],
     "operator-pages": ["operator_pages.py"],
     "scrape": ["scrape.py"],

@@ -15,6 +15,7 @@ from common.durable import Tree
 from common.errors import NoSpaceError
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
+from receiver.metadata.model.records.commits_encoded import Commit
 from receiver.metadata.sql.executing import execute
 from receiver.operator.status import running_status
 from receiver.operator.storage import running_storage, storage_in_catalogue
@@ -23,7 +24,7 @@ from receiver.storage.directory_store import DirectoryStore
 from receiver.storage.disk_room import DiskRoom
 from receiver.storage.file_restore import restore_files
 from receiver.storage.incarnation import next_incarnation
-from receiver.storage.metadata_restore import restore_metadata
+from receiver.storage.metadata_restore import DeletionsBehind, restore_metadata
 from receiver.storage.object_store import Fingerprint
 from receiver.storage.reading.block_digests import WHOLE_BYTES
 from receiver.storage.store_opening import open_store
@@ -290,6 +291,44 @@ def test_what_was_put_and_not_told_of_yet_is_found(world: World, tmp_path: Path)
     store.close()
     assert (found.fetched, found.lacking) == (1, [])
     assert {name: (tmp_path / "data" / name).read_bytes() for name in loaded} == loaded
+
+
+def test_a_restore_as_of_a_moment_names_what_an_operator_deleted_since(
+    world: World, tmp_path: Path
+) -> None:
+    with world.node() as node:
+        edge = Edge(node)
+        edge.round({path_of(n): tsfile(f"root.sg.d{n}") for n in range(1, 4)})
+        with node.engine.reading() as state:
+            rows = sorted(state.files.values(), key=lambda row: row.path)
+        first, second, third = (row.physical for row in rows)
+        when = node.engine.newest_commit
+        edge.round({path_of(4): tsfile("root.sg.d4")})
+        with node.engine.reading() as state:
+            (new,) = (each for each in state.files if each not in {first, second, third})
+        node.engine.commit([records.FileDeleted(each, "operator") for each in (first, second)])
+        node.engine.commit([records.FileUndeleted(second, [])])
+        node.engine.commit([records.FileDeleted(new, "operator")])
+        node.engine.commit([records.FileDeleted(third, "expired")])
+        last = node.engine.newest_commit
+        until(lambda: running_storage(node.operator).shipped >= last)
+        uuid = node.engine.uuid
+    store = open_store(str(world.storage["url"]))
+    assert restore_metadata(store, uuid, tmp_path / "then", at=when).deleted == [first]
+    assert not restore_metadata(store, uuid, tmp_path / "now").deleted
+    store.close()
+
+
+def test_what_was_within_what_an_operator_deleted_later_is_named_too() -> None:
+    ops: list[records.Op] = [
+        records.FileSuperseded("a", ["m1"]),
+        records.FileSuperseded("b", ["m1", "m2"]),
+        records.FileSuperseded("m1", ["n"]),
+        records.FileDeleted("n", "operator"),
+    ]
+    found = DeletionsBehind()
+    found.take([Commit(1, ops)])
+    assert found.found() == ["a", "m1", "n"]
 
 
 def test_nothing_waits_for_a_resource_that_is_nowhere(world: World, tmp_path: Path) -> None:
