@@ -14,11 +14,13 @@
 
 One JSON object a line, `copies.log` in the directory of the tablet. A line is on the disk before
 what it says counts: that of a file behind its name, those of ends before the first byte goes. What
-is behind the last whole line never was.
+is behind the last whole line never was. A line that says nothing, with others behind it, was
+damaged: these hold, and nothing of the replica goes until a master has listed all of it.
 """
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import TYPE_CHECKING
 
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from common.durable import Tree
 
 __all__ = ["COPIES_LOG", "JournalLine", "JournalState", "append_lines", "read_journal"]
+
+log = logging.getLogger(__name__)
 
 COPIES_LOG = "copies.log"
 
@@ -62,6 +66,7 @@ class JournalState:
         rotten: what was known of files whose bytes are not those that came.
         is_unlisted: whether no master that is trusted has listed what is here.
         dropped: the generation that is going, 0 for none.
+        damaged: lines that say nothing, and have others behind them.
     """
 
     def __init__(self) -> None:
@@ -74,6 +79,7 @@ class JournalState:
         self.rotten: dict[str, CopiedFile] = {}
         self.is_unlisted = False
         self.dropped = 0
+        self.damaged = 0
 
     def take(self, line: JournalLine) -> None:
         """Apply a line."""
@@ -107,7 +113,7 @@ class JournalState:
 
 
 def read_journal(tree: Tree, rel: str) -> JournalState:
-    """A journal as it is; a torn tail is cut off.
+    """A journal as it is; a torn tail is cut off, and what is damaged before that is left out.
 
     Args:
         tree: the directory of the node.
@@ -117,16 +123,34 @@ def read_journal(tree: Tree, rel: str) -> JournalState:
     decoder = msgspec.json.Decoder(JournalLine)
     with tree.append_file(rel) as file:
         data, at = tree.read(rel, limit=1 << 33), 0
+        good: list[bytes] = []
+        whole = doubtful = 0
         while (end := data.find(b"\n", at)) >= 0:
             try:
                 line = decoder.decode(data[at:end])
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-                break
-            state.take(line)
+                doubtful += 1
+            else:
+                state.take(line)
+                good.append(data[at : end + 1])
+                whole, state.damaged = end + 1, doubtful
             at = end + 1
-        if at != len(data):
-            file.truncate(at)
+        if whole != len(data):
+            file.truncate(whole)
+    if state.damaged:
+        _leave_out(tree, rel, good, state)
     return state
+
+
+def _leave_out(tree: Tree, rel: str, good: list[bytes], state: JournalState) -> None:
+    """Go on without the damaged lines. What they said of what goes, or stays, nobody knows."""
+    log.error(
+        "lines of a journal are damaged: what is here stays until a master has listed all of it",
+        extra={"journal": f"{tree.path}/{rel}", "lines": state.damaged},
+    )
+    unlisted = JournalLine(unlisted=True)
+    tree.write_atomic(rel, b"".join([*good, msgspec.json.encode(unlisted) + b"\n"]))
+    state.take(unlisted)
 
 
 def append_lines(tree: Tree, rel: str, *lines: JournalLine) -> None:

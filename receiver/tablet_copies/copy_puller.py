@@ -348,6 +348,8 @@ class CopyPuller(Closing):
     ) -> str | None:
         if self._staged is not None and self._take_staged(replica, file, self._staged, life):
             return None
+        if self._is_unnamed(replica, file, life):
+            return None
         why = self._pulled(replica, file, sources, life)
         if why is None and self._staged is not None:
             self._staged.let_go(file)
@@ -364,6 +366,14 @@ class CopyPuller(Closing):
                 return None
             log.info("a copy does not come from a node", extra={"file": file.physical, "why": why})
         return self._fetch_from(replica, file, None, life)
+
+    def _is_unnamed(self, replica: TabletReplica, file: CopiedFile, life: str) -> bool:
+        try:
+            return replica.take_unnamed(file, life)
+        except (TsferryError, OSError) as error:
+            told = {"file": file.physical, "error": str(error)}
+            log.warning("a file that lies here is pulled", extra=told)
+            return False
 
     def _take_staged(
         self, replica: TabletReplica, file: CopiedFile, staged: OffersFiles, life: str

@@ -357,7 +357,7 @@ class ReplicaStore(Closing):
         for tablet in sorted(found):
             replica = self._new(tablet)
             replica.open()
-            if replica.generation:
+            if replica.is_there:
                 self._replicas[tablet] = replica
                 for number in replica.rotten_in():
                     self.note_failure(number)

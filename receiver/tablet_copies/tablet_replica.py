@@ -19,6 +19,7 @@ from common.errors import (
     DamagedError,
     DigestError,
     GoneError,
+    NoSpaceError,
     NotFoundError,
     ProtocolError,
     TsferryError,
@@ -106,6 +107,12 @@ class TabletReplica:
         return 0 if order is None else order.generation
 
     @property
+    def is_there(self) -> bool:
+        """Whether anything of it is here: one whose first line is damaged has no generation."""
+        with self._lock:
+            return bool(self._directories)
+
+    @property
     def attributes(self) -> TableAttributes:
         """What is known of its table: of the highest version that any directory has."""
         with self._lock:
@@ -121,12 +128,14 @@ class TabletReplica:
                 directory = self._directory(number)
                 if directory.open():
                     self._directories[number] = directory
-            if self._directories and self.order is None:  # cut off before its first line
+            # One whose first line was damaged is made anew by its master, and keeps its files.
+            lost = any(it.files or it.rotten or it.is_unlisted for it in self._states())
+            if self._directories and self.order is None and not lost:  # cut off at its first line
                 self._remove_all()
                 return
             for number, directory in list(self._directories.items()):
                 state = directory.journal
-                if state.dropped and state.dropped >= self.generation:
+                if state.dropped and state.dropped >= self.generation and not state.damaged:
                     self._remove_directory(number)
                     continue
                 for name in sorted(state.going):
@@ -288,6 +297,29 @@ class TabletReplica:
             if number not in self._directories:
                 self._begin(number, order)
             self._note(number, file, life)
+
+    def take_unnamed(self, file: CopiedFile, life: str = "") -> bool:
+        """Take a file in that lies here whole, and no line says so; whether there is one.
+
+        The line was damaged, or cut off.
+
+        Raises:
+            GoneError: the replica was dropped meanwhile.
+        """
+        for number in range(len(self._trees)):
+            with self._lock:
+                directory = self._directory(number)
+                state = directory.journal
+                if file.physical in state.files.keys() | state.rotten.keys() | state.going:
+                    continue
+            if directory.size(file.physical) != file.size:
+                continue
+            try:
+                self.receive(number, file, (), life)
+            except (DigestError, NoSpaceError, OSError):
+                continue
+            return True
+        return False
 
     def adopt(self, number: int, rel: str, file: CopiedFile, life: str = "") -> bool:
         """Take a file in that lies in a directory of the node under another name.

@@ -318,3 +318,32 @@ def test_without_a_history_files_go_all_the_same(centre: CopyCentre):
         centre.engine.window.move(centre.engine.newest_commit)
     centre.settle(1)
     assert [each.names() for each in centre.nodes] == [[new], [new]]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_replica_whose_journal_is_damaged_is_whole_again_without_a_byte_from_elsewhere(
+    tmp_path: Path, number: int
+) -> None:
+    """Its first line, which says what it is, or that of a file."""
+    centre = CopyCentre(tmp_path)
+    try:
+        one, two = centre.add(), centre.add()
+        names = sorted(centre.load() for _ in range(3))
+        centre.settle()
+        one.stop()
+        two.stop()
+        (journal,) = one.paths[0].glob("tablets/*/copies.log")
+        lines = journal.read_bytes().splitlines(keepends=True)
+        lines[number] = b"?" + lines[number][1:]
+        journal.write_bytes(b"".join(lines))
+        for each in names:
+            (centre.world.data / each).unlink()  # nobody else has it
+        one.pulled.clear()
+        one.start()
+        centre.settle()
+        assert one.names() == names
+        assert one.pulled == []
+        assert all(one.uuid in centre.has(each) for each in names)
+        assert not one.store.replica(centre.tablets()[0]).is_unlisted
+    finally:
+        centre.close()

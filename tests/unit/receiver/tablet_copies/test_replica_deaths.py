@@ -181,6 +181,48 @@ def test_a_torn_line_of_the_journal_never_was(trees: list[Tree]):
         assert after.files() == {NAME: FILE}
 
 
+def test_a_damaged_line_of_the_journal_takes_nothing_along(trees: list[Tree]):
+    """One bit of the first line took all files of the replica at the next start."""
+    replica = made(trees)
+    other = msgspec.structs.replace(FILE, physical=NAME.replace("1-1", "2-2"))
+    replica.receive(0, other, [CONTENT])
+    journal = trees[0].path / "tablets" / TABLET / COPIES_LOG
+    whole = journal.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    assert len(lines) == 3
+    for number, left in enumerate(({NAME, other.physical}, {other.physical}, {NAME})):
+        damaged = b"?" + lines[number][1:]
+        journal.write_bytes(b"".join([*lines[:number], damaged, *lines[number + 1 :]]))
+        after = opened(trees)
+        is_tail = number == 2  # as if it had been cut off
+        assert after.files().keys() == left
+        assert after.is_unlisted != is_tail
+        assert bool(after.why_it_stays) != is_tail
+        assert opened(trees).files().keys() == left  # and from then on
+        after = opened(trees)
+        after.make(ORDER, 0)
+        for each in (FILE, other):
+            if each.physical not in after.files():
+                assert after.take_unnamed(each)
+        assert after.files() == {NAME: FILE, other.physical: other}
+        assert opened(trees).files() == after.files()
+        assert opened(trees).generation == ORDER.generation
+        journal.write_bytes(whole)
+
+
+def test_bytes_that_no_line_names_are_taken_in_if_they_are_those_of_the_file(trees: list[Tree]):
+    made(trees)
+    journal = trees[0].path / "tablets" / TABLET / COPIES_LOG
+    first = journal.read_bytes().splitlines(keepends=True)[0]
+    place = trees[0].path / "tablets" / TABLET / NAME
+    for content in (CONTENT[:-1], CONTENT[:-1] + b"?", CONTENT):
+        journal.write_bytes(first)
+        place.write_bytes(content)
+        after = opened(trees)
+        assert after.take_unnamed(FILE) == (content == CONTENT)
+        assert bool(after.files()) == (content == CONTENT)
+
+
 def test_other_bytes_are_refused_and_nothing_is_left_of_them(trees: list[Tree]):
     replica = opened(trees)
     replica.make(ORDER, 0)
