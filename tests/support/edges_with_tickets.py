@@ -18,7 +18,6 @@ from common.tsfile.tail_digest import tail_digest
 from common.wire import PlanEntry, UploadNode
 from tests.support.homed_nodes import HomedNode
 from tests.support.masters_and_edges import GROUP, MASTER, NODE, MastersAndEdges
-from tests.support.spark_world import NORTH
 from tests.support.two_masters import OneOfTwo
 
 __all__ = ["EdgesWithTickets"]
@@ -33,6 +32,7 @@ class _Sending:
     """A file that an edge sends to a node, and the ticket that it has for it."""
 
     entry: PlanEntry
+    sender: str
     ticket: UploadNode | None = None
 
 
@@ -54,15 +54,31 @@ class EdgesWithTickets(MastersAndEdges):
         self.somebody_leads()
         self.all_go_on(1)  # else there is hardly ever a ticket
         path = self.new_file(partition, group)
-        content = self.contents[path]
-        entry = PlanEntry(path=path, size=len(content), tail=tail_digest(content))
-        self.sending[path] = _Sending(entry)
+        self.sending[path] = self._new(path)
         self._plan(path)
         if self.sending[path].ticket is None:  # its tablet does not run yet
             self.an_edge_sends(partition, group)
             self.all_go_on(2)
             self._plan(path)
         self._send(path, at, meanwhile, pick)
+
+    @rule(partition=st.integers(0, 1), group=GROUP, at=_MOMENT, meanwhile=_MEANWHILE, pick=MASTER)
+    def two_edges_send_one_path_to_nodes(
+        self, partition: int, group: str, at: str, meanwhile: str, pick: int
+    ) -> None:
+        """The other one when the first has sent half of it."""
+        self.an_edge_sends_to_a_node(partition, group, "half", "node", pick)
+        first = [each for each in sorted(self.sending) if self.at_edge(each)[1] == each]
+        if first and not self.is_turned_back:
+            path = self.namesake(first[pick % len(first)])
+            self.sending[path] = self._new(path)
+            self._plan(path)
+            self._send(path, at, meanwhile, pick)
+
+    def _new(self, path: str) -> _Sending:
+        sender, its = self.at_edge(path)
+        content = self.contents[path]
+        return _Sending(PlanEntry(path=its, size=len(content), tail=tail_digest(content)), sender)
 
     @precondition(lambda self: self.sending)
     @rule(anew=st.booleans(), number=st.integers(0, 1 << 16))
@@ -99,7 +115,7 @@ class EdgesWithTickets(MastersAndEdges):
 
         def plan(master: OneOfTwo) -> None:
             task = hashlib.md5(path.encode()).hexdigest()
-            sending.ticket = master.upload_nodes.offer(NORTH, task, sending.entry, ())
+            sending.ticket = master.upload_nodes.offer(sending.sender, task, sending.entry, ())
 
         self._ask(plan)
 
@@ -129,10 +145,10 @@ class EdgesWithTickets(MastersAndEdges):
         if not node.is_up or sending.ticket is None:
             return False
         if step == "begin":
-            node.uploads.begin(node.door.opens(sending.ticket.ticket, NORTH))
+            node.uploads.begin(node.door.opens(sending.ticket.ticket, sending.sender))
             return True
-        upload = node.door.opens(sending.ticket.ticket, NORTH).upload
-        file = node.door.goes_on(sending.ticket.ticket, NORTH, upload)
+        upload = node.door.opens(sending.ticket.ticket, sending.sender).upload
+        file = node.door.goes_on(sending.ticket.ticket, sending.sender, upload)
         end = len(content) if step == "whole" else len(content) // 2
         offset = node.uploads.head(file).offset
         if offset < end:
@@ -148,7 +164,7 @@ class EdgesWithTickets(MastersAndEdges):
         assert sending.ticket is not None
         node, entry = sending.ticket.uuid, sending.entry
         try:
-            found = master.upload_nodes.read(node, NORTH, entry, 0, entry.size)
+            found = master.upload_nodes.read(node, sending.sender, entry, 0, entry.size)
         except TsferryError:
             return
         if hashlib.md5(found).hexdigest() == hashlib.md5(content).hexdigest():

@@ -30,13 +30,15 @@ from receiver.metadata.state.table_rows import FileRow
 from receiver.storage.reading.several_addresses import Failover
 from tests.support import tiers
 from tests.support.homed_nodes import HomedNode
-from tests.support.spark_world import NORTH
+from tests.support.spark_world import NORTH, SOUTH
 from tests.support.tsfile_bytes import build
 from tests.support.two_masters import LEASE, OneOfTwo, TwoMasters
 
 __all__ = ["GROUP", "MASTER", "NODE", "MastersAndEdges"]
 
 _NODES = 4
+_OTHER = "other edge: "
+"""Before the path of a file that another edge has."""
 _HOSTS = tuple(f"host{each + 1}" for each in range(_NODES))
 PLACES = st.sampled_from(("first", "second", "log", *_HOSTS))
 MASTER, NODE = st.integers(0, 1), st.integers(0, _NODES - 1)
@@ -117,6 +119,28 @@ class MastersAndEdges(RuleBasedStateMachine):
         self.contents[path] = build({f"{group}.d1": {"s1": [(number, number)]}})
         return path
 
+    def namesake(self, path: str) -> str:
+        """A file that another edge has under the same path; of another device, as it has to be."""
+        found = f"{_OTHER}{path}"
+        if found not in self.contents:
+            number, group = len(self.contents) + 1, path.split("/")[1]
+            self.contents[found] = build({f"{group}.d2": {"s1": [(number, number)]}})
+        return found
+
+    @rule(pick=st.integers(0, 1 << 16))
+    def another_edge_sends_a_file_of_the_same_path(self, pick: int) -> None:
+        """To whichever master; nothing that becomes of one of them is of the other."""
+        paths = sorted(each for each in self.contents if not each.startswith(_OTHER))
+        if not self.is_turned_back:
+            path = self.namesake(paths[pick % len(paths)])
+            self._ask(lambda master: self._load(master, path))
+
+    @staticmethod
+    def at_edge(path: str) -> tuple[str, str]:
+        """The edge that has a file, and the path that it has there."""
+        is_other = path.startswith(_OTHER)
+        return (SOUTH, path.removeprefix(_OTHER)) if is_other else (NORTH, path)
+
     @rule()
     def an_edge_sends_again_what_it_was_not_told_of(self) -> None:
         if self.is_turned_back:
@@ -137,7 +161,7 @@ class MastersAndEdges(RuleBasedStateMachine):
             self.there.tags += 1
             master.world._tag = self.there.tags
             look = 2 * LOWEST_LOOK + self.there.tags
-            place = master.world.load(NORTH, path, self.contents[path], look=look)
+            place = master.world.load(*self.at_edge(path), self.contents[path], look=look)
             self.physical[path].append(str(place.relative_to(master.world.data)))
 
     @rule()
@@ -186,7 +210,7 @@ class MastersAndEdges(RuleBasedStateMachine):
 
     def _row(self, master: OneOfTwo, path: str) -> FileRow | None:
         with master.engine.reading() as state:
-            found = state.file_table.held(NORTH, path)
+            found = state.file_table.held(*self.at_edge(path))
         return found if found is not None and found.visible else None
 
     # -- masters -------------------------------------------------------------------------------
@@ -402,7 +426,7 @@ class MastersAndEdges(RuleBasedStateMachine):
             for path in self.loaded - self.deleted:
                 assert self._row(master, path) is not None, f"{path} is forgotten"
             with master.engine.reading() as state:
-                visible = [row.path for row in state.files.values() if row.visible]
+                visible = [(it.sender, it.path) for it in state.files.values() if it.visible]
             assert len(visible) == len(set(visible)), "something is loaded twice"
 
     def _drains_none(self, master: OneOfTwo) -> None:

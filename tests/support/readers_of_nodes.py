@@ -81,16 +81,21 @@ class ReadersOfNodes(MastersAndEdges):
                 self.was_read += 1
                 return
 
+    def happens_to_a_source(self, what: str, node: int) -> None:
+        """While somebody reads: a node stops, or lies from then on, or another master leads."""
+        if what == "stops" and self.there.nodes[node].is_up:
+            self.there.nodes[node].stop()
+        elif what == "lies":
+            self.there.nodes[node].lies = True
+        elif what == "other leads":
+            self.the_other_leads_while_a_master_sleeps(node % 2, 0)
+
     def _read_in_ranges(self, row: FileRow, meanwhile: str, node: int) -> bytes | None:
         """All bytes; none if they are others than those of the file, None if no node gives any."""
         half = row.size // 2
         first = self.reader.read(row.physical, 0, half)
-        if meanwhile == "stops" and self.there.nodes[node].is_up:
-            self.there.nodes[node].stop()
-        elif meanwhile == "lies":
-            self.there.nodes[node].lies = True
-        elif meanwhile == "other leads":
-            self.the_other_leads_while_a_master_sleeps(node % 2, 0)
+        if meanwhile:
+            self.happens_to_a_source(meanwhile, node)
         second = self.reader.read(row.physical, half, row.size - half)
         if first is None or second is None:
             return None

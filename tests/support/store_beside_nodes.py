@@ -8,22 +8,80 @@ node or in the bucket, as far as the world has left it there, and comes to whoev
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from common.errors import TsferryError
+from common.errors import TsferryError, UnreachableError
 from receiver.metadata.state.table_rows import FileRow
+from receiver.storage.object_store import ObjectStore
+from receiver.storage.reading.block_cache import BlockCache
+from receiver.storage.reading.file_tiers import FileTiers, ShutStores
+from receiver.storage.reading.open_stores import opened_at
+from receiver.storage.reading.ranged_file import RangedFile
+from receiver.storage.reading.stored_place import StoreAddress, StoredPlace
+from receiver.storage.stored_files import place_of
 from tests.support.disks_and_operators import DisksAndOperators
-from tests.support.masters_and_edges import GROUP, MASTER
+from tests.support.masters_and_edges import GROUP, MASTER, NODE
 from tests.support.storing_master import StoringMaster
 from tests.support.two_masters import OneOfTwo
 
 __all__ = ["StoreBesideNodes"]
 
 _PICK = st.integers(0, 1 << 16)
+
+
+class _OfMaster:
+    """What a reader asks whichever master leads; see `ReceiverReads`."""
+
+    url = "http://master"
+
+    def __init__(self, centre: StoreBesideNodes) -> None:
+        self.centre = centre
+
+    def read(self, physical: str, begin: int, length: int) -> bytes:
+        return self._ask(lambda master: master.content(physical, begin, length))
+
+    def digests(self, physical: str) -> bytes:
+        def ask(master: StoringMaster) -> bytes:
+            with master.engine.reading() as state:
+                row = state.files[physical]
+            return master.reads.digests(row)
+
+        return self._ask(ask)
+
+    def _ask(self, call: Callable[[StoringMaster], bytes]) -> bytes:
+        found: list[bytes] = []
+
+        def ask(master: OneOfTwo) -> None:
+            assert isinstance(master, StoringMaster)
+            found.append(call(master))
+
+        self.centre._ask(ask)
+        if not found:
+            raise UnreachableError("no master gives it")
+        return found[-1]
+
+
+class _Disturbed:
+    """What a file's blocks are fetched from, and something happens before one of them."""
+
+    reads: FileTiers
+
+    def __init__(self, centre: StoreBesideNodes, what: str, node: int) -> None:
+        self.url = "a slice"
+        self._centre, self._what, self._node = centre, what, node
+
+    def read(self, key: str, offset: int, length: int) -> bytes:
+        half = length // 2
+        first = self.reads.read(key, offset, half) if half else b""
+        what, self._what = self._what, ""
+        if what:
+            self._centre.happens_to_a_source(what, self._node)
+        return first + self.reads.read(key, offset + half, length - half)
 
 
 class StoreBesideNodes(DisksAndOperators):
@@ -113,6 +171,57 @@ class StoreBesideNodes(DisksAndOperators):
         """Whether a file is whole there, whatever anybody says."""
         return next(self._objects(path), None) is not None
 
+    # -- readers elsewhere ---------------------------------------------------------------------
+
+    @rule(pick=_PICK, meanwhile=st.sampled_from(("", "stops", "lies", "other leads")), node=NODE)
+    def a_slice_reads_a_file(self, pick: int, meanwhile: str, node: int) -> None:
+        """By ranges, of nodes, the bucket or a master; something happens before each of them."""
+        told = sorted(self.loaded - self.deleted)
+        rows: list[FileRow] = []
+        places: list[StoredPlace] = []
+        if not told:
+            return
+        path = told[pick % len(told)]
+
+        def ask(master: OneOfTwo) -> None:
+            row = self._row(master, path)
+            if row is None:
+                return
+            with master.engine.reading() as state:
+                there = state.uploaded_table.rows.get(row.physical)
+            address = StoreAddress(self.bucket.as_uri())
+            rows.append(row)
+            places.append(
+                StoredPlace(None, "", row.size, row.md5, physical=row.physical)
+                if there is None
+                else place_of(address, master.engine.uuid, there, row.md5)
+            )
+
+        self._ask(ask)
+        if not rows:
+            return
+        origin = _Disturbed(self, meanwhile, node)
+        shut = ShutStores(self.there.monotonic)
+        receiver: Any = _OfMaster(self)
+        tiers = FileTiers(places[-1], self._opened, receiver, shut, self.reader)
+        origin.reads = tiers
+        file = RangedFile(
+            origin,
+            places[-1],
+            BlockCache(1 << 20),
+            told=tiers.told_digests,
+            distrust=tiers.distrust,
+        )
+        try:
+            found = file.read(0, rows[-1].size)
+        except TsferryError:
+            return  # of no source that there is, or none that says the truth
+        assert found == self.names_of(path)[rows[-1].physical]
+        self.was_read += 1
+
+    def _opened(self, address: StoreAddress) -> ObjectStore:
+        return opened_at(address)
+
     # -- a master's disk -----------------------------------------------------------------------
 
     @rule(at=MASTER, pick=_PICK, rots=st.booleans())
@@ -122,6 +231,7 @@ class StoreBesideNodes(DisksAndOperators):
         Where nobody gives it at that moment it is hidden until an operator asks again: not here.
         """
         master = self.storing[at]
+        self.nodes_report_and_pull()  # a start of a node gives nothing before it was heard
         if not self._leads(master):
             return
         here = [each for each in sorted(self._on_disk(master)) if self._is_given(master, each)]
@@ -201,6 +311,9 @@ class StoreBesideNodes(DisksAndOperators):
         master.evict()
         for path in before - self._on_disk(master):
             assert self.in_bucket(path), f"{path} has left, and is not in the bucket"
+
+    def is_kept_elsewhere(self, path: str) -> bool:
+        return self.in_bucket(path)
 
     # -- what this machine leaves to the other one ---------------------------------------------
 
