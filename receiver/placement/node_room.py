@@ -55,9 +55,14 @@ class NodeRoom(Closing):
         self._is_limited = config.capacity is not None
         self._jobs = CopyJobs((_ROOM,))
         self.disk_room = DiskRoom(
-            config, engine, trees, takes=takes, hurry=lambda: self._jobs.hurry(_ROOM)
+            config,
+            engine,
+            trees,
+            [source],
+            places,
+            takes=takes,
+            hurry=lambda: self._jobs.hurry(_ROOM),
         )
-        self.disk_room.connect([source], places)
 
     def start(self) -> None:
         """Begin; whoever calls holds the engine's lock."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,15 +28,16 @@ from receiver.storage.owned_prefix import check_prefix, own_prefix
 from receiver.storage.read_objects import ReadObjects
 from receiver.storage.scrubbing import Scrubber
 from receiver.storage.store_opening import StoreOptions, open_store
-from receiver.storage.store_place import StorePlace, StoreSource
+from receiver.storage.store_place import ReachedStore, StorePlace, StoreSource
 from receiver.storage.store_trouble import StoreTrouble
 from receiver.storage.stored_files import stands_in
 from receiver.storage.uploader import Uploader, UploadProgress, stored_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from receiver.config import StorageConfig
+    from receiver.eviction_place import EvictionPlace
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
     from receiver.storage.file_fetching import FetchSource
@@ -164,14 +164,16 @@ class StorageService(Closing):
         self._uploader: Uploader | None = None
         self._backlog: DigestBacklog | None = None
         self._scrubber: Scrubber | None = None
-        self._nodes, self._nodes_at_last = nodes, nodes_at_last
+        self._places: list[EvictionPlace] = []
+        self._of_store = ReachedStore(self._why_away, config.lag)
         self.disk_room = DiskRoom(
             config,
             engine,
             trees,
+            [*nodes, self._of_store, *nodes_at_last],
+            self._places,
             takes=takes,
             hurry=lambda: self._jobs.hurry(_ROOM),
-            unconnected=self._here,
         )
         self._shipper: LogShipper | None = None
         self._removers: tuple[ObjectRemover, LogRemover] | None = None
@@ -287,19 +289,10 @@ class StorageService(Closing):
             return frozenset()
         return frozenset(whole | {each for each, stands in said.items() if stands})
 
-    @contextmanager
-    def _here(self, rows: Sequence[FileRow]) -> Iterator[None]:
-        trees, trouble = self._trees(), self.trouble()
-        with self._engine.reading() as state:
-            stored = [row for row in rows if state.uploaded_table.parts(row).file]
-        for row in stored:
-            if not any(tree.exists(row.physical) for tree in trees):
-                raise StoreAwayError(
-                    f"{self._config.url}: {row.physical} is there only, and the store was not "
-                    f"reached yet: {'it is being asked' if trouble is None else trouble.text}",
-                    retry_after=self._config.lag,
-                )
-        yield
+    def _why_away(self) -> str:
+        trouble = self.trouble()
+        said = "it is being asked" if trouble is None else trouble.text
+        return f"it is in {self._config.url}, and the store was not reached yet: {said}"
 
     def _evict(self) -> float:
         pause = self.disk_room.evict()
@@ -413,10 +406,9 @@ class StorageService(Closing):
         )
         self._backlog = DigestBacklog(*parts, self._trees)
         self._scrubber, self._uploader = scrubber, uploader
-        of_store = StoreSource(self._engine, self._store)
-        sources = [*self._nodes, of_store, *self._nodes_at_last]
         place = StorePlace(*parts, self.shipped)
-        self.disk_room.connect(sources, [place])
+        self._of_store.source = StoreSource(self._engine, self._store)
+        self._places[:] = [place]
         self._owner, self._shipper = owner, shipper
         self._incarnation = owner.number  # the last: who sees it gets files from the store
         self._jobs.hurry(_FILES)

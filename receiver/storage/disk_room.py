@@ -7,7 +7,7 @@ storage nodes (`receiver.placement.node_place`), or both.
 from __future__ import annotations
 
 import time
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from common.errors import NotFoundError
@@ -35,10 +35,6 @@ _LOOK: Final = 1.0
 """Seconds between two looks."""
 
 
-def _as_they_are(_: Sequence[FileRow]) -> AbstractContextManager[None]:
-    return nullcontext()
-
-
 class DiskRoom:
     """The room of the data directories; any thread may call.
 
@@ -51,10 +47,11 @@ class DiskRoom:
         config: StorageConfig,
         engine: Engine,
         trees: Callable[[], Sequence[Tree]],
+        sources: Sequence[FetchSource],
+        places: Sequence[EvictionPlace],
         *,
         takes: Callable[[Tree], bool] = lambda _: True,
         hurry: Callable[[], None] = lambda: None,
-        unconnected: Callable[[Sequence[FileRow]], AbstractContextManager[None]] = _as_they_are,
     ) -> None:
         """Prepare; nothing leaves before a place is known that has it.
 
@@ -62,50 +59,36 @@ class DiskRoom:
             config: how much there is.
             engine: the metadata engine.
             trees: gives the data directories that count now.
+            sources: give files back, in the order in which they are asked.
+            places: for which files leave; some may come to be known later.
             takes: whether new files may come to one.
             hurry: called when room is needed: `evict` is to be called soon.
-            unconnected: stands for `pinned` before anybody gives files back.
         """
-        self._config = config
-        self._engine = engine
         self._trees = trees
-        self._takes = takes
         self._hurry = hurry
-        self._unconnected = unconnected
-        self._fetcher: FileFetcher | None = None
-        self._evictor: Evictor | None = None
         self.cache = DiskCache(
             config.capacity, evict_above=config.evict_above, evict_to=config.evict_to
         )
         self._books = CacheBooks(engine, trees, self.cache)
         self._asked = AskedFiles(self._fetch_one, config.parallel)
-
-    def connect(self, sources: Sequence[FetchSource], places: Sequence[EvictionPlace]) -> None:
-        """What gives files back, in the order in which it is asked, and for what files leave."""
         self._fetcher = FileFetcher(
-            self._engine,
+            engine,
             sources,
-            self._trees,
+            trees,
             self.cache,
-            parallel=self._config.parallel,
-            takes=self._takes,
-            pin_wait=self._config.pin_wait,
-            wake=self._hurry,
+            parallel=config.parallel,
+            takes=takes,
+            pin_wait=config.pin_wait,
+            wake=hurry,
         )
         self._evictor = Evictor(
-            self._engine,
-            places,
-            self._trees,
-            self.cache,
-            self._books,
-            parallel=self._config.parallel,
+            engine, places, trees, self.cache, self._books, parallel=config.parallel
         )
 
     def halt(self) -> None:
         """Begin no more."""
         self._asked.halt()
-        if self._fetcher is not None:
-            self._fetcher.close()
+        self._fetcher.close()
         self._asked.join()
 
     # -- what is known -----------------------------------------------------------------------
@@ -113,17 +96,17 @@ class DiskRoom:
     @property
     def asked(self) -> int:
         """Files that were needed here since the start, each time."""
-        return 0 if self._fetcher is None else self._fetcher.asked
+        return self._fetcher.asked
 
     @property
     def fetched(self) -> int:
         """Of those, that were fetched for it."""
-        return 0 if self._fetcher is None else self._fetcher.fetched
+        return self._fetcher.fetched
 
     @property
     def doubtful(self) -> int:
         """Files that were to leave, and are not elsewhere as they should be; they stay."""
-        return 0 if self._evictor is None else self._evictor.doubtful
+        return self._evictor.doubtful
 
     def room(self) -> int | None:
         """Bytes that loaded files may take more, None for any number."""
@@ -162,8 +145,7 @@ class DiskRoom:
         """
         began = time.monotonic()
         self._books.look()  # without a place too: what fills up the disk is turned away
-        if self._evictor is not None:
-            self._evictor.run_once()
+        self._evictor.run_once()
         # Among many files that cannot go, those that can are looked for now and then.
         return max(_LOOK, _BUSY * (time.monotonic() - began))
 
@@ -173,22 +155,17 @@ class DiskRoom:
         self, rows: Sequence[FileRow], *, used: bool = False
     ) -> AbstractContextManager[None]:
         """Have files in the data directories, while it is entered; see `FileFetcher.pinned`."""
-        if self._fetcher is None:
-            return self._unconnected(rows)
         return self._fetcher.pinned(rows, used=used)
 
     def pinned_in_turn(
         self, batches: Iterable[Sequence[FileRow]]
     ) -> Generator[AbstractContextManager[None], None, None]:
         """For one batch after the other what has it here; see `FileFetcher.pinned_in_turn`."""
-        if self._fetcher is None:
-            yield from map(self.pinned, batches)
-        else:
-            yield from self._fetcher.pinned_in_turn(batches)
+        yield from self._fetcher.pinned_in_turn(batches)
 
     def come_ahead(self, rows: Sequence[FileRow]) -> None:
         """Have files come that are going to be fetched; see `FileFetcher.come_ahead`."""
-        if self._fetcher is not None and rows:
+        if rows:
             self._fetcher.come_ahead(rows)
 
     def fetch(self, rows: Sequence[FileRow], timeout: float) -> FetchedFiles:

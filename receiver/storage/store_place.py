@@ -12,7 +12,7 @@ from receiver.metadata.state.table_rows import FileState
 from receiver.storage.confirming import read_through
 from receiver.storage.incarnation import check_owner
 from receiver.storage.object_fetching import fetch_beside
-from receiver.storage.object_store import ObjectMissingError
+from receiver.storage.object_store import ObjectMissingError, StoreAwayError
 from receiver.storage.stored_files import stands_in
 from receiver.storage.uploader import resource_key, stored_key
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from receiver.storage.incarnation import Incarnation
     from receiver.storage.object_store import ObjectStore
 
-__all__ = ["StorePlace", "StoreSource"]
+__all__ = ["ReachedStore", "StorePlace", "StoreSource"]
 
 _STATES = (FileState.LIVE, FileState.RETIRED, FileState.SUPERSEDED, FileState.DELETED)
 """A deleted one too: its object stays longer than its bytes would here, and who wants it back, or
@@ -108,12 +108,7 @@ class StoreSource:
 
     def room_for(self, state: State, row: FileRow) -> int | None:
         """See `FetchSource`."""
-        if not state.uploaded_table.parts(row).file:
-            return None
-        sizes = [row.size]
-        if row.resource is not None:
-            sizes.append(row.resource.size)
-        return sum(map(disk_room, sizes))
+        return _room_for(state, row)
 
     def bring(self, row: FileRow, tree: Tree, brought: list[tuple[str, str]]) -> None:
         """See `FetchSource`."""
@@ -130,3 +125,41 @@ class StoreSource:
             brought.append((rel, path.resource.text))
         rel = fetch_beside(self._store, tree, place, row.size, row.md5)
         brought.append((rel, path.text))
+
+
+class ReachedStore:
+    """See `FetchSource`: the same of a store that may not have answered yet, in this life.
+
+    Attributes:
+        source: its files; None before that.
+    """
+
+    def __init__(self, why: Callable[[], str], pause: float) -> None:
+        """Prepare.
+
+        Args:
+            why: says why it has not answered.
+            pause: seconds until it may have.
+        """
+        self.source: StoreSource | None = None
+        self._why = why
+        self._pause = pause
+
+    def room_for(self, state: State, row: FileRow) -> int | None:
+        """See `FetchSource`."""
+        return _room_for(state, row)
+
+    def bring(self, row: FileRow, tree: Tree, brought: list[tuple[str, str]]) -> None:
+        """See `FetchSource`."""
+        if self.source is None:
+            raise StoreAwayError(f"{row.physical}: {self._why()}", retry_after=self._pause)
+        self.source.bring(row, tree, brought)
+
+
+def _room_for(state: State, row: FileRow) -> int | None:
+    if not state.uploaded_table.parts(row).file:
+        return None
+    sizes = [row.size]
+    if row.resource is not None:
+        sizes.append(row.resource.size)
+    return sum(map(disk_room, sizes))

@@ -117,7 +117,6 @@ class StoringMaster(OneOfTwo):
         if not self.works or not self._connects():
             return 0
         room = self.storage.disk_room
-        assert room._evictor is not None
         room._evictor._later.clear()
         room.cache.capacity = 1
         try:

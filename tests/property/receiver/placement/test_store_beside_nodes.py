@@ -56,3 +56,19 @@ def test_what_the_bucket_lacks_comes_from_a_node_to_who_works_on_it(
     for place in [*centre._objects(path), master.world.data / row.physical]:
         place.unlink(missing_ok=True)
     assert master.fetched(row) == centre.contents[path]
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_what_a_store_has_that_was_not_reached_yet_comes_from_a_node(
+    centre: StoreBesideNodes, is_stored: bool
+) -> None:
+    centre.all_goes_well_for_a_while(0, "root.wind", False)
+    if is_stored:
+        centre.storing[0].copy()
+    centre.the_bucket_is_away_or_comes_back()
+    centre.a_master_begins_anew(0, own=False)
+    centre.all_go_on(1)
+    path, master = min(centre.loaded), centre.storing[0]
+    row = centre._row(master, path)
+    assert row is not None
+    assert master.fetched(row) == centre.contents[path]

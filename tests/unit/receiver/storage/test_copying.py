@@ -21,13 +21,13 @@ from receiver.operator.status import running_status
 from receiver.operator.storage import running_storage, storage_in_catalogue
 from receiver.storage import copying
 from receiver.storage.directory_store import DirectoryStore
-from receiver.storage.disk_room import DiskRoom
 from receiver.storage.file_restore import restore_files
 from receiver.storage.incarnation import next_incarnation
 from receiver.storage.metadata_restore import DeletionsBehind, restore_metadata
 from receiver.storage.object_store import Fingerprint
 from receiver.storage.reading.block_digests import WHOLE_BYTES
 from receiver.storage.store_opening import open_store
+from receiver.storage.store_place import StoreSource
 from tests.support.node_world import A, Clock, Edge, World, epoch_of, path_of, tsfile
 from tests.support.tsfile_bytes import build
 from tests.support.web import BOUND, until
@@ -92,13 +92,13 @@ def test_who_is_told_of_the_store_gets_files_from_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A read that asks just then would be told that the store was not reached yet."""
-    connect, told = DiskRoom.connect, []
+    made, told = copying.StoreSource, []
 
-    def observed(self: DiskRoom, *given: Any) -> None:
+    def observed(*given: Any) -> StoreSource:
         told.append(running_storage(node.operator).incarnation)
-        connect(self, *given)
+        return made(*given)
 
-    monkeypatch.setattr(DiskRoom, "connect", observed)
+    monkeypatch.setattr(copying, "StoreSource", observed)
     with world.node() as node:
         until(lambda: running_storage(node.operator).incarnation)
     assert told == [0]
