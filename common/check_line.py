@@ -17,7 +17,7 @@ import click
 
 from common.errors import TsferryError
 from common.system_errors import impossible_place, system_error
-from common.terminal import printable
+from common.terminal import counted, printable
 
 __all__ = ["CheckLevel", "CheckLine", "run_check"]
 
@@ -49,19 +49,27 @@ class CheckLine:
         """Something is wrong."""
         self.found.append((level, text))
 
-    def count(self, name: str, value: int, text: str = "", level: CheckLevel | None = None) -> None:
+    def count(
+        self,
+        name: str,
+        value: int,
+        one: str = "",
+        many: str = "",
+        level: CheckLevel | None = None,
+    ) -> None:
         """A number of things; more than none is wrong, where a level says how bad that is.
 
         Args:
             name: of the figure.
             value: the number.
-            text: what is said of it, behind the number.
+            one: what is said of a single one, behind the number.
+            many: and of more.
             level: how bad it is; None for a figure that is never wrong.
         """
         limits = {CheckLevel.WARNING: ";0", CheckLevel.CRITICAL: ";;0"}
         self.figures.append(f"{name}={value}{limits.get(level or CheckLevel.OK, '')}")
         if level is not None and value > 0:
-            self.say(level, f"{value} {text}")
+            self.say(level, counted(value, one, many))
 
     def measure(self, name: str, value: float, unit: str) -> None:
         """A figure with a unit: `B` for bytes, `s` for seconds."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 __all__ = [
+    "counted",
     "display_width",
     "folded",
     "padded",
@@ -166,6 +167,18 @@ def padded(cell: str, width: int, right: bool) -> str:
 def shortened(text: str, most: int) -> str:
     """A text of so many characters at most, which shows where it was cut."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def counted(number: int, one: str, many: str | None = None, *, form: str = "") -> str:
+    """A number of things for people: `1 file`, `2 files`, `1 file is`, `0 entries`.
+
+    Args:
+        number: of them.
+        one: what stands behind a one.
+        many: what stands behind any other number; None: the same with an s.
+        form: of the number, as in a format string: `,` groups its digits.
+    """
+    return f"{number:{form}} {one if number == 1 else many or f'{one}s'}"
 
 
 def size_text(size: int) -> str:

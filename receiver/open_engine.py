@@ -6,7 +6,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from common.errors import ConfigError, ConflictError, TsferryError, UsageError
+from common.errors import ConfigError, ConflictError, NotFoundError, TsferryError, UsageError
 from common.terminal import printable
 from receiver.datadirs.directory_finding import check_begun, check_first_start, warned_of_root
 from receiver.metadata.engine import Engine
@@ -14,6 +14,7 @@ from receiver.metadata.model.engine_options import EngineOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from receiver.config import ReceiverConfig
 
@@ -117,13 +118,24 @@ def read_engine(
     config.must_have_directories()
     stand, end, looks = _stand_in_etcd(config), time.monotonic() + _FLUSHED, 0
     while True:
-        engine, looks = Engine.read_only(config.schema_dir, options=options), looks + 1
+        engine, looks = _read(config.schema_dir, options), looks + 1
         doubt = _doubt(config, engine, stand)
         is_settled = looks > 1 and time.monotonic() > end
         if doubt is None or not doubt.is_behind or is_settled:
             return engine, doubt
         engine.close()
         time.sleep(0.1)
+
+
+def _read(schema_dir: Path, options: EngineOptions | None) -> Engine:
+    try:
+        return Engine.read_only(schema_dir, options=options)
+    except NotFoundError as error:
+        if not schema_dir.is_dir():
+            raise
+        raise NotFoundError(
+            f"{error.message}: `tsferry-receiver serve` makes it at its first start"
+        ) from error
 
 
 def is_behind(config: ReceiverConfig, engine: Engine) -> bool:

@@ -11,7 +11,7 @@ from common.cli import Invocation, emit_json
 from common.errors import EXIT_NOT_LOADED, UsageError
 from common.json_option import json_option
 from common.progress_bar import WorkProgress
-from common.terminal import printable, size_text
+from common.terminal import counted, printable, size_text
 from receiver.cli.awaited_answer import awaited
 from receiver.cli.showing import show
 from receiver.config import ReceiverConfig
@@ -131,7 +131,7 @@ def _show(answer: AdoptionAnswer, as_json: bool) -> None:
     text = ", ".join(f"{number} {result}" for result, number in sorted(counts.items()))
     text = text or "nothing to take"
     if answer.devices:
-        text += f", {len(answer.devices)} devices without files"
+        text += f", {counted(len(answer.devices), 'device')} without files"
     if deleted := sum(each.deletions for each in answer.files):
         text += f", {deleted} with what was deleted of them"
     if answer.odd:

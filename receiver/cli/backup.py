@@ -14,7 +14,7 @@ from common.cli import Invocation, emit_json
 from common.durable import Tree
 from common.errors import ConflictError, TsferryError, UnreachableError
 from common.json_option import json_option
-from common.terminal import printable, size_text
+from common.terminal import counted, printable, size_text
 from receiver.cli.command_answers import BackupDone, LackingFile
 from receiver.config import ReceiverConfig
 from receiver.datadirs.disks import AwayError
@@ -92,7 +92,8 @@ def backup(ctx: click.Context, directory: Path, as_json: bool) -> None:
         )
     else:
         click.echo(
-            f"engine {found.engine}: {found.copied} files ({size_text(found.bytes)}) copied, "
+            f"engine {found.engine}: {counted(found.copied, 'file')} "
+            f"({size_text(found.bytes)}) copied, "
             f"{found.files} are in the backup, up to commit {found.commit}"
         )
         for sender, path, why in lacking:

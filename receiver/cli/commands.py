@@ -17,6 +17,7 @@ from common.errors import (
     EXIT_STOPPED,
     EXIT_UNREACHABLE,
     EXIT_USAGE,
+    UsageError,
 )
 from receiver.config import ENV_PREFIX, FILE, NO_DIRECTORY, ReceiverConfig
 
@@ -77,6 +78,10 @@ def cli(url: str | None) -> None:
     """
     context = click.get_current_context()
     if url is not None:
+        if not url.strip():
+            raise UsageError(
+                "--url is empty: expected the address of a receiver (http://HOST:PORT)"
+            )
         called: Invocation[ReceiverConfig] = context.obj
         context.obj = replace(called, settings=(*called.settings, f"operator.url={url}"))
 

@@ -9,7 +9,7 @@ import click
 
 from common.cli import Invocation, emit_json
 from common.json_option import json_option
-from common.terminal import printable, size_text, table
+from common.terminal import counted, printable, size_text, table
 from receiver.config import ReceiverConfig
 from receiver.metadata.commit.tablet_making import table_nodes
 from receiver.metadata.model.paths import format_path
@@ -49,7 +49,9 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     click.echo(f"short of nodes   {found.short}")
     if found.evict_copies or found.released:
         size = size_text(found.released_bytes)
-        click.echo(f"off the disks    {found.released} files, {size}, proved by nodes before")
+        click.echo(
+            f"off the disks    {counted(found.released, 'file')}, {size}, proved by nodes before"
+        )
         click.echo(f"nowhere known    {found.nowhere} of them")
         for name in found.first_nowhere:
             click.echo(f"  {printable(name)}")
@@ -76,7 +78,7 @@ def back(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     if as_json:
         emit_json(found)
     else:
-        click.echo(f"came back: {found.files} files, {size_text(found.size)}")
+        click.echo(f"came back: {counted(found.files, 'file')}, {size_text(found.size)}")
         for each in found.failed[:_SHOWN]:
             click.echo(f"{each.physical}: {each.reason}")
         if len(found.failed) > _SHOWN:
@@ -126,7 +128,7 @@ def _show_offered(found: OfferedView, into: Path | None, failed: Mapping[str, st
         click.echo(table(("SENDER", "SIZE", "COMMIT", "PATH"), rows))
     more = ", and there are more" if found.more else ""
     size = size_text(sum(each.size for each in found.files))
-    click.echo(f"{len(found.files)} files, {size}, that the catalogue has not{more}")
+    click.echo(f"{counted(len(found.files), 'file')}, {size}, that the catalogue has not{more}")
     for each in found.tables:
         click.echo(printable(_known(each)))
     for uuid in found.silent:

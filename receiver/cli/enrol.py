@@ -14,7 +14,7 @@ from common.cli import Invocation, emit_json
 from common.durable import Tree
 from common.errors import UsageError
 from common.json_option import json_option
-from common.terminal import printable
+from common.terminal import counted, printable
 from common.text_numbers import whole_number
 from receiver.cli.command_answers import EdgesEnrolled
 from receiver.config import ReceiverConfig
@@ -203,7 +203,8 @@ def _tell(done: Sequence[EnrolledEdge], into: Path, as_json: bool) -> None:
         click.echo(printable(f"{each.label}: token {each.token} for {each.sender}, {scope}"))
     click.echo(
         printable(
-            f"{len(made)} tokens made, {len(done) - len(made)} kept; the files in {into} are all "
+            f"{counted(len(made), 'token')} made, {len(done) - len(made)} kept; the files "
+            f"in {into} are all "
             "that has them"
         )
     )

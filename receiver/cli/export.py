@@ -13,7 +13,7 @@ from common.errors import UsageError
 from common.json_option import json_option
 from common.progress_line import showing_progress
 from common.step_progress import StepProgress
-from common.terminal import printable, size_text
+from common.terminal import counted, printable, size_text
 from receiver.config import ReceiverConfig
 
 if TYPE_CHECKING:
@@ -152,13 +152,14 @@ def _size(text: str) -> int:
 
 
 def _tell(manifest: ExportManifest, directory: Path, dry_run: bool) -> None:
-    inputs = f"{manifest.inputs} files of {size_text(manifest.input_bytes)}"
+    inputs = f"{counted(manifest.inputs, 'file')} of {size_text(manifest.input_bytes)}"
     if dry_run:
         click.echo(f"{inputs} would be merged, as of commit {manifest.request.commit}")
         return
     click.echo(
         printable(
             f"{inputs} merged to {len(manifest.files)} of {size_text(manifest.bytes)} in "
-            f"{directory}: {manifest.points} points, as of commit {manifest.request.commit}"
+            f"{directory}: {counted(manifest.points, 'point')}, as of commit "
+            f"{manifest.request.commit}"
         )
     )

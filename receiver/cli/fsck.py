@@ -11,7 +11,7 @@ from common.cli import Invocation, emit_json
 from common.errors import LockedError, UsageError
 from common.json_option import JsonForm, json_option
 from common.progress_line import showing_progress
-from common.terminal import printable, size_text, table
+from common.terminal import counted, printable, size_text, table
 from receiver.cli.storage import check_copies
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient
@@ -146,11 +146,14 @@ def fsck(
     if rows:
         click.echo(table(_HEADERS, rows))
     if report.remote:
-        click.echo(f"{report.remote} files are in the object store only, and were not looked at")
+        click.echo(
+            f"{counted(report.remote, 'file is', 'files are')} in the object store only, "
+            "and not looked at"
+        )
     left = sum(not each.repaired for each in report.found)
     click.echo(
-        f"{report.files} files, {size_text(report.bytes)} checked; "
-        f"{len(rows)} problems found, {left} left"
+        f"{counted(report.files, 'file')}, {size_text(report.bytes)} checked; "
+        f"{counted(len(rows), 'problem')} found, {left} left"
     )
     click.echo(f"engine: {printable(report.engine or 'unreadable')}")
     if left and not repair:

@@ -7,7 +7,7 @@ import click
 from common.cli import Invocation, emit_json
 from common.errors import UsageError
 from common.json_option import json_option
-from common.terminal import size_text
+from common.terminal import counted, size_text
 from receiver.cli.showing import commit_time, sender_option, show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask
@@ -75,7 +75,7 @@ def acknowledge(
         emit_json(answer)
         return
     show(answer, as_json, _HEADERS, _rows(answer), "nothing was lost")
-    click.echo(f"acknowledged: {len(answer.files)} files")
+    click.echo(f"acknowledged: {counted(len(answer.files), 'file')}")
 
 
 def _rows(answer: LostFilesAnswer) -> list[tuple[object, ...]]:

@@ -8,7 +8,7 @@ import click
 
 from common.cli import Invocation, emit_json
 from common.json_option import json_option
-from common.terminal import folded, printable, size_text, table
+from common.terminal import counted, folded, printable, size_text, table
 from receiver.cli.command_answers import ForgottenNode
 from receiver.cli.remote_node_commands import REMOTE_COMMANDS, chosen_node
 from receiver.cli.showing import commit_time, moment
@@ -139,17 +139,19 @@ def _lose(
         return
     click.echo(f"{printable(found.name)} ({found.node}): {'lost' if found.done else 'away'}")
     lines = {
-        "asked for again": f"{found.wanted} files, {size_text(found.wanted_bytes)}",
-        "gone for good": f"{found.gone} files, {size_text(found.gone_bytes)}: their senders have "
+        "asked for again": f"{counted(found.wanted, 'file')}, {size_text(found.wanted_bytes)}",
+        "gone for good": f"{counted(found.gone, 'file')}, {size_text(found.gone_bytes)}: "
+        "their senders have "
         "them no more",
-        "left out anyway": f"{found.superseded} files, whose points others give",
+        "left out anyway": f"{counted(found.superseded, 'file')}, whose points others give",
         "merges": f"{found.merged}, whose inputs are read again",
-        "in the store": f"{found.stored} files",
-        "elsewhere": f"{found.elsewhere} files",
-        "at storage nodes": f"{found.copied} files, which come back first",
-        "perhaps there": f"{found.perhaps} files, for which nodes are asked first",
-        "in quarantine": f"{found.kept} files whose bytes are gone",
-        "nowhere else": f"{found.alone} files, {size_text(found.alone_bytes)}, that no data "
+        "in the store": f"{counted(found.stored, 'file')}",
+        "elsewhere": f"{counted(found.elsewhere, 'file')}",
+        "at storage nodes": f"{counted(found.copied, 'file')}, which come back first",
+        "perhaps there": f"{counted(found.perhaps, 'file')}, for which nodes are asked first",
+        "in quarantine": f"{counted(found.kept, 'file')} whose bytes are gone",
+        "nowhere else": f"{counted(found.alone, 'file')}, {size_text(found.alone_bytes)}, "
+        "that no data "
         "directory has and no other storage node is known to have",
     }
     for name, text in lines.items():
@@ -193,7 +195,8 @@ def _checked(check: CheckView) -> list[str]:
     if not (check.missing or check.wrong or check.foreign):
         return []
     line = (
-        f"{check.missing} files are missing, {check.wrong} have another size, and {check.foreign} "
+        f"{counted(check.missing, 'file is', 'files are')} missing, {check.wrong} have "
+        f"another size, and {check.foreign} "
         f"are not in the catalogue, as of {moment(check.at)}: `tsferry-receiver fsck` says more"
     )
     return [line, *(f"{some.why}: {some.file}" for some in check.some)]
@@ -215,13 +218,15 @@ def _more(each: NodeView) -> list[str]:
         return lines
     if drain.empty:
         return [*lines, "it is empty and can be taken out of data_dirs"]
-    parts = [f"{drain.files} files ({size_text(drain.bytes)}) are to be moved"]
+    parts = [f"{counted(drain.files, 'file')} ({size_text(drain.bytes)}) to be moved"]
     if drain.copies:
-        parts.append(f"{drain.copies} copies stay for those who read them here")
+        parts.append(
+            f"{counted(drain.copies, 'copy stays', 'copies stay')} for those who read them here"
+        )
     if drain.senders:
-        parts.append(f"the folders of {drain.senders} senders are in use")
+        parts.append(f"the folders of {counted(drain.senders, 'sender')} are in use")
     if drain.unknown:
-        parts.append(f"{drain.unknown} files are not in the catalogue")
+        parts.append(f"{counted(drain.unknown, 'file is', 'files are')} not in the catalogue")
     lines.append("; ".join(parts))
     return lines + [f"stays: {stuck.file}: {stuck.why}" for stuck in drain.stuck]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from common.check_line import CheckLevel, CheckLine
+from common.terminal import counted
 
 if TYPE_CHECKING:
     from receiver.operator.views import StatusView
@@ -22,17 +23,29 @@ def check_line_of(view: StatusView, *, running: bool) -> CheckLine:
     Critical: it does not run or takes no files, files are lost, or a directory is away. A warning:
     everything else that does not come through.
     """
-    line = CheckLine(f"{view.senders} edges, {view.files} files")
+    line = CheckLine(f"{counted(view.senders, 'edge')}, {counted(view.files, 'file')}")
     if not running or not view.ready:
         line.say(_WORSE, view.problem or "it takes no files")
-    line.count("lost", view.lost, "files are lost", _WORSE)
-    line.count("away", len(view.away), "directories are away", _WORSE)
+    line.count("lost", view.lost, "file is lost", "files are lost", _WORSE)
+    line.count("away", len(view.away), "directory is away", "directories are away", _WORSE)
     line.count("edges", view.senders)
-    late = f"edges are late{_names(view)}"
-    line.count("late", view.late or 0, late, _BAD)
-    line.count("quarantined", view.quarantined, "files are not taken", _BAD)
-    line.count("held_deletes", view.held_deletes, "lists of deletes are held", _BAD)
-    line.count("failed_tasks", view.background.failed, "background tasks have failed", _BAD)
+    names = _names(view)
+    line.count("late", view.late or 0, f"edge is late{names}", f"edges are late{names}", _BAD)
+    line.count("quarantined", view.quarantined, "file is not taken", "files are not taken", _BAD)
+    line.count(
+        "held_deletes",
+        view.held_deletes,
+        "list of deletes is held",
+        "lists of deletes are held",
+        _BAD,
+    )
+    line.count(
+        "failed_tasks",
+        view.background.failed,
+        "background task has failed",
+        "background tasks have failed",
+        _BAD,
+    )
     if view.clock.doubt is not None:
         line.say(_BAD, "the clock is not believed")
     for each in view.concerns:
@@ -47,7 +60,7 @@ def check_line_of(view: StatusView, *, running: bool) -> CheckLine:
 
 def node_check_line(view: NodeStatus) -> CheckLine:
     """The line for a storage node: critical is that it is of no use now."""
-    line = CheckLine(f"a storage node, {view.tablets} tablets")
+    line = CheckLine(f"a storage node, {counted(view.tablets, 'tablet')}")
     if view.problem is not None:
         line.say(_WORSE, view.problem)
     for each in (*view.concerns, *((view.doubt,) if view.doubt else ())):
@@ -55,7 +68,7 @@ def node_check_line(view: NodeStatus) -> CheckLine:
     line.count("tablets", view.tablets)
     line.count("files", view.files)
     line.measure("size", view.bytes, "B")
-    line.count("rotten", view.rotten, "files are not what came", _BAD)
+    line.count("rotten", view.rotten, "file is not what came", "files are not what came", _BAD)
     return line
 
 

@@ -10,7 +10,7 @@ import click
 from common.cli import Invocation, emit_json
 from common.errors import UsageError
 from common.json_option import json_option
-from common.terminal import printable, size_text
+from common.terminal import counted, printable, size_text
 from receiver.cli.command_answers import FoundNode, MasterConfirmed, NodeAccepted
 from receiver.cli.showing import show
 from receiver.config import ReceiverConfig
@@ -58,9 +58,10 @@ def show_node(invocation: Invocation[ReceiverConfig], node: str, as_json: bool) 
         "state": f"{view.state}, start {view.instance}",
         "heard": _age(view),
         "version": view.version or "-",
-        "holds": f"{view.tablets} tablets, {view.files} files, {size_text(view.bytes)}",
-        "not whole": f"{view.copying} tablets" if view.copying else "none",
-        "damaged": f"{view.damaged} tablets" if view.damaged else "none",
+        "holds": f"{counted(view.tablets, 'tablet')}, {counted(view.files, 'file')}, "
+        f"{size_text(view.bytes)}",
+        "not whole": f"{counted(view.copying, 'tablet')}" if view.copying else "none",
+        "damaged": f"{counted(view.damaged, 'tablet')}" if view.damaged else "none",
         "keeps": f"{size_text(view.cache)} of the object store" if view.cache else "nothing",
         "notes": _notes(view) or "none",
     }
@@ -167,7 +168,7 @@ def _age(view: RemoteNodeView) -> str:
 def _notes(view: RemoteNodeView) -> str:
     found = []
     if view.unknown:
-        found.append(f"{view.unknown} tablets unknown")
+        found.append(f"{counted(view.unknown, 'tablet')} unknown")
     if view.damaged:
         found.append(f"{view.damaged} damaged")
     if view.doubt or view.behind:
@@ -176,7 +177,7 @@ def _notes(view: RemoteNodeView) -> str:
         found.append("another start of it was refused")
     away = sum(bool(each.problem) for each in view.directories)
     if away:
-        found.append(f"{away} directories away")
+        found.append(f"{counted(away, 'directory', 'directories')} away")
     return "; ".join(found)
 
 

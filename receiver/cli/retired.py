@@ -8,7 +8,7 @@ import click
 
 from common.cli import Invocation, emit_json
 from common.json_option import json_option
-from common.terminal import folded, printable, size_text
+from common.terminal import counted, folded, printable, size_text
 from receiver.cli.command_answers import RetiredDropped
 from receiver.cli.showing import commit_time, show
 from receiver.config import ReceiverConfig
@@ -104,7 +104,9 @@ def show_retired(invocation: Invocation[ReceiverConfig], physical: str, as_json:
         click.echo(folded(f"{name + ':':18}{text}", 18))
     for each in view.remainder:
         series = f"{each.device}.{each.measurement}" if each.measurement else each.device
-        click.echo(f"  {printable(series)}: {each.points} points, {each.first} to {each.last}")
+        click.echo(
+            f"  {printable(series)}: {counted(each.points, 'point')}, {each.first} to {each.last}"
+        )
     for physical in view.rests:
         click.echo(f"  rests on {printable(physical)}")
     for physical in view.inside:
@@ -138,11 +140,11 @@ def drop(invocation: Invocation[ReceiverConfig], physical: tuple[str, ...], as_j
 def _elsewhere(view: RetiredView) -> str:
     """What is known of its points being elsewhere."""
     if view.merged and view.state != "superseded":
-        return f"no: it took the place of {view.merged} files for good"
+        return f"no: it took the place of {counted(view.merged, 'file')} for good"
     if view.state == "superseded":
-        return f"all, in {len(view.rests)} files"
+        return f"all, in {counted(len(view.rests), 'file')}"
     if view.unreadable is not None:
         return f"not known: {view.unreadable}"
     if not view.judged:
         return "not known yet"
-    return f"all but {view.unique_points} points of {view.unique_series} series"
+    return f"all but {counted(view.unique_points, 'point')} of {view.unique_series} series"

@@ -10,7 +10,7 @@ from common.cli import Invocation, emit_json
 from common.config.units import format_duration
 from common.errors import EXIT_LATE, NotFoundError, UsageError
 from common.json_option import json_option
-from common.terminal import printable, size_text
+from common.terminal import counted, printable, size_text
 from common.wire import SchemaPosition
 from receiver.cli.command_answers import SenderSet
 from receiver.cli.showing import commit_time, moment, show
@@ -92,7 +92,10 @@ def list_senders(invocation: Invocation[ReceiverConfig], as_json: bool) -> int:
     for each in answer.shared_labels:
         uuids = ", ".join(each.senders[:_NAMED])
         more = f" and {len(each.senders) - _NAMED} more" if len(each.senders) > _NAMED else ""
-        text = f"warning: {len(each.senders)} senders have the label {each.label}: {uuids}{more}; "
+        text = (
+            f"warning: {counted(len(each.senders), 'sender has', 'senders have')} the "
+            f"label {each.label}: {uuids}{more}; "
+        )
         click.echo(printable(f"{text}give each its own (label in sender.toml)"), err=True)
     return EXIT_LATE if any(each.late for each in answer.senders) else 0
 
@@ -167,7 +170,10 @@ def adopt(invocation: Invocation[ReceiverConfig], old: str, new: str, as_json: b
     if as_json:
         emit_json(answer)
     else:
-        click.echo(f"{new} has {answer.devices} devices of {old}; {answer.retired} files ended")
+        click.echo(
+            f"{new} has {counted(answer.devices, 'device')} of {old}; "
+            f"{counted(answer.retired, 'file')} ended"
+        )
 
 
 @senders.command(
@@ -253,6 +259,11 @@ def remove(invocation: Invocation[ReceiverConfig], sender: str, as_json: bool) -
     if as_json:
         emit_json(answer)
         return
-    click.echo(f"{sender} is removed: {answer.tokens} tokens, {answer.devices} devices")
-    click.echo(f"{answer.retired} files ended, {answer.quarantined} refused ones were dropped")
-    click.echo(f"what stays: {answer.files} files, {size_text(answer.bytes)}")
+    click.echo(
+        f"{sender} is removed: {counted(answer.tokens, 'token')}, "
+        f"{counted(answer.devices, 'device')}"
+    )
+    click.echo(
+        f"{counted(answer.retired, 'file')} ended, {answer.quarantined} refused ones were dropped"
+    )
+    click.echo(f"what stays: {counted(answer.files, 'file')}, {size_text(answer.bytes)}")

@@ -27,7 +27,7 @@ from prompt_toolkit.shortcuts import CompleteStyle
 import common
 from common.durable import Tree
 from common.errors import TsferryError
-from common.terminal import printable
+from common.terminal import counted, printable
 from receiver.cli.sqlformat import OutputForm, caret, output
 from receiver.cli.sqlsource import SqlReply, SqlSource
 from receiver.metadata.model.errors import SqlError
@@ -187,7 +187,7 @@ class Shell:
 
     def _go_on(self, count: int) -> bool:
         try:
-            answer = self._ask.prompt(f"-- {count} rows; Enter for more, q to stop: ")
+            answer = self._ask.prompt(f"-- {counted(count, 'row')}; Enter for more, q to stop: ")
         except (KeyboardInterrupt, EOFError):
             return False
         return not answer.strip().lower().startswith("q")

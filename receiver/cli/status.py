@@ -8,7 +8,7 @@ from common.check_line import CheckLevel, CheckLine, run_check
 from common.cli import Invocation, emit_json
 from common.errors import EXIT_LATE, EXIT_NOT_LOADED, EXIT_UNREACHABLE
 from common.json_option import JsonForm, json_option
-from common.terminal import folded, size_text
+from common.terminal import counted, folded, size_text
 from receiver.cli.receiver_check import check_line_of, node_check_line
 from receiver.cli.showing import commit_time, moment
 from receiver.config import ReceiverConfig
@@ -110,7 +110,8 @@ def _of_node(config: ReceiverConfig, as_json: bool) -> int:
         "engine": view.engine or "none yet",
         "newest commit": str(view.commit),
         "trust": view.doubt or "all orders are carried out",
-        "holds": f"{view.tablets} tablets, {view.files} files, {size_text(view.bytes)}",
+        "holds": f"{counted(view.tablets, 'tablet')}, {counted(view.files, 'file')}, "
+        f"{size_text(view.bytes)}",
         "uploads": f"{view.uploads}, {view.whole_uploads} of them whole, "
         f"{size_text(view.upload_bytes)}",
         "read through": moment(view.scrubbed) if view.scrubbed else "never yet",
@@ -137,8 +138,8 @@ def _nodes(totals: NodeTotals) -> str:
     if totals.partial:
         text += f", {totals.partial} without a directory of theirs"
     if totals.unknown:
-        text += f"; {totals.unknown} tablets are not of this catalogue"
-    return f"{text}; the longest silence {totals.oldest:.0f} s; {totals.tablets} tablets"
+        text += f"; {counted(totals.unknown, 'tablet is', 'tablets are')} not of this catalogue"
+    return f"{text}; the longest silence {totals.oldest:.0f} s; {counted(totals.tablets, 'tablet')}"
 
 
 def _write(view: StatusView, running: bool) -> None:
@@ -168,16 +169,18 @@ def _write(view: StatusView, running: bool) -> None:
         "deleted, on disk": str(view.deleted_files),
         "quarantined": str(view.quarantined),
         "deletes held": f"{view.held_deletes} lists" if view.held_deletes else "none",
-        "lost": f"{view.lost} files: `tsferry-receiver lost`" if view.lost else "none",
+        "lost": f"{counted(view.lost, 'file')}: `tsferry-receiver lost`" if view.lost else "none",
         "uploads": str(view.uploads),
-        "not loaded yet": f"{size_text(view.staged_bytes)}, {view.loading} tasks to load",
+        "not loaded yet": f"{size_text(view.staged_bytes)}, {counted(view.loading, 'task')} "
+        "to load",
         "loads": _centre_loads(view),
         "free": size_text(view.free_bytes),
         "last backup": moment(view.backup_at),
     }
     if len(view.directories) > 1:
         lines["directories"] = "; ".join(
-            f"{each.path} {size_text(each.free_bytes)} free, {each.senders} senders{_drained(each)}"
+            f"{each.path} {size_text(each.free_bytes)} free, "
+            f"{counted(each.senders, 'sender')}{_drained(each)}"
             for each in view.directories
         )
     lines |= _schema(view)
@@ -221,7 +224,7 @@ def _drained(view: DirectoryView) -> str:
         return ", drained"
     if drain.empty:
         return ", drained: empty, can be taken out"
-    return f", drained: {drain.files} files ({size_text(drain.bytes)}) to move"
+    return f", drained: {counted(drain.files, 'file')} ({size_text(drain.bytes)}) to move"
 
 
 def _follows(view: FollowView) -> dict[str, str]:
@@ -238,7 +241,7 @@ def _follows(view: FollowView) -> dict[str, str]:
 
 
 def _verified(view: StatusView) -> str:
-    text = f"{view.verified} files, {view.unverified} not yet"
+    text = f"{counted(view.verified, 'file')}, {view.unverified} not yet"
     if view.oldest_verification:
         when = commit_time(view.oldest_verification, view.oldest_verification_at)
         text += f", the oldest verification {when}"
@@ -260,7 +263,10 @@ def _superseded(view: RetiredTotals) -> str:
 def _merged(view: MergeTotals) -> str:
     text = "by hand only" if not view.enabled else ""
     if view.compactions:
-        text = f"{view.inputs} files are read as {view.outputs}, {size_text(view.output_bytes)}"
+        text = (
+            f"{counted(view.inputs, 'file is', 'files are')} read as {view.outputs}, "
+            f"{size_text(view.output_bytes)}"
+        )
         text += f"; the last {commit_time(view.last, view.last_at)}"
         text += f" ({view.did})" if view.did else ""
     if view.final:
@@ -271,7 +277,7 @@ def _merged(view: MergeTotals) -> str:
         others = f" (and {more} more, by partition in --json)" if more else ""
         text += f"; not for good: {view.kept_back}{others}"
     if view.unverified:
-        text += f"; {view.unverified} merges not verified"
+        text += f"; {counted(view.unverified, 'merge')} not verified"
     if view.waiting:
         text += f"; {view.waiting} wait"
     if view.problem is not None:
@@ -280,7 +286,7 @@ def _merged(view: MergeTotals) -> str:
 
 
 def _background(view: BackgroundTotals) -> str:
-    text = f"{view.waiting} tasks wait, {view.running} run"
+    text = f"{counted(view.waiting, 'task waits', 'tasks wait')}, {view.running} run"
     if view.oldest_waiting_at is not None:
         text += f", the oldest waits since {moment(view.oldest_waiting_at)}"
     if view.overdue:
@@ -295,7 +301,8 @@ def _background(view: BackgroundTotals) -> str:
 def _kept(view: StatusView) -> str:
     """What stays of boxes that mirrors took over from, and how an operator ends it."""
     several = [
-        f"{each.files} files, {size_text(each.bytes)}, of {each.sender}: the mirror {each.by} took "
+        f"{counted(each.files, 'file')}, {size_text(each.bytes)}, of {each.sender}: the "
+        f"mirror {each.by} took "
         "over from it and never had them: `tsferry-receiver retired list --sender "
         f"{each.sender}`, `retired drop`"
         for each in view.kept
@@ -311,13 +318,16 @@ def _schema(whole: StatusView) -> dict[str, str]:
         checkpoint = f"{moment(view.checkpoint_at)}, {size_text(view.checkpoint_bytes)}"
     expiring = f"{view.ttl_groups} storage groups, {view.expired_files} expired files on disk"
     lines = {
-        "series": f"{view.series} of {view.devices} devices in {view.storage_groups} groups",
-        "tags": f"{view.tag_entries} entries",
+        "series": f"{view.series} of {counted(view.devices, 'device')} in "
+        f"{counted(view.storage_groups, 'group')}",
+        "tags": f"{counted(view.tag_entries, 'entry', 'entries')}",
         "schema memory": f"{size_text(view.memory)}, {limit}",
         "history since": moment(whole.history_since),
         "checkpoint": f"{checkpoint}; {view.log_entries} log entries since",
         "TTL": expiring,
     }
     if view.unregistered:
-        lines["series"] += f"; {view.unregistered} files of an earlier version to be registered"
+        lines["series"] += (
+            f"; {counted(view.unregistered, 'file')} of an earlier version to be registered"
+        )
     return lines

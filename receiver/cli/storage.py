@@ -16,7 +16,7 @@ from common.config.upload_rules import upload_text
 from common.durable import Tree
 from common.errors import ConflictError, TsferryError, UsageError
 from common.json_option import JsonForm, json_option
-from common.terminal import folded, printable, size_text, table
+from common.terminal import counted, folded, printable, size_text, table
 from common.wire import FailedFetch, FetchAnswer, FetchRequest
 from receiver.cli.command_answers import (
     RestoreDone,
@@ -102,19 +102,21 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
         "store": printable(found.url or "none is configured"),
         **({"encryption": found.encryption} if found.encryption else {}),
         "problem": printable(found.problem or "none"),
-        "in the store": f"{found.uploaded_files} files, {size_text(found.uploaded_bytes)}",
+        "in the store": f"{counted(found.uploaded_files, 'file')}, "
+        f"{size_text(found.uploaded_bytes)}",
         "waiting": _waiting(found),
         "forgotten": _forgotten(found),
-        "kept here": f"{found.kept_files} files, {size_text(found.kept_bytes)}",
+        "kept here": f"{counted(found.kept_files, 'file')}, {size_text(found.kept_bytes)}",
         "log": _log(found),
         "tree": f"up to {commit_time(found.tree, found.tree_at)}" if found.tree else "-",
         "requests": ", ".join(f"{n} {kind}" for kind, n in sorted(found.requests.items())) or "-",
         **({"cost": _cost(found)} if found.costs else {}),
-        "on the disk": f"{found.cached_files} files, {size_text(found.cached_bytes)} of "
+        "on the disk": f"{counted(found.cached_files, 'file')}, {size_text(found.cached_bytes)} of "
         f"{size_text(found.capacity)}"
         if found.capacity is not None
         else "all stay",
-        "asked for": f"{found.asked_files} files, {found.asked_files - found.fetched_files} of "
+        "asked for": f"{counted(found.asked_files, 'file')}, "
+        f"{found.asked_files - found.fetched_files} of "
         "them were here",
         "incarnation": f"{found.incarnation or '-'}"
         + (", and another receiver has taken over" if found.fenced else ""),
@@ -160,7 +162,7 @@ def takeover(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
 
 
 def _waiting(found: StorageView) -> str:
-    text = f"{found.waiting_files} files, {size_text(found.waiting_bytes)}"
+    text = f"{counted(found.waiting_files, 'file')}, {size_text(found.waiting_bytes)}"
     if found.unreadable_files:
         text += f", {found.unreadable_files} of them not there, not what was loaded, or refused"
     if found.oldest_waiting:
@@ -174,7 +176,7 @@ def _cost(found: StorageView) -> str:
 
 
 def _forgotten(found: StorageView) -> str:
-    text = f"{found.ended_files} files, whose objects go after history and grace"
+    text = f"{counted(found.ended_files, 'file')}, whose objects go after history and grace"
     return text if found.staying is None else f"{text}; refused: {printable(found.staying)}"
 
 
@@ -228,7 +230,10 @@ def fetch(invocation: Invocation[ReceiverConfig], pattern: tuple[str, ...], as_j
             click.echo(f"{printable(each)}: here")
         for one in failed:
             click.echo(f"{printable(one.path)}: {printable(one.reason)}", err=True)
-        click.echo(f"{len(wanted)} files match; {len(here)} came, {len(failed)} did not")
+        click.echo(
+            f"{counted(len(wanted), 'file matches', 'files match')}; {len(here)} came, "
+            f"{len(failed)} did not"
+        )
     return 3 if failed or not wanted else 0
 
 
@@ -348,11 +353,14 @@ def restore(
         )
     else:
         click.echo(
-            f"engine {uuid}: {found.fetched} files ({size_text(found.bytes)}) fetched, "
+            f"engine {uuid}: {counted(found.fetched, 'file')} ({size_text(found.bytes)}) fetched, "
             f"{found.there} were there"
         )
         if found.left:
-            click.echo(f"{found.left} files stay in the store until they are needed")
+            click.echo(
+                f"{counted(found.left, 'file stays', 'files stay')} in the store until they "
+                "are needed"
+            )
         for sender, path in found.lacking:
             click.echo(f"not in the store: {printable(path)} of {sender}")
         for sender, path in found.given_up:
@@ -465,7 +473,7 @@ def _show_findings(report: CopiesReport) -> None:
     if rows:
         click.echo(table(("KIND", "OBJECT", "FOUND", "REPAIR"), rows))
     click.echo(
-        f"{report.files} files, {size_text(report.bytes)} looked for, up to commit "
+        f"{counted(report.files, 'file')}, {size_text(report.bytes)} looked for, up to commit "
         f"{report.commit}; {len(rows)} findings (engine {printable(report.engine)})"
     )
     if report.sizes_only:

@@ -166,6 +166,7 @@ def _keys_of(
     waiting: _Waiting,
     presence: Mapping[str, Presence],
 ) -> Iterator[_Key]:
+    now = time_of(there)
     for at in range(0, len(rows), _SLICE):
         part = rows[at : at + _SLICE]
         with there.engine.reading() as state:
@@ -181,7 +182,7 @@ def _keys_of(
             of_load = _of_load(there, row, empty=listed == 0 < total.files)
             counted = _counted(row.uuid, waiting, bad)
             refused = None if last is None else last.clone_refused_at
-            heard = heard_troubles(said, refused, time_of(there))
+            heard = heard_troubles(said, refused, now)
             yield _Key(
                 uuid=row.uuid,
                 label=row.label,

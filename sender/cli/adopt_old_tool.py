@@ -11,7 +11,7 @@ import click
 from common.cli import Invocation, emit_json
 from common.errors import EXIT_NOT_LOADED, UsageError
 from common.names import is_sender_uuid
-from common.terminal import printable, size_text
+from common.terminal import counted, printable, size_text
 from sender.cli.program import json_option
 from sender.config import ReceiverEntry, SenderConfig
 
@@ -147,7 +147,7 @@ def _shown(found: OldTool, compared: Adopted, uuid: str, previous: str | None) -
 def _lines(shown: dict[str, Any], *, lacking: bool) -> list[str]:
     lines = [
         f"the old tool was sender {shown['uuid']}, and sent to {shown['old_receiver']}: "
-        f"{shown['synced']} files"
+        f"{counted(shown['synced'], 'file')}"
     ]
     if shown["replaces"]:
         lines.append(f"the identity {shown['replaces']}, never used, gives way to it")
@@ -159,7 +159,10 @@ def _lines(shown: dict[str, Any], *, lacking: bool) -> list[str]:
     lines.append(f"the next round sends {len(shown['to_send'])} ({size})")
     lines += _some([f"  {each['file']}: {each['reason']}" for each in shown["to_send"]])
     if shown["waiting"]:
-        lines.append(f"{len(shown['waiting'])} files wait here, and are not compared")
+        lines.append(
+            f"{counted(len(shown['waiting']), 'file waits', 'files wait')} here, and are "
+            "not compared"
+        )
         lines += _some([f"  {each['file']}: {each['reason']}" for each in shown["waiting"]])
     for key, said in (
         ("gone", "deleted here since, and there: told as any end"),
@@ -167,7 +170,7 @@ def _lines(shown: dict[str, Any], *, lacking: bool) -> list[str]:
         ("only_there", "only the receiver has; they stay visible there"),
     ):
         if shown[key]:
-            lines.append(f"{len(shown[key])} files {said}")
+            lines.append(f"{counted(len(shown[key]), 'file')} {said}")
             lines += _some([f"  {each}" for each in shown[key]])
     if lacking:
         lines.append(

@@ -10,7 +10,7 @@ import click
 from common.cli import Invocation, emit_json
 from common.config.units import parse_duration, parse_size
 from common.errors import TsferryError, UsageError
-from common.terminal import printable, size_text
+from common.terminal import counted, printable, size_text
 from sender.cli.program import PROGRAM, json_option, opened, stopping, warn_of_root
 from sender.config import SenderConfig
 
@@ -139,7 +139,7 @@ def _show(report: FreeReport, *, dry_run: bool) -> None:
     """What came of it, beside the paths: to stderr."""
     done = "would be freed" if dry_run else "freed"
     lines = [
-        f"{PROGRAM.name}: {len(report.freed)} files {done} ({size_text(report.bytes)}), "
+        f"{PROGRAM.name}: {counted(len(report.freed), 'file')} {done} ({size_text(report.bytes)}), "
         f"{len(report.kept)} stay"
     ]
     kept = list(report.kept.items())

@@ -58,7 +58,8 @@ PROGRAM = Program(
         EXIT_USAGE: "usage or configuration, or an extra is not installed",
         EXIT_NOT_LOADED: "files were not loaded (conflict, quarantined, refused, failed), or are "
         "lost; of `status`: so it stands",
-        EXIT_UNREACHABLE: "the receiver is out of reach, or refuses",
+        EXIT_UNREACHABLE: "the receiver is out of reach, or refuses; of `status`: it was, in the "
+        "last round",
         EXIT_LOCKED: "another sender to this receiver runs, and does not answer",
         EXIT_HELD: "deletions are held by a receiver until its operator lets them through; of "
         "`status`, too",

@@ -11,7 +11,7 @@ import click
 from common.cli import Invocation, emit_json
 from common.errors import UsageError
 from common.json_option import JsonForm
-from common.terminal import table
+from common.terminal import counted, table
 from sender.cli.program import json_option, opened, receiver_option, warn_of_root
 from sender.config import SenderConfig
 
@@ -180,5 +180,5 @@ def _change(
 
         emit_json(rows, list[QuarantinedShown])
     else:
-        click.echo(f"{len(rows)} files {what}")
+        click.echo(f"{counted(len(rows), 'file')} {what}")
     return 0

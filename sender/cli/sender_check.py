@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from common.check_line import CheckLevel, CheckLine
-from common.errors import StoppedError
+from common.terminal import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,22 +40,26 @@ def check_line_of(found: Sequence[ReceiverStanding], now: float, *, wait_alarm: 
         wait_alarm: seconds; 0 for never.
     """
     loaded, pending = sum(each.listed for each in found), sum(each.pending_files for each in found)
-    line = CheckLine(f"{loaded} files loaded, {pending} pending")
+    line = CheckLine(f"{counted(loaded, 'file')} loaded, {pending} pending")
     for each in found:
         if each.problem is not None:
             line.say(_WORSE, f"{each.receiver}: {each.problem}")
         _judge_round(line, each, now, wait_alarm)
         _judge_ends(line, each, now)
     lost = sum(0 if each.lost is None else int(each.lost["files"]) for each in found)
-    line.count("lost", lost, "files are lost", _WORSE)
+    line.count("lost", lost, "file is lost", "files are lost", _WORSE)
     away = sum(len(each.unmounted) for each in found)
-    line.count("unmounted", away, "directories are not there", _WORSE)
+    line.count("unmounted", away, "directory is not there", "directories are not there", _WORSE)
     for kind in ("conflict", "quarantined", "refused", "failed"):
         count = sum(sum(one["kind"] == kind for one in each.troubles) for each in found)
-        line.count(kind, count, f"files in trouble: {kind}", _BAD)
-    line.count("clashes", sum(len(each.clashes) for each in found), "paths clash", _BAD)
+        line.count(kind, count, f"file in trouble: {kind}", f"files in trouble: {kind}", _BAD)
+    line.count(
+        "clashes", sum(len(each.clashes) for each in found), "path clashes", "paths clash", _BAD
+    )
     held = sum(len(each.held_records) for each in found)
-    line.count("held", held, "deletions are held by a receiver", _BAD)
+    line.count(
+        "held", held, "deletion is held by a receiver", "deletions are held by a receiver", _BAD
+    )
     line.count("loaded", loaded)
     line.count("pending", pending)
     line.measure("pending_size", sum(each.pending_bytes for each in found), "B")
@@ -81,8 +85,8 @@ def _ends(left: float) -> str:
 
 def _judge_round(line: CheckLine, each: ReceiverStanding, now: float, wait_alarm: float) -> None:
     last: Mapping[str, Any] = each.last_round or {}
-    error, ended = last.get("error"), last.get("ended")
-    if isinstance(error, dict) and error.get("type") != StoppedError.slug:  # it goes on
+    error, ended = each.ended_early, last.get("ended")
+    if error is not None:
         line.say(_BAD, f"{each.receiver}: the last round ended early: {error.get('message')}")
     if isinstance(ended, int | float):
         line.measure(f"'{each.receiver} age'", max(0.0, now - ended), "s")

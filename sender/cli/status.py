@@ -11,9 +11,9 @@ import click
 
 from common.cli import Invocation, emit_json
 from common.config.shared_rules import PER_MILLISECOND
-from common.errors import EXIT_HELD, EXIT_NOT_LOADED, TsferryError, UsageError
+from common.errors import EXIT_HELD, EXIT_NOT_LOADED, TsferryError, UsageError, by_slug
 from common.json_option import JsonForm
-from common.terminal import folded, size_text
+from common.terminal import counted, folded, size_text
 from sender.cli.program import Session, json_option, opened, receiver_option
 from sender.cli.sender_check import in_the_way
 from sender.config import SenderConfig
@@ -79,7 +79,8 @@ def status(
     last round's check (in JSON: `verified`, with `verified` of `files`).
 
     Exit codes: 0 all is well, or only pending; 3 files are in trouble (conflict, quarantined,
-    refused, failed), lost, or in a directory that is not there; 6 the receiver holds deletions.
+    refused, failed), lost, or in a directory that is not there; 6 the receiver holds deletions; of
+    a last round that ended early, that one's: 4 the receiver was out of reach, or refused.
     """
     if verified and not safe_to_delete:
         raise UsageError("--verified: expected together with --safe-to-delete")
@@ -145,10 +146,13 @@ def _hooks(config: SenderConfig) -> list[str]:
 
 
 def _code(found: ReceiverStanding) -> int:
-    """What the next round would end with, as far as files are concerned."""
+    """What the next round would end with, as far as files are concerned; or the last one did."""
+    codes = []
+    if (error := found.ended_early) is not None:
+        codes.append(by_slug(str(error.get("type"))).exit_code)
     if found.problem is not None or in_the_way(found):
-        return EXIT_NOT_LOADED
-    return EXIT_HELD if found.held_records else 0
+        codes.append(EXIT_NOT_LOADED)
+    return worst([*codes, EXIT_HELD if found.held_records else 0])
 
 
 def _daemon(session: Session) -> DaemonShown | None:
@@ -188,9 +192,9 @@ def _lines(found: ReceiverStanding, config: SenderConfig) -> list[str]:
         lines.append(f"  answers at      {found.address or 'none of its addresses yet'}")
     if found.problem is not None:
         return [*lines, f"  problem         {found.problem}"]
-    pending = f"{found.pending_files} files, {size_text(found.pending_bytes)}"
+    pending = f"{counted(found.pending_files, 'file')}, {size_text(found.pending_bytes)}"
     lines += [
-        f"  loaded          {found.listed} files",
+        f"  loaded          {counted(found.listed, 'file')}",
         f"  verified        {_verified(found.verified)}",
         f"  pending         {pending}",
         f"  complete until  {_data_time(found.complete_until, config)}",
@@ -237,7 +241,7 @@ def _verified(found: VerifiedShown | None) -> str:
         return "not known"
     if not found["files"]:
         return "none is loaded, at the last check"
-    return f"{found['verified']} of {found['files']} files, at the last check"
+    return f"{found['verified']} of {counted(found['files'], 'file')}, at the last check"
 
 
 def _trouble(each: TroubleShown) -> str:
@@ -251,7 +255,7 @@ def _several(what: str, texts: list[str], count: int | None = None) -> list[str]
     if not texts:
         return []
     count = len(texts) if count is None else count
-    lines = [f"  {what:<16}{count} files"] + [f"    {text}" for text in texts[:_SHOWN]]
+    lines = [f"  {what:<16}{counted(count, 'file')}"] + [f"    {text}" for text in texts[:_SHOWN]]
     if count > _SHOWN:
         lines.append(f"    ... and {count - _SHOWN} more (--json lists them all)")
     return lines
@@ -283,7 +287,7 @@ def _round_text(last: LastRound | None) -> str:
     error = last.get("error")
     if isinstance(error, dict):
         return f"{at}ended early: {error.get('message')}"
-    return f"{at}{last.get('sent', 0)} files loaded"
+    return f"{at}{counted(last.get('sent', 0), 'file')} loaded"
 
 
 def _safe_to_delete(session: Session, as_machine: bool, *, verified: bool) -> int:

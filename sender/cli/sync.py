@@ -11,7 +11,7 @@ import click
 from common.cli import Invocation
 from common.errors import UsageError
 from common.json_option import JsonForm
-from common.terminal import printable, size_text
+from common.terminal import counted, printable, size_text
 from sender.cli.event_lines import EVENT_SHAPES, EventLines
 from sender.cli.program import (
     PROGRAM,
@@ -351,8 +351,8 @@ def _dry_run(session: Session, accept_source: bool, as_machine: bool) -> int:
 
 def _plan_lines(plan: RoundAhead) -> list[str]:
     lines = [
-        f"{plan['receiver']}: a round would send {plan['files']} files "
-        f"({size_text(plan['bytes'])}) in {len(plan['tasks'])} task(s); nothing was sent"
+        f"{plan['receiver']}: a round would send {counted(plan['files'], 'file')} "
+        f"({size_text(plan['bytes'])}) in {counted(len(plan['tasks']), 'task')}; nothing was sent"
     ]
     lines += _schema_lines(plan["schema"])
     for task in plan["tasks"]:

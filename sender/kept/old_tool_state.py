@@ -24,6 +24,7 @@ import msgspec
 from common.durable import Tree
 from common.errors import DamagedError, NameRefusedError, TsferryError, UsageError
 from common.names import FilePath, is_sender_uuid
+from common.terminal import counted
 from sender.kept.ledger import SENDER_DIRS
 
 if TYPE_CHECKING:
@@ -250,7 +251,10 @@ def _paths(content: bytes, where: Path, odd: list[str]) -> list[FilePath]:
             found.append(path)
     if wrong:
         first = ascii(wrong[0][:80].decode(errors="replace"))
-        odd.append(f"{where}: {len(wrong)} lines name no file, the first is {first}")
+        odd.append(
+            f"{where}: {counted(len(wrong), 'line names', 'lines name')} no file, "
+            f"the first is {first}"
+        )
     return found
 
 
@@ -304,7 +308,11 @@ def _position(sync: Tree, receiver: str, schema_dir: Path, odd: list[str]) -> st
         if int(text) > sizes["mlog.bin"]:
             odd.append(f"{where}: {text} bytes, and mlog.bin has {sizes['mlog.bin']}")
         return f"{text} of the {sizes['mlog.bin']} bytes of mlog.bin"
-    return f"{text} lines of mlog.txt" if "mlog.txt" in sizes else f"{text}, of no log that is here"
+    return (
+        f"{counted(int(text), 'line')} of mlog.txt"
+        if "mlog.txt" in sizes
+        else f"{text}, of no log that is here"
+    )
 
 
 def _opened(path: Path) -> Tree | None:

@@ -5,7 +5,7 @@ Nothing here writes anything or takes a lock, so it works beside a running daemo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from common import wire
 from common.certificates import CertificateFile
 from common.durable import Tree
-from common.errors import NotFoundError, TsferryError
+from common.errors import NotFoundError, StoppedError, TsferryError
 from common.wire import TaskState, Time
 from sender.kept.receiver_file import ReceiverFile
 from sender.kept.receiver_state import ReceiverState
@@ -263,6 +263,14 @@ class ReceiverStanding:
     certificate_until: float | None = None
     client_certificate_until: float | None = None
     problem: str | None = None
+
+    @property
+    def ended_early(self) -> Mapping[str, object] | None:
+        """The error of the last round; None also where it was stopped, and goes on."""
+        error = None if self.last_round is None else self.last_round.get("error")
+        if not isinstance(error, dict) or error.get("type") == StoppedError.slug:
+            return None
+        return error
 
 
 def standing(remote: Remote) -> ReceiverStanding:

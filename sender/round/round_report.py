@@ -20,7 +20,7 @@ from common.errors import (
     NotFoundError,
     TsferryError,
 )
-from common.terminal import printable, size_text
+from common.terminal import counted, printable, size_text
 from common.wire import HeldRecords, VerifiedFiles
 from sender.kept.looks import EdgeLook
 from sender.round.shown_rounds import ReasonShown, RoundShown, VerifiedShown
@@ -259,7 +259,9 @@ def verified_json(found: VerifiedFiles | None) -> VerifiedShown | None:
 def of_held_records(found: Iterable[HeldRecords]) -> list[FileReason]:
     """Deletions that the receiver holds, as a report names them."""
     return [
-        FileReason(f"deletion files of {each.group}", f"{each.reason} ({each.files} files)")
+        FileReason(
+            f"deletion files of {each.group}", f"{each.reason} ({counted(each.files, 'file')})"
+        )
         for each in found
     ]
 
@@ -328,7 +330,8 @@ _PROBLEMS = ("lost", "wanted", "quarantined", "refused", "failed", "held", "over
 def as_text(report: RoundShown) -> str:
     """The object of a round for people: what was done, then a line for each thing to see to."""
     lines = [
-        f"{report['receiver']}: {report['sent']} files loaded ({size_text(report['bytes'])} sent, "
+        f"{report['receiver']}: {counted(report['sent'], 'file')} loaded "
+        f"({size_text(report['bytes'])} sent, "
         f"{report['seconds']:.1f} s)"
     ]
     counts = (
@@ -362,7 +365,9 @@ def as_text(report: RoundShown) -> str:
     if schema is not None and schema["problem"] is not None:
         lines.append(f"  schema: {schema['problem']}")
     elif schema is not None and schema["unapplied"]:
-        lines.append(f"  schema: {schema['unapplied']} records not applied (status says why)")
+        lines.append(
+            f"  schema: {counted(schema['unapplied'], 'record')} not applied (status says why)"
+        )
     if report["error"] is not None:
         lines.append(f"  error: {report['error']['message']}")
     return "\n".join(map(printable, lines))

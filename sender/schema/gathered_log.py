@@ -26,6 +26,7 @@ from common.digests import read_blocks, xxh3_128
 from common.durable import Tree, memory_file
 from common.errors import DamagedError, Transient
 from common.mtreetext import plain_line, read_tree, tree_log
+from common.terminal import counted
 from sender.schema.beside import TLOG, SchemaFile, database_of, schema_files
 from sender.schema.binary_log import BinaryLog, binary_nodes
 from sender.schema.tag_files import tags_at
@@ -95,7 +96,9 @@ class Gathered(msgspec.Struct, kw_only=True):
         for each in self.files.values():
             for what, count in each.unread.items():
                 kinds[what] = kinds.get(what, 0) + count
-        return said + [f"{what}: {count} records" for what, count in sorted(kinds.items())]
+        return said + [
+            f"{what}: {counted(count, 'record')}" for what, count in sorted(kinds.items())
+        ]
 
 
 def edge_check(descriptor: int, size: int) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
+from common.terminal import counted
+
 if TYPE_CHECKING:
     from common.wire import SchemaPosition
     from sender.schema.notes import SchemaMemory
@@ -139,7 +141,7 @@ def schema_lines(schema: SchemaStanding | None) -> list[str]:
         return []
     lines = []
     if schema["offset"] is not None:
-        text = f"{schema['applied']} records applied there"
+        text = f"{counted(schema['applied'], 'record')} applied there"
         if schema["unapplied"]:
             text += f", {schema['unapplied']} not"
         lines.append(f"  schema          {text}")

@@ -102,5 +102,11 @@ def _pattern(line: str) -> re.Pattern[str]:
 
 
 def _words(text: str) -> str:
-    """Words, however far from each other: columns are as wide as what stands in them."""
-    return re.sub(r"(?:\\ )+", r"\\s+", re.escape(text))
+    """Words, however far from each other: columns are as wide as what stands in them.
+
+    What is counted by a number that differs may be one, or more.
+    """
+    noun = re.match(r" [a-z]{3,}?(?=s?(?:[ ,;:)]|$))", text)
+    behind = text[noun.end() :].removeprefix("s") if noun else text
+    begin = f"{re.escape(noun[0])}s?" if noun else ""
+    return re.sub(r"(?:\\ )+", r"\\s+", begin + re.escape(behind))

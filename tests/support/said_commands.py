@@ -28,6 +28,7 @@ FOREIGN = frozenset({
     "--now",  # systemctl
     "--backup-dir", "--delay-updates", "--fsync", "--max-delete", "--partial",  # rsync, rclone
     "--info", "--log-json", "--progress", "--stats", "--use-json-log",  # rsync, rclone, borg
+    "--metrics-addr",  # rclone
 })  # fmt: skip
 """Options of programs of others, which our texts name."""
 _TERM = "storage group"

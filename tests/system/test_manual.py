@@ -284,7 +284,7 @@ _TROUBLE = (
     "root.wind_north.turbine_02 belongs to another sender"
 )
 NOT_LAID_OUT = {
-    "in trouble      1 files": ("unit/sender/cli/test_status_codes.py", "in trouble"),
+    "in trouble      1 file": ("unit/sender/cli/test_status_codes.py", "in trouble"),
     _TROUBLE: ("unit/sender/cli/test_status_codes.py", "belongs to another"),
     "webhook: taken: https://alerts.example.org/...: HTTP 204": (
         "unit/common/hooks/test_webhook.py",

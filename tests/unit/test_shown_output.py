@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import time
 
 import msgspec
@@ -110,8 +111,23 @@ def test_what_a_plugin_says_of_late_edges():
         (("at 2026-01-31 10:00:00",), "at 2027-02-03 11:12:13+00:00",
          ["at 2026-01-31 10:00:00", "+ at 2027-02-03 11:12:13+00:00"]),
         (("b 1", "a 2"), "a 1\nb 2", ["a 2", "+ a 1"]),
+        (("a  12 files, 1.0 KiB", "12 entries"), "a 1 file, 2 B\n1 entries", []),
         ((), "whatever", []),
     ],
 )  # fmt: skip
 def test_where_a_page_and_a_command_differ(page, printed, differs):
     assert differing(page, printed) == differs
+
+
+def test_what_a_command_counts_may_be_one():
+    nouns = "files|tasks|records|tablets|nodes|rows|senders|objects|points|edges|tokens|problems"
+    counted = re.compile(rf"[^,]\}} (?:{nouns})\b(?! a second)")
+    places = ("sender/cli", "receiver/cli", "sender/round", "receiver/spark/report")
+    lines = [
+        f"{each.relative_to(ROOT)}: {line.strip()}"
+        for place in places
+        for each in sorted((ROOT / place).rglob("*.py"))
+        for line in each.read_text().splitlines()
+        if counted.search(line) and "raise " not in line
+    ]
+    assert lines == [], "common.terminal.counted"

@@ -19,6 +19,7 @@ from common.durable import Tree
 from common.errors import DamagedError, TsferryError
 from common.linelog import parse_load, parse_sync
 from common.step_progress import StepCounter, ToldProgress, untold
+from common.terminal import counted
 from receiver.datadirs.disks import Disks
 from receiver.load.folder import json_lines
 from receiver.load.folder.current_task import LOAD_LOG, PLAN_LOG, SYNC_END, SYNC_LOG, Planned
@@ -110,8 +111,8 @@ def _damaged_engine(directory: Path, error: DamagedError) -> Found:
     where_it_is = f"{log.file} is damaged at offset {log.offset}"
     detail = log.problem if log.offset is None else where_it_is
     detail += (
-        f"; {log.commits} commits are sound "
-        f"(to {_moment(log.newest, times)}: {totals.files} files), "
+        f"; {counted(log.commits, 'commit is', 'commits are')} sound "
+        f"(to {_moment(log.newest, times)}: {counted(totals.files, 'file')}), "
         f"{len(log.behind)} frames behind the damage cannot be used without what is missing"
     )
     if log.behind:

@@ -6,6 +6,7 @@ import click
 
 from common.config.units import parse_size
 from common.errors import TsferryError, UsageError
+from common.terminal import counted
 
 __all__ = ["main"]
 
@@ -76,4 +77,4 @@ def main(
     finally:
         spark.stop()
     for each in done:
-        click.echo(f"{each.host}: {each.tasks} tasks")
+        click.echo(f"{each.host}: {counted(each.tasks, 'task')}")

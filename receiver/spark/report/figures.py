@@ -10,6 +10,7 @@ from statistics import quantiles
 from typing import TYPE_CHECKING
 
 from common.config.shared_rules import PER_MILLISECOND
+from common.terminal import counted
 from receiver.spark.report.charts import HUES, Bar, Stack, bars, rows, stacks
 
 if TYPE_CHECKING:
@@ -90,7 +91,10 @@ def points(days: Sequence[DayCount]) -> Points | None:
     stacks_ = [
         Stack(
             _day_label(day, per),
-            [(hue, n, f"{day}: {n:,} points, {names[hue]}") for hue, n in sorted(parts.items())],
+            [
+                (hue, n, f"{day}: {counted(n, 'point', form=',')}, {names[hue]}")
+                for hue, n in sorted(parts.items())
+            ],
         )
         for day, parts in heights.items()
     ]
@@ -111,7 +115,10 @@ def lag(files: Sequence[FileResult], unit: str) -> Lag | None:
     labels = [label for _, label in _LAGS] + ["longer"]
     counts = Counter(bisect_right(edges, each) for each in lags)
     used = range(min(counts), max(counts) + 1)
-    data = [Bar(labels[i], counts[i], f"{labels[i]}: {counts[i]:,} files") for i in used]
+    data = [
+        Bar(labels[i], counts[i], f"{labels[i]}: {counted(counts[i], 'file', form=',')}")
+        for i in used
+    ]
     cut = quantiles(lags, n=20, method="inclusive") if len(lags) > 1 else [lags[0]] * 19
     chart = bars(data, name="files by time from last point to load")
     return Lag(chart, duration(cut[9]), duration(lags[-1]), duration(cut[18]), len(lags))
@@ -125,7 +132,13 @@ def sizes(files: Sequence[FileResult]) -> Markup | None:
     data = []
     for step in range(min(counts), max(counts) + 1):
         low, high = text_size(4 ** (step - 1)), text_size(4**step)
-        data.append(Bar(f"< {high}", counts[step], f"{low} to {high}: {counts[step]:,} files"))
+        data.append(
+            Bar(
+                f"< {high}",
+                counts[step],
+                f"{low} to {high}: {counted(counts[step], 'file', form=',')}",
+            )
+        )
     return bars(data, name="files by size")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from jinja2 import Environment, StrictUndefined
 
-from common.terminal import printable
+from common.terminal import counted, printable
 from receiver.spark.report import figures
 from receiver.spark.report.charts import short_number
 from receiver.spark.report.results import Judgement, Severity
@@ -106,15 +106,24 @@ def _headline(s: Summary) -> tuple[str, str, str]:
     if not s.files:
         return "warn", "No files to verify", "The catalogue has none for what was asked for."
     if s.bad:
-        headline = f"{s.bad:,} of {s.files:,} files {'is' if s.bad == 1 else 'are'} bad"
+        headline = (
+            f"{s.bad:,} of {counted(s.files, 'file', form=',')} {'is' if s.bad == 1 else 'are'} bad"
+        )
         return "bad", headline, _delivered(s) + "See below what was found."
     if s.unproved:
-        headline = f"{s.unproved:,} of {s.files:,} files could not be judged"
+        headline = f"{s.unproved:,} of {counted(s.files, 'file', form=',')} could not be judged"
         return "warn", headline, _delivered(s) + "The others are proved."
     if s.problems:
-        headline = f"All {s.files:,} files proved, {s.problems:,} problems between them"
+        headline = (
+            f"All {counted(s.files, 'file', form=',')} proved, "
+            f"{counted(s.problems, 'problem', form=',')} between them"
+        )
         return "warn", headline, _delivered(s) + "Every point is what was sent."
-    headline = "The file is proved" if s.files == 1 else f"All {s.files:,} files are proved"
+    headline = (
+        "The file is proved"
+        if s.files == 1
+        else f"All {counted(s.files, 'file is', 'files are', form=',')} proved"
+    )
     return "good", headline, _delivered(s) + "Every point was decoded, and is what was sent."
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from common.terminal import printable
+from common.terminal import counted, printable
 from receiver.spark.report.results import Severity
 
 if TYPE_CHECKING:
@@ -19,15 +19,22 @@ _ORDER = (Severity.BAD, Severity.UNPROVED, Severity.PROBLEM)
 def text(summary: Summary) -> str:
     """The counts, then the first findings that need somebody; names cannot steer the terminal."""
     lines = [
-        f"{summary.files:,} files, {summary.bytes:,} bytes, {summary.series:,} series, "
-        f"{summary.points:,} points decoded in {summary.seconds:.1f} s",
+        f"{counted(summary.files, 'file', form=',')}, {summary.bytes:,} bytes, "
+        f"{summary.series:,} series, "
+        f"{counted(summary.points, 'point', form=',')} decoded in {summary.seconds:.1f} s",
         f"{summary.proved:,} proved, {summary.bad:,} bad, {summary.unproved:,} unproved; "
-        f"{summary.problems:,} problems, {summary.notes:,} notes",
+        f"{counted(summary.problems, 'problem', form=',')}, {summary.notes:,} notes",
     ]
     if summary.merged_points is not None:
-        lines.append(f"{summary.merged_points:,} points for readers, each time of a series once")
+        lines.append(
+            f"{counted(summary.merged_points, 'point', form=',')} for readers, each time of "
+            "a series once"
+        )
     if summary.passed_over:
-        lines.append(f"{summary.passed_over:,} files were not asked for ({summary.scope})")
+        lines.append(
+            f"{counted(summary.passed_over, 'file was', 'files were', form=',')} not asked "
+            f"for ({summary.scope})"
+        )
     if summary.merged:
         lines.append(
             f"{summary.merged - summary.merged_uncompared:,} of {summary.merged:,} merged files "

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 from common.progress_bar import WorkProgress
+from common.terminal import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,5 +66,5 @@ class JobProgress:
                 if info is not None and info.numTasks == groups:
                     most = max(most, info.numCompletedTasks)
             done = weight * most // max(1, groups)
-            note = f"{most} of {groups} tasks"
+            note = f"{most} of {counted(groups, 'task')}"
             self._shown.show("verifying", done, weight, size=True, note=note)

@@ -13,7 +13,7 @@ import click
 
 from common.cli import emit_json
 from common.errors import TsferryError
-from common.terminal import printable
+from common.terminal import counted, printable
 from receiver.config import ReceiverConfig, StorageConfig
 from receiver.load.upkeep.verdicts import Verdict
 from receiver.spark.catalogue_opening import store_at
@@ -158,7 +158,8 @@ def _commit(
     bad = sum(1 for each in verdicts if each.bad is not None)
     if bad >= MANY_BAD and 2 * bad > len(verdicts) and not options.quarantine_many:
         click.echo(
-            f"{PROGRAM.name}: {bad} of {len(verdicts)} files are bad, and none was put into "
+            f"{PROGRAM.name}: {bad} of {counted(len(verdicts), 'file is', 'files are')} "
+            "bad, and none was put into "
             "quarantine: is this the right disk? --quarantine-many does it all the same",
             err=True,
         )

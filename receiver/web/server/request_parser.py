@@ -138,6 +138,7 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
     def parse_header(self, header_plus: bytes) -> None:
         """Parse request line and headers; waitress turns `ParsingError` into 400."""
         _require_one_coding(header_plus)
+        _require_once(header_plus)
         if header_plus.count(b"\r\n") > MAX_HEADER_LINES:
             raise ParsingError(f"more than {MAX_HEADER_LINES} headers")
         try:
@@ -345,6 +346,21 @@ def _require_one_coding(header_plus: bytes) -> None:
     found = [each.strip(b" \t").lower() for each in codings.split(b",")]
     if codings and found != [b"chunked"] and set(found) <= {b"chunked", b""}:
         raise ParsingError("Transfer-Encoding: expected chunked, once")
+
+
+_ONCE = frozenset({b"host", b"content-length", b"authorization", b"origin", b"sec-fetch-site"})
+"""Headers that decide who may do what, or where a body ends: of two, others may see the other."""
+
+
+def _require_once(header_plus: bytes) -> None:
+    """Refuse such a header that comes twice (RFC 9112, 3.2, for `Host`): waitress joins them."""
+    seen = set()
+    for line in get_header_lines(header_plus):
+        name = line.partition(b":")[0].lower()
+        if name in _ONCE:
+            if name in seen:
+                raise ParsingError(f"{name.decode()}: expected once")
+            seen.add(name)
 
 
 class _Chunks(ChunkedReceiver):  # type: ignore[misc]  # waitress is untyped

@@ -209,7 +209,7 @@ def test_the_logs_of_regions_travel_and_what_is_not_read_is_named(shared, edge):
     shown = status(config, "--json")["receivers"]["dc1"]["schema"]
     assert shown["problem"] is None
     assert any("ConfigNode" in each for each in shown["unread"])
-    assert "not read: schema templates: 1 records" in run(config, "status").stdout
+    assert "not read: schema templates: 1 record" in run(config, "status").stdout
     with (region / "mlog.bin").open("ab") as file:
         file.write(unchecked(deleted(f"{edge.sg}.d3.b")))
     assert edge.round().schema.whole is None

@@ -11,7 +11,7 @@ from common.errors import UsageError
 def test_where_nothing_is_wrong_the_line_says_what_is_there() -> None:
     line = CheckLine("3 edges")
     line.count("edges", 3)
-    line.count("lost", 0, "files are lost", CheckLevel.CRITICAL)
+    line.count("lost", 0, "file is lost", "files are lost", CheckLevel.CRITICAL)
     line.measure("free", 2.5e12, "B")
     line.measure("age", 1.5, "s")
     assert line.text() == (
@@ -22,10 +22,10 @@ def test_where_nothing_is_wrong_the_line_says_what_is_there() -> None:
 
 def test_the_worst_comes_first_and_decides() -> None:
     line = CheckLine("3 edges")
-    line.count("late", 2, "edges are late", CheckLevel.WARNING)
-    line.count("lost", 1, "files are lost", CheckLevel.CRITICAL)
+    line.count("late", 2, "edge is late", "edges are late", CheckLevel.WARNING)
+    line.count("lost", 1, "file is lost", "files are lost", CheckLevel.CRITICAL)
     assert line.text() == (
-        "TSFERRY CRITICAL - 1 files are lost; 2 edges are late | late=2;0 lost=1;;0"
+        "TSFERRY CRITICAL - 1 file is lost; 2 edges are late | late=2;0 lost=1;;0"
     )
     assert line.level == 2
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.terminal import display_width, folded, printable, shortened, table
+from common.terminal import counted, display_width, folded, printable, shortened, table
 
 
 @given(st.text())
@@ -135,3 +135,11 @@ def test_what_is_said_of_a_name_stays_in_its_column_where_there_is_room():
         "  back, and nobody has confirmed that",
     ]
     assert folded(line, 18) == line
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(0, "0 entries are"), (1, "1 entry is"), (1_234, "1,234 entries are")]
+)
+def test_what_is_counted_is_one_or_more(number, said):
+    assert counted(number, "entry is", "entries are", form=",") == said
+    assert counted(number, "file") == f"{number} file{'s' * (number != 1)}"

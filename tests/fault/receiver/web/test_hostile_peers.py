@@ -103,6 +103,8 @@ BAD = {
     "a header that never ends": (b"GET /echo HTTP/1.1\r\na: " + b"b" * 100_000, 431),
     "a header without a colon": (b"GET /echo HTTP/1.1\r\nnonsense\r\n\r\n", 400),
     "a space before the colon": (b"GET /echo HTTP/1.1\r\nHost : a\r\n\r\n", 400),
+    "two hosts": (b"GET /echo HTTP/1.1\r\nHost: a\r\nhost: b\r\n\r\n", 400),
+    "two tokens": (b"GET /echo HTTP/1.1\r\nAuthorization: a\r\nAuthorization: a\r\n\r\n", 400),
     "a bare CR in a header": (b"GET /echo HTTP/1.1\r\nHost: a\rb\r\n\r\n", 400),
     "a folded first header": (b"GET /echo HTTP/1.1\r\n folded: a\r\n\r\n", 400),
     "a lower-case method": (b"get /echo HTTP/1.1\r\n\r\n", 400),

@@ -1,6 +1,8 @@
 """The commands against a server in this process, and against directories without one."""
 
 import json
+import os
+import pwd
 import re
 import shutil
 import threading
@@ -129,6 +131,15 @@ def test_what_only_reads_works_with_and_without_a_server(either, command):
     assert json.loads(command("token", "list", "--json"))["tokens"] == []
     report = json.loads(command("fsck", "--json"))
     assert (report["files"], report["found"]) == (3, [])
+
+
+def test_before_the_first_start_of_a_server_what_makes_an_engine_is_said(command):
+    assert "no metadata engine has been here: `tsferry-receiver serve`" in command("status", code=2)
+
+
+def test_an_empty_address_is_named_by_the_option_that_has_it(command, capsys):
+    assert run(cli, "tsferry-receiver", ["--url", "", "status"]) == 2
+    assert "--url is empty" in capsys.readouterr().err
 
 
 def test_the_tree_shows_files_as_they_are_and_were(either, command):
@@ -274,7 +285,7 @@ def test_what_is_verified_is_shown(filled, config, command, request):
     for code in (4, 0):  # from the directories, then from a server
         if code == 0:
             request.getfixturevalue("running")
-        assert "1 files, 1 not yet, the oldest verification 20" in command("status", code=code)
+        assert "1 file, 1 not yet, the oldest verification 20" in command("status", code=code)
         status = json.loads(command("status", "--json", code=code))
         assert (status["verified"], status["unverified"]) == (1, 1)
         assert int(status["oldest_verification"]) > 0
@@ -410,7 +421,7 @@ def test_a_list_of_senders_says_what_is_wrong_with_each_as_the_page_does(running
 def test_a_monitoring_plugin_has_its_line_with_and_without_a_server(either, command):
     if either == "a server":
         line = command("status", "--check", code=1)
-        assert line.startswith("TSFERRY WARNING - 1 files are not taken")
+        assert line.startswith("TSFERRY WARNING - 1 file is not taken")
     else:
         line = command("status", "--check", code=2)
         assert line.startswith("TSFERRY CRITICAL - no receiver is running")
@@ -464,7 +475,7 @@ def lost(config, filled):
 
 def test_lost_files_are_shown_with_and_without_a_server(lost, either, command):
     code = 3 if either == "a server" else 4
-    assert re.search("lost: +1 files", command("status", code=code))
+    assert re.search("lost: +1 file", command("status", code=code))
     (found,) = json.loads(command("lost", "list", "--json"))["files"]
     assert (found["path"], found["sender"], found["first"]) == (lost, A, "70")
     assert lost in command("lost", "list", "--sender", A)
@@ -475,7 +486,7 @@ def test_lost_files_are_acknowledged_at_the_server(lost, running, command):
     command("lost", "acknowledge", "--sender", A, code=2)
     command("lost", "acknowledge", "--sender", A, "--all", lost, code=2)
     command("lost", "acknowledge", "--sender", A, path_of(8), code=2)
-    assert "acknowledged: 1 files" in command("lost", "acknowledge", "--sender", A, lost)
+    assert "acknowledged: 1 file" in command("lost", "acknowledge", "--sender", A, lost)
     assert "nothing is lost" in command("lost", "list")
     assert "lost:             none" in command("status")
 
@@ -684,6 +695,7 @@ def test_init_writes_the_unit_of_what_is_there_and_changes_nothing_else(command,
         "config": str(tmp_path / "receiver.toml"),
         "directories": [],
         "unit": str(unit),
+        "unit_user": pwd.getpwuid(os.getuid()).pw_name,
         "alerts": None,
         "marked": [],
     }
@@ -698,7 +710,7 @@ def test_config_show_tells_where_values_come_from(command):
 
 def test_tasks_are_added_cancelled_and_tried_again_with_a_server(command, running):
     _look_after_tasks(command)
-    assert "1 tasks wait, 0 run, the oldest waits since" in command("status")
+    assert "1 task waits, 0 run, the oldest waits since" in command("status")
 
 
 def test_tasks_are_added_cancelled_and_tried_again_without_a_server(command, filled):

@@ -27,9 +27,9 @@ def test_where_all_is_well_it_says_what_is_there() -> None:
     [
         ({"ready": False, "problem": "too little space"}, 2, "too little space"),
         ({"lost": 2}, 2, "2 files are lost"),
-        ({"away": (AwayView(path="/d", reason="no marker"),)}, 2, "1 directories are away"),
+        ({"away": (AwayView(path="/d", reason="no marker"),)}, 2, "1 directory is away"),
         ({"quarantined": 4}, 1, "4 files are not taken"),
-        ({"held_deletes": 1}, 1, "1 lists of deletes are held"),
+        ({"held_deletes": 1}, 1, "1 list of deletes is held"),
         ({"concerns": ("the certificate ends on 2026-12-01",)}, 1, "the certificate ends"),
         ({"clock": ClockView(doubt="it jumped")}, 1, "the clock is not believed"),
         (

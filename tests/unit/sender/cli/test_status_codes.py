@@ -46,7 +46,7 @@ def test_all_is_well(edge, receiver, command):
     assert command("status")[0] == 0
     assert command("sync")[0] == 0
     code, said = command("status", "--check")
-    assert (code, said.startswith("TSFERRY OK - 1 files loaded, 0 pending | ")) == (0, True)
+    assert (code, said.startswith("TSFERRY OK - 1 file loaded, 0 pending | ")) == (0, True)
     assert " conflict=0;0 " in said
     assert re.search(r"'dc1 age'=\d{1,2}\.", said), "seconds since the round"
     assert said.count("\n") == 1
@@ -65,7 +65,7 @@ def test_with_a_conflict_status_is_not_zero(edge, receiver, command):
     assert command("status", "--json")[0] == 3
     code, said = command("status", "--check")
     assert code == 1
-    assert "TSFERRY WARNING - 1 files in trouble: conflict" in said
+    assert "TSFERRY WARNING - 1 file in trouble: conflict" in said
 
 
 def test_what_is_lost_is_critical_and_what_is_held_a_warning(edge, receiver, command):
@@ -73,7 +73,7 @@ def test_what_is_lost_is_critical_and_what_is_held_a_warning(edge, receiver, com
     assert command("sync")[0] == 6
     assert command("status")[0] == 6
     code, said = command("status", "--check")
-    assert (code, "deletions are held" in said) == (1, True)
+    assert (code, "1 deletion is held" in said) == (1, True)
     receiver.lost = LostFiles(files=2)
     command("sync")
     assert command("status")[0] == 3
@@ -92,6 +92,7 @@ def test_a_receiver_that_does_not_answer_and_a_token_that_ends_are_warnings(
     assert command("--set", "transfer.max_retries=0", "sync")[0] == 4
     code, said = command("--set", "transfer.max_retries=0", "status", "--check")
     assert (code, "the last round ended early" in said) == (1, True)
+    assert command("status")[0] == command("status", "--json")[0] == 4
 
 
 @pytest.mark.parametrize(

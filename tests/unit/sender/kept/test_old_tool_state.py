@@ -88,7 +88,7 @@ def test_a_list_that_is_cut_off_counts_as_far_as_it_is_whole(old: OldSenderTree,
     listed.write_bytes(listed.read_bytes()[:-end])
     found = read(old)
     assert synced(found) == [P1]
-    assert "name no file" in found.odd[0]
+    assert "1 line names no file" in found.odd[0]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_lines_that_are_no_paths_are_told(old: OldSenderTree, junk: bytes) -> No
     listed.write_bytes(listed.read_bytes() + junk)
     found = read(old)
     assert synced(found) == [P1, P2]
-    assert "1 lines name no file" in found.odd[0]
+    assert "1 line names no file" in found.odd[0]
 
 
 def test_a_state_that_is_half_there_is_read_as_far_as_it_is(old: OldSenderTree) -> None:

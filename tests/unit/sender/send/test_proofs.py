@@ -144,7 +144,7 @@ def test_status_names_the_ends_that_the_last_round_left_held(edge, receiver, cap
         else None
     )
     assert edge.round().exit_code == 6
-    assert f"ends held       1 files\n    {paths[0]}: too much" in status(edge, capsys)[1].out
+    assert f"ends held       1 file\n    {paths[0]}: too much" in status(edge, capsys)[1].out
     (found,) = msgspec.json.decode(status(edge, capsys, "--json")[1].out)["receivers"].values()
     assert found["held_ends"] == 1
     receiver.judge = lambda each: None

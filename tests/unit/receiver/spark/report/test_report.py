@@ -61,7 +61,7 @@ def test_the_page_says_in_its_first_line_whether_all_is_well() -> None:
         ([file()], "The file is proved"),
         ([file(), bad, unproved], "1 of 3 files is bad"),
         ([file(), unproved, problem], "1 of 3 files could not be judged"),
-        ([file(), problem], "All 2 files proved, 1 problems between them"),
+        ([file(), problem], "All 2 files proved, 1 problem between them"),
         ([], "No files to verify"),
     ):
         assert headline in page_of(run(files)).text
