@@ -147,10 +147,15 @@ def retry_task(engine: Engine, queue: WorkQueue, task: str) -> None:
     """Have a task wait again that failed or was cancelled.
 
     Raises:
-        NotFoundError: there is no such task.
+        NotFoundError: there is no such task; or what it is for is there no more, so that it would
+            be done at once.
         ConflictError: it does not stand so, or an open task has a part of its scope.
     """
-    queue.retry(task_row(engine, task))
+    row = task_row(engine, task)
+    if row.state in (WorkState.FAILED, WorkState.CANCELLED):
+        for place in row.scope:
+            _see_place(engine, place.group, place.partition)
+    queue.retry(row)
 
 
 def task_row(engine: Engine, task: str) -> WorkRow:

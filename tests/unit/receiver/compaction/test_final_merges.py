@@ -219,8 +219,10 @@ def test_it_is_no_news_for_a_stream_that_had_its_inputs(
 def test_a_merged_file_that_has_rotted_is_dissolved_and_not_made_final(
     node: Node, world: World, clock: Clock, site: Site
 ) -> None:
+    """Since the verification found it to be right."""
     answer = mine(site)
     (compacted,) = compactions(node)
+    record_merges(node.engine, [ProvedMerge.of(compacted)], by="verification")
     place = world.data / compacted.outputs[0].physical
     place.write_bytes(place.read_bytes()[:-9] + b"123456789")
     pass_time(node, clock, AFTER + 1)

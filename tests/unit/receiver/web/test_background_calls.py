@@ -5,6 +5,8 @@ import pytest
 
 from common import __version__
 from common.digests import xxh3_64
+from receiver.metadata.commit.group_deletion import delete_groups
+from receiver.metadata.model.paths import parse_pattern
 from receiver.metadata.model.records import WorkPlace
 from receiver.operator import background_views as views
 from receiver.operator.background_tasks import ADDED_BY_HAND, background_concerns
@@ -85,6 +87,19 @@ def test_a_task_of_what_is_not_there_is_refused_by_name_when_it_is_added(say, ta
     assert tasks() == []
     say("POST", "/v1/tasks", None, views.TaskAddRequest(kind=kind, group="root.empty"))
     say("POST", "/v1/tasks", None, views.TaskAddRequest(kind=kind, group="root.sg", partition="7"))
+
+
+def test_a_task_of_what_is_not_there_any_more_does_not_wait_again(say, tasks, node):
+    """It would be done at once, and its failure would count no more."""
+    Edge(node).round({"sequence/root.sg/0/7/1-1-0-0.tsfile": tsfile("root.sg.d")})
+    request = views.TaskAddRequest(kind="prove", group="root.sg", partition="7")
+    added = say("POST", "/v1/tasks", views.TaskNamed, request)
+    say("POST", f"/v1/tasks/{added.task}/cancel", None, views.CancelRequest(reason="why"), 204)
+    where = [parse_pattern("root.sg")]
+    delete_groups(node.engine, where, with_data=True, held_from=None, allowed=None)
+    problem = say("POST", f"/v1/tasks/{added.task}/retry", dict, expected=404)
+    assert "no storage group 'root.sg'" in problem["detail"]
+    assert [(each.state, each.reason) for each in tasks()] == [("cancelled", "why")]
 
 
 def test_tasks_come_in_pages(say, node):
