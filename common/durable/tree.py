@@ -210,7 +210,7 @@ class Tree(ReadingTree):
                 crash.point("durable.link.after")
         return made
 
-    def copy(self, source: str, target: str, *, mode: int = 0o644) -> None:
+    def copy(self, source: str, target: str) -> None:
         """A synced copy under a name that must be free (where links are impossible).
 
         Raises:
@@ -221,7 +221,7 @@ class Tree(ReadingTree):
         fd = self.open_read(source)
         try:
             with self._parent(target) as (parent, name):
-                with temporary(parent, what, mode) as (unfinished, out):
+                with temporary(parent, what, 0o644) as (unfinished, out):
                     for block in read_blocks(fd):
                         out.write(block)
                     out.sync()

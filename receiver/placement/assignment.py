@@ -55,6 +55,8 @@ __all__ = ["Assignment", "AssignmentPass", "PlacementRules"]
 
 log = logging.getLogger(__name__)
 
+_PERIOD: Final = 2.0
+"""Seconds between two passes."""
 _AT_ONCE: Final = 500
 """Placements of a commit, and orders of a call."""
 _ALL_EVERY: Final = 15
@@ -144,7 +146,6 @@ class Assignment(Closing):
         book: HeldCopiesBook,
         orders: GivesOrders,
         *,
-        period: float = 2.0,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Prepare.
@@ -158,7 +159,6 @@ class Assignment(Closing):
             lists: says who this master is.
             book: of what nodes have.
             orders: calls nodes.
-            period: seconds between two passes.
             monotonic: seconds that nobody sets.
         """
         self._engine = engine
@@ -169,7 +169,6 @@ class Assignment(Closing):
         self._lists = lists
         self._book = book
         self._orders = orders
-        self._period = period
         self._monotonic = monotonic
         self.last = AssignmentPass()
         self._asked: dict[tuple[str, str, int, int], float] = {}
@@ -183,7 +182,7 @@ class Assignment(Closing):
         self._ended = threading.Condition()
         self._ended_passes = 0
         self._thread = PeriodicThread(
-            "assignment", self._pass, log, "tablets cannot be placed now", retry=period
+            "assignment", self._pass, log, "tablets cannot be placed now", retry=_PERIOD
         )
 
     def start(self) -> None:
@@ -219,7 +218,7 @@ class Assignment(Closing):
             with self._ended:
                 self._ended_passes += 1
                 self._ended.notify_all()
-        return self._period
+        return _PERIOD
 
     # -- a pass ------------------------------------------------------------------------------
 

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 __all__ = ["RestoredFiles", "is_of_restore", "restore_files", "stands"]
 
 _BATCH = 1000
+_PARALLEL = 8
+"""Files that are fetched at once."""
 _NEVER = "it was not in the object store when this receiver was restored from there"
 _GIVEN_UP: Final = "superseded"
 
@@ -95,7 +97,6 @@ def restore_files(
     *,
     keep: int = 0,
     most: int | None = None,
-    parallel: int = 8,
     told: ToldProgress = untold,
 ) -> RestoredFiles:
     """Fetch all that the engine knows and the store has.
@@ -109,7 +110,6 @@ def restore_files(
         keep: bytes that are to stay free in each, while another has room.
         most: bytes that are fetched, those that were loaded last first; None for all. Others that
             a commit tells of are fetched when they are needed.
-        parallel: files at once.
         told: called with each file that is done with.
 
     Raises:
@@ -131,7 +131,7 @@ def restore_files(
     bare: list[FileRow] = []
     fetched = size = there = 0
     counter = StepCounter("files", len(due), sum(each.row.size for each in due), told)
-    with ThreadPoolExecutor(parallel, thread_name_prefix="restore") as pool:
+    with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="restore") as pool:
         for batch in _batches(due):
             results = pool.map(lambda each: _bring(store, trees, keep, each), batch)
             for each, brought in zip(batch, results, strict=True):

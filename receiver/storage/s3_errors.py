@@ -16,6 +16,7 @@ from obstore.exceptions import (
 )
 
 from common.errors import TsferryError
+from common.text_numbers import retry_after_seconds
 from receiver.storage.object_content import ContentChangedError
 from receiver.storage.object_store import (
     ClockSkewError,
@@ -187,7 +188,5 @@ def quick_errors(url: str, what: str) -> Iterator[None]:
 
 
 def _pause(headers: dict[str, str]) -> float:
-    try:
-        return max(0.0, float(headers.get("retry-after", "")))
-    except ValueError:
-        return _PAUSE
+    asked = retry_after_seconds(headers.get("retry-after"), time.time())
+    return _PAUSE if asked is None else asked

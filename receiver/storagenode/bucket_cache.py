@@ -55,7 +55,6 @@ class BucketCache(Closing):
         open_store: Callable[[], ObjectStore],
         *,
         ca_cert: str | None = None,
-        memory: int = _MEMORY,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Ask nothing yet.
@@ -64,7 +63,6 @@ class BucketCache(Closing):
             blocks: what is kept; closed with this.
             open_store: opens the store, when it is needed first.
             ca_cert: PEM file that other nodes are checked against.
-            memory: bytes.
             monotonic: seconds that nobody sets.
         """
         self.blocks = blocks
@@ -72,7 +70,7 @@ class BucketCache(Closing):
         self._open_store = open_store
         self._store: ObjectStore | None = None
         self._ca_cert = ca_cert
-        self._memory = BlockCache(memory)
+        self._memory = BlockCache(_MEMORY)
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._nodes: dict[str, ReaderCalls] = {}

@@ -52,6 +52,8 @@ log = logging.getLogger(__name__)
 _OF_THE_DISK: Final = (errno.EIO, errno.EROFS)
 _RANGE: Final = 8 << 20
 """Bytes that are asked for at once."""
+_EVERY: Final = 1.0
+"""Seconds between two questions."""
 _LONGEST: Final = 30.0
 """Seconds at most until a master that does not answer is asked again."""
 _GONE_AT_ONCE: Final = 1000
@@ -123,7 +125,6 @@ class CopyPuller(Closing):
         *,
         seen: int = 0,
         life: str = "",
-        every: float = 1.0,
         parallel: int = 4,
         staged: OffersFiles | None = None,
     ) -> None:
@@ -134,13 +135,11 @@ class CopyPuller(Closing):
             calls: the master, and other nodes.
             seen: the newest commit of the master that an earlier life of the node has heard of.
             life: of the master then.
-            every: seconds between two questions.
             parallel: files on their way at once.
             staged: files that need not be pulled.
         """
         self._store = store
         self._calls = calls
-        self._every = every
         self._staged = staged
         self._seen = life, seen
         self._after, self._process = 0, ""
@@ -149,7 +148,7 @@ class CopyPuller(Closing):
         self._orders: dict[str, TabletNews] = {}
         self._pool = ThreadPoolExecutor(parallel, thread_name_prefix="pull")
         self._anew = threading.Event()
-        self._pause = every
+        self._pause = _EVERY
         self._thread = PeriodicThread(
             "puller", self._ask_again, log, "copies are not pulled", retry=_LONGEST
         )
@@ -184,7 +183,7 @@ class CopyPuller(Closing):
             raise
         else:
             self._store.note_trouble("master", None)
-            self._pause = self._every
+            self._pause = _EVERY
         return self._pause
 
     def _expire(self) -> None:

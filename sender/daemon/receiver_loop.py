@@ -75,7 +75,6 @@ class ReceiverLoop:
         watched: Callable[[], bool] = lambda: False,
         told: Callable[[RoundReport], None] = lambda report: None,
         clock: Callable[[], float] = time.monotonic,
-        backoff: Backoff | None = None,
     ) -> None:
         """The threads of a receiver; none is started.
 
@@ -84,14 +83,13 @@ class ReceiverLoop:
             watched: whether `changed` is called for each change in the data directories.
             told: called with the report of each round.
             clock: seconds.
-            backoff: pauses after rounds that failed.
         """
         self.remote = remote
         self._watched = watched
         self._told = told
         self._clock = clock
         daemon = remote.config.daemon
-        self._backoff = backoff or Backoff(min(_FIRST_RETRY_S, daemon.period), daemon.period)
+        self._backoff = Backoff(min(_FIRST_RETRY_S, daemon.period), daemon.period)
         self._wake = threading.Condition()
         self._requests: deque[Request] = deque()
         self._changed_at: float | None = None

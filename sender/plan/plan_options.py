@@ -49,7 +49,6 @@ class PlanOptions(msgspec.Struct, frozen=True):
         config: SenderConfig,
         *,
         accept_source: bool = False,
-        hold_deletions: str | None = None,
     ) -> PlanOptions:
         """As the configuration has it."""
         return cls(
@@ -57,7 +56,6 @@ class PlanOptions(msgspec.Struct, frozen=True):
             config.task_max_files,
             config.task_max_bytes,
             accept_source=accept_source,
-            hold_deletions=hold_deletions,
             applies=config.deletion_files == "apply",
         )
 

@@ -309,15 +309,19 @@ def standing(remote: Remote) -> ReceiverStanding:
     return found
 
 
+_COMPARED = 1 << 30
+"""Bytes that are read for a look at most."""
+
+
 class SparingFacts:
     """`ContentFacts` that reads only so many bytes for whoever just looks.
 
     What was touched is compared by its content; where much was, the rest counts as not loaded.
     """
 
-    def __init__(self, facts: ContentFacts, budget: int = 1 << 30) -> None:
+    def __init__(self, facts: ContentFacts) -> None:
         self._facts = facts
-        self._left = budget
+        self._left = _COMPARED
 
     def md5(self, file: LocalFile) -> str | None:
         """See `ContentFacts.md5`; None once the bytes are used up."""

@@ -189,12 +189,11 @@ class Client(JsonCalls):
     # -- uploads ---------------------------------------------------------------------------
 
     def create_upload(
-        self, task: str | None, epoch: str | None, path: str, size: int, md5: str | None = None
+        self, task: str | None, epoch: str | None, path: str, size: int
     ) -> UploadState:
         """Announce a file; returns where its bytes go."""
         metadata = {"path": path, "size": str(size)}
         metadata |= {} if task is None else {"task": task}
-        metadata |= {} if md5 is None else {"md5": md5}
         reply = self.send(
             "POST",
             "/files",

@@ -95,11 +95,9 @@ class CatalogueCalls(JsonCalls):
         pages = self.pages("/catalogue/deletions", wire.NotedAnswer, limit)
         return [each for page in pages for each in page.entries]
 
-    def schema_changes(
-        self, after: int, cursor: str | None = None, limit: int = 1000
-    ) -> SchemaChanges:
+    def schema_changes(self, after: int, cursor: str | None = None) -> SchemaChanges:
         """A page of what changed in the receiver's schema."""
-        query = {"after": str(after), "limit": str(limit)}
+        query = {"after": str(after), "limit": "1000"}
         query |= {} if cursor is None else {"cursor": cursor}
         page = self.json("GET", f"/schema/changes?{urlencode(query)}", SchemaChanges)
         if page.next is not None and page.next == cursor:

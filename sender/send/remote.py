@@ -131,13 +131,13 @@ class Remote:
         if self.stop.is_set():
             raise StoppedError("told to stop")
 
-    def patiently(self, call: Callable[[], T], *, retries: int | None = None) -> T:
+    def patiently(self, call: Callable[[], T]) -> T:
         """A call that may be repeated, tried again while that may help."""
         self.go_on()
         tries = self.tries
         return retrying(
             call,
-            retries=tries.retries if retries is None else retries,
+            retries=tries.retries,
             backoff=tries.backoff,
             sleep=tries.sleep,
             tell=lambda error, pause: tries.tell("", error, pause),

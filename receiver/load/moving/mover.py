@@ -108,7 +108,6 @@ class Mover:
         keep_free: int,
         rate: int | None = None,
         leave_folders: Callable[[], int] = lambda: 0,
-        letting_go: Callable[[str], AbstractContextManager[bool]] = lambda _: nullcontext(True),
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Prepare; nothing is looked at before `run_once`.
@@ -121,7 +120,6 @@ class Mover:
             keep_free: bytes that have to stay free where files come to.
             rate: bytes a second that are copied at most; None for no limit.
             leave_folders: lets senders go on elsewhere; returns how many did.
-            letting_go: entered while a copy is taken away; gives False while somebody uses it.
             monotonic: seconds.
         """
         self._engine = engine
@@ -131,7 +129,8 @@ class Mover:
         self._keep_free = keep_free
         self._rate = rate
         self._leave_folders = leave_folders
-        self.letting_go = letting_go
+        self.letting_go: Callable[[str], AbstractContextManager[bool]]
+        self.letting_go = lambda _: nullcontext(True)
         self._monotonic = monotonic
         self._every = min(_PERIOD, max(1.0, keep / 4))
         self._thread = PeriodicThread(

@@ -48,7 +48,6 @@ def reduce_text(
     *,
     start: int = 0,
     news: int = 0,
-    wide: bool = False,
 ) -> Reduced:
     """The end state of whole lines of a text log.
 
@@ -57,12 +56,10 @@ def reduce_text(
         slots: what is in the tlog, by offset; None: there is no tlog.
         start: offset of `data` in the log.
         news: offset of the log behind which deletions have not been told before.
-        wide: whether the log has the wider form of `receiver.metadata.text.mlog_text`, where `data`
-        cannot tell.
     """
     tree = _Tree(slots, news)
     bad: list[tuple[str, str]] = []
-    for at, found in mlog_text.iter_lines(data, start=start, wide=wide):
+    for at, found in mlog_text.iter_lines(data, start=start):
         if isinstance(found, BadLine):
             bad.append(_failure(found))
         else:

@@ -43,7 +43,7 @@ _SHORT: Final = 16_384
 
 
 def check_upload(path: str, after: int | None) -> None:
-    """When files of a storage group are uploaded.
+    """See that files of a storage group can be uploaded so many milliseconds behind their load.
 
     Raises:
         RefusedCommitError: that is no time.

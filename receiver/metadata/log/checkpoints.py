@@ -331,10 +331,10 @@ def _damage(what: str, at: int, why: str) -> DamagedError:
 # -- removing ------------------------------------------------------------------------------------
 
 
-def remove_older(tree: Tree, keep: int = KEPT) -> list[Checkpoint]:
+def remove_older(tree: Tree) -> list[Checkpoint]:
     """Remove all but the newest checkpoints, the oldest first; returns those that stay."""
     found = checkpoints(tree)
-    for each in reversed(found[keep:]):
+    for each in reversed(found[KEPT:]):
         tree.unlink(each.name)
         crash.point("checkpoint.removed")
-    return found[:keep]
+    return found[:KEPT]

@@ -24,6 +24,7 @@ _FOOT = 26
 _TOP = 10
 _HEIGHT = 190
 _ROW = 22
+_LABEL_WIDTH = 330
 
 
 class Bar(NamedTuple):
@@ -91,34 +92,34 @@ def stacks(data: Sequence[Stack], *, name: str, every: int | None = None) -> Mar
     return _svg(marks, _TOP + _HEIGHT + _FOOT, name)
 
 
-def rows(data: Sequence[Bar], *, name: str, label_width: int = 330) -> Markup:
+def rows(data: Sequence[Bar], *, name: str) -> Markup:
     """Lying bars, one a row, with the label before and what is said of it behind."""
     if not data:
         return Markup("")
     most = max(each.value for each in data) or 1
-    room = _WIDTH - label_width - 190
+    room = _WIDTH - _LABEL_WIDTH - 190
     marks = []
     for index, (text, value, title) in enumerate(data):
         label = printable(text)
         y = index * _ROW + 4
         width = max(1.5, value / most * room)
-        shown = _shortened(label, label_width // 7)
+        shown = _shortened(label, _LABEL_WIDTH // 7)
         marks.append(
             Markup(
                 '<text class="name" x="{}" y="{}" text-anchor="end">{}<title>{}</title></text>'
                 '<rect class="c0" x="{}" y="{}" width="{:.1f}" height="{}"><title>{}</title></rect>'
                 '<text class="tick" x="{:.1f}" y="{}">{}</text>'
             ).format(
-                label_width - 8,
+                _LABEL_WIDTH - 8,
                 y + 14,
                 shown,
                 label,
-                label_width,
+                _LABEL_WIDTH,
                 y + 2,
                 width,
                 _ROW - 7,
                 title,
-                label_width + width + 6,
+                _LABEL_WIDTH + width + 6,
                 y + 14,
                 title,
             )

@@ -26,6 +26,7 @@ UNITS = {unit: 1000 * count for unit, count in PER_MILLISECOND.items()}
 """Units of a second."""
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MOST_BARS = 120
+_MOST_GAPS = 15
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _LAGS = (
     (0, "future"), (1, "< 1 s"), (10, "< 10 s"), (_MINUTE, "< 1 min"), (10 * _MINUTE, "< 10 min"),
@@ -142,13 +143,13 @@ def sizes(files: Sequence[FileResult]) -> Markup | None:
     return bars(data, name="files by size")
 
 
-def gaps(spans: Sequence[DeviceSpan], unit: str, most: int = 15) -> Markup | None:
+def gaps(spans: Sequence[DeviceSpan], unit: str) -> Markup | None:
     """The longest gaps, one a device; None without any."""
     longest: dict[str, DeviceSpan] = {}
     for each in spans:
         if each.longest_gap and each.longest_gap > (_gap(longest.get(each.device)) or 0):
             longest[each.device] = each
-    chosen = sorted(longest.values(), key=lambda each: -(each.longest_gap or 0))[:most]
+    chosen = sorted(longest.values(), key=lambda each: -(each.longest_gap or 0))[:_MOST_GAPS]
     data = [
         Bar(each.device, (each.longest_gap or 0), duration((each.longest_gap or 0) / UNITS[unit]))
         for each in chosen
