@@ -39,6 +39,8 @@ __all__ = ["LogCopy"]
 _log = logging.getLogger(__name__)
 _LONG = 100_000
 """Commits between two checkpoints of a copy: the next start has to read them."""
+_COMPARED = 16 << 10
+"""Bytes at the end of a copy that a receiver is to have too: some dozens of commits."""
 _BAD = (DamagedError, ContentChangedError, NotFoundError)
 """What makes a file of the source one that cannot be had."""
 
@@ -190,12 +192,23 @@ class LogCopy:
         return came
 
     def _append(self, tree: Tree, found: SourceLog, name: str, begin: int, end: int) -> str | None:
-        """Add to a file what the source has; why it stopped early, None if it did not."""
-        sound = begin
+        """Add to a file what the source has; why it stopped early, None if it did not.
+
+        Raises:
+            NotContinuedError: it has something else than this copy ends with.
+        """
+        sound, known = begin, self._end_of(tree, name, begin)
         with tree.open_write(name) if begin else tree.create(name, mode=0o640) as file:
             try:
-                for block in self._source.read(found, name, begin, end):
-                    file.write(block.data)
+                for block in self._source.read(found, name, begin - len(known), end):
+                    again, data = block.data[: len(known)], block.data[len(known) :]
+                    if not known.startswith(again):
+                        raise NotContinuedError(
+                            f"{self._source.url} has another {name} than the one that was "
+                            f"followed: not what this copy has before offset {begin}"
+                        )
+                    known = known[len(again) :]
+                    file.write(data)
                     sound = max(sound, block.sound_to)
                     crash.point("follow.block_written")
             except _BAD as error:
@@ -206,6 +219,22 @@ class LogCopy:
         if not sound:
             tree.unlink(name, sync=False)
         return why
+
+    def _end_of(self, tree: Tree, name: str, end: int) -> bytes:
+        """What a file ends with here; the source is to have that as well.
+
+        The number of a commit and its time do not say so: of a machine that was restored from an
+        older copy, with a clock that stands back, both count on as those of the one before did.
+        What a store has is bound to an incarnation, and compared by who puts it there.
+        """
+        if not end or not self._source.waits:
+            return b""
+        fd = tree.open_read(name)
+        try:
+            length = min(end, _COMPARED)
+            return os.pread(fd, length, end - length)
+        finally:
+            os.close(fd)
 
     def _trim(self, tree: Tree, found: SourceLog) -> None:
         """Let go of segments that the source has let go of, with a checkpoint in their place."""
