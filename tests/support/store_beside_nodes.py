@@ -18,6 +18,7 @@ from hypothesis.stateful import invariant, rule
 from common.errors import TsferryError, UnreachableError
 from receiver.metadata.state.table_rows import FileRow
 from receiver.storage.object_store import ObjectStore
+from receiver.storage.read_objects import ReadObjects
 from receiver.storage.reading.block_cache import BlockCache
 from receiver.storage.reading.file_tiers import FileTiers, ShutStores
 from receiver.storage.reading.open_stores import opened_at
@@ -153,6 +154,9 @@ class StoreBesideNodes(DisksAndOperators):
                 content[len(content) // 2] ^= 1
                 place.write_bytes(content)
         self.stored.discard(path)
+        for each in self.storing:
+            if each.is_alive:
+                each.storage._read_objects = ReadObjects()  # what was read counts for a day
 
     def _objects(self, path: str) -> Iterator[Path]:
         """Where a file is whole in the bucket."""
