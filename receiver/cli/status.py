@@ -168,7 +168,7 @@ def _write(view: StatusView, running: bool) -> None:
         "kept": _kept(view),
         "deleted, on disk": str(view.deleted_files),
         "quarantined": str(view.quarantined),
-        "deletes held": f"{view.held_deletes} lists" if view.held_deletes else "none",
+        "deletes held": counted(view.held_deletes, "list") if view.held_deletes else "none",
         "lost": f"{counted(view.lost, 'file')}: `tsferry-receiver lost`" if view.lost else "none",
         "uploads": str(view.uploads),
         "not loaded yet": f"{size_text(view.staged_bytes)}, {counted(view.loading, 'task')} "

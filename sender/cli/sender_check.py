@@ -56,7 +56,7 @@ def check_line_of(found: Sequence[ReceiverStanding], now: float, *, wait_alarm: 
     line.count(
         "clashes", sum(len(each.clashes) for each in found), "path clashes", "paths clash", _BAD
     )
-    held = sum(len(each.held_records) for each in found)
+    held = sum(each.held_there for each in found)
     line.count(
         "held", held, "deletion is held by a receiver", "deletions are held by a receiver", _BAD
     )

@@ -11,7 +11,14 @@ import click
 
 from common.cli import Invocation, emit_json
 from common.config.shared_rules import PER_MILLISECOND
-from common.errors import EXIT_HELD, EXIT_NOT_LOADED, TsferryError, UsageError, by_slug
+from common.errors import (
+    EXIT_HELD,
+    EXIT_NOT_LOADED,
+    EXIT_UNREACHABLE,
+    TsferryError,
+    UsageError,
+    by_slug,
+)
 from common.json_option import JsonForm
 from common.terminal import counted, folded, size_text
 from sender.cli.program import Session, json_option, opened, receiver_option
@@ -79,8 +86,8 @@ def status(
     last round's check (in JSON: `verified`, with `verified` of `files`).
 
     Exit codes: 0 all is well, or only pending; 3 files are in trouble (conflict, quarantined,
-    refused, failed), lost, or in a directory that is not there; 6 the receiver holds deletions; of
-    a last round that ended early, that one's: 4 the receiver was out of reach, or refused.
+    refused, failed), lost, or in a directory that is not there, or the last round ended early; 4 it
+    found the receiver out of reach, or was refused; 6 the receiver holds deletions.
     """
     if verified and not safe_to_delete:
         raise UsageError("--verified: expected together with --safe-to-delete")
@@ -149,10 +156,11 @@ def _code(found: ReceiverStanding) -> int:
     """What the next round would end with, as far as files are concerned; or the last one did."""
     codes = []
     if (error := found.ended_early) is not None:
-        codes.append(by_slug(str(error.get("type"))).exit_code)
+        code = by_slug(str(error.get("type"))).exit_code
+        codes.append(code if code == EXIT_UNREACHABLE else EXIT_NOT_LOADED)
     if found.problem is not None or in_the_way(found):
         codes.append(EXIT_NOT_LOADED)
-    return worst([*codes, EXIT_HELD if found.held_records else 0])
+    return worst([*codes, EXIT_HELD if found.held_there else 0])
 
 
 def _daemon(session: Session) -> DaemonShown | None:

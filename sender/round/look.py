@@ -265,6 +265,12 @@ class ReceiverStanding:
     problem: str | None = None
 
     @property
+    def held_there(self) -> int:
+        """Deletions that the receiver holds until its operator lets them through."""
+        guarded = self.last_round is not None and self.last_round.get("guarded", False)
+        return len(self.held_records) + (self.held_ends if guarded else 0)
+
+    @property
     def ended_early(self) -> Mapping[str, object] | None:
         """The error of the last round; None also where it was stopped, and goes on."""
         error = None if self.last_round is None else self.last_round.get("error")
@@ -366,7 +372,7 @@ def _from_memory(found: ReceiverStanding, sync: Tree, directory: str) -> None:
 def _whole(receiver: str, last: dict[str, Any]) -> LastRound:
     """What was noted of a round, with all members: a program of before knew fewer."""
     none = RoundReport(receiver).as_json()
-    noted: Any = {**none, "ended": 0.0, "held_ends": [], "held_count": 0, **last}
+    noted: Any = {**none, "ended": 0.0, "held_ends": [], "held_count": 0, "guarded": False, **last}
     found: LastRound = noted
     return found
 

@@ -52,6 +52,7 @@ def short_summary(report: RoundReport, ended: float) -> dict[str, object]:
         "ended": ended,
         "held_ends": [{"file": each.file, "reason": each.reason} for each in report.held],
         "held_count": len(report.held),
+        "guarded": report.guarded,
     }
     return {
         key: value[:_LISTED] if isinstance(value, list) else value for key, value in summary.items()

@@ -173,11 +173,13 @@ class LastRound(RoundShown):
         ended: when it did.
         held_ends: the first files that are gone here and whose ends wait.
         held_count: how many there are of these.
+        guarded: whether the receiver holds ends until its operator lets them through.
     """
 
     ended: float
     held_ends: list[ReasonShown]
     held_count: int
+    guarded: bool
 
 
 class PlannedFile(TypedDict):

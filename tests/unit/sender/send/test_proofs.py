@@ -147,6 +147,9 @@ def test_status_names_the_ends_that_the_last_round_left_held(edge, receiver, cap
     assert f"ends held       1 file\n    {paths[0]}: too much" in status(edge, capsys)[1].out
     (found,) = msgspec.json.decode(status(edge, capsys, "--json")[1].out)["receivers"].values()
     assert found["held_ends"] == 1
+    assert status(edge, capsys)[0] == 6
+    code, plugin = status(edge, capsys, "--check")
+    assert (code, "1 deletion is held by a receiver" in plugin.out) == (1, True)
     receiver.judge = lambda each: None
     assert edge.round().exit_code == 0
     assert "ends held" not in status(edge, capsys)[1].out
