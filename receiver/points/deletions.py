@@ -137,12 +137,13 @@ class Deletions:
         Raises:
             DamagedData: records are none.
         """
-        own = list(own)
-        found = [_parsed(each) for each in own]
-        mine = [entry for each in found for entry in each.entries]
-        if any(each.form == "mods" for each in own):
+        parts = [(each.form, _parsed(each)) for each in own]
+        found = [part for _, part in parts]
+        mine = [entry for form, part in parts if form != "mods" for entry in part.entries]
+        text = tuple(entry for form, part in parts if form == "mods" for entry in part.entries)
+        if text:
             names = [device.name for device in devices if not device.is_table]
-            mine = list(_with_prefixes(tuple(mine), older_patterns(mine, names)))
+            mine += _with_prefixes(text, older_patterns(text, names))
         for each in others:
             part = _parsed(each)
             found.append(part)

@@ -116,7 +116,7 @@ def merged_case(seed: int, directory: Path) -> tuple[MergeWorld, MergeAnswer]:
     world = MergeWorld(rng, directory)
     with small_limits(rng):
         target = rng.choice((1, 300, 1000, 1 << 20))
-        interval = 0 if EDGES[0] in world.times else rng.choice((0, 0, 1, 7, 25))
+        interval = 0 if EDGES[0] in world.times else rng.choice((0, 0, 1, 7, 25)) * world.step
         asked = MergeAsked(
             tuple(each.asked for each in world.files), world.notes(), "sg", str(out), "m", target,
             rng.choice((1, 3 << 20, 512 << 20)), interval,
@@ -153,6 +153,8 @@ def made_of(world: MergeWorld, answer: MergeAnswer) -> set[str]:
             len(flushes) > 1 for each in world.files for flushes in each.rows.values()
         ),
         "deletions": bool(world.deletions),
+        "deletions in text": any(each.form == "mods" for each in world.deletions),
+        "times before 1970": world.times[0] < 0 and EDGES[0] not in world.times,
         "deletions that hide something": _hides(world),
         "nothing left": not answer.outputs,
         "several outputs": len(answer.outputs) > 1,

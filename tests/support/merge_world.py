@@ -32,6 +32,10 @@ from tests.support.tsfile_bytes import flushed
 TYPES: Final = tuple(each for each in SAFE if each != DataType.VECTOR)
 OLD_TYPES: Final = TYPES[:6]
 EDGES: Final = (-(2**63), -(2**63) + 1, 2**63 - 2, 2**63 - 1)
+ORIGINS: Final = (0, 0, 0, -30, -(2**40), 1_700_000_000_000, 1_700_000_000_000_000_000)
+"""Of times, in units from a second to a nanosecond; some are before 1970, or on both sides."""
+NANS: Final = (0x7FF8000000000000, 0x7FF0000000000001, -0x8000000000000, -1)
+"""Bits of a DOUBLE, as 64 bits with a sign: whoever compares values takes one for another."""
 TABLE: Final = "wind"
 SENDERS: Final = ("one", "two")
 
@@ -58,12 +62,19 @@ class MadeFile:
 
 @dataclass
 class Deletion:
-    """One that a sender told, of the file `physical` or of none; it reaches others by its floor."""
+    """One that a sender told, of the file `physical` or of none; it reaches others by its floor.
+
+    Attributes:
+        form: of its deletion file, see `DELETION_FORMS`.
+        reaches: whether the chunks of its own file are older than it; in others it hides all.
+    """
 
     sender: str
     physical: str | None
     floor: int
     what: tuple[str | None, str | None, int, int]
+    form: str = "mods2"
+    reaches: bool = True
 
 
 class MergeWorld:
@@ -72,17 +83,20 @@ class MergeWorld:
     Attributes:
         versions: of the format, that files may have: an edge that was upgraded has both.
         has_properties: whether the columns of a file's table have some.
+        step: between two times.
         codecs: of each series the (encoding, compression) that files have it with.
     """
 
     def __init__(self, rng: Random, directory: Path) -> None:
         self._rng, self._directory = rng, directory
+        self._more = Random(rng.getrandbits(64))
         self.is_table = rng.random() < 0.4
         self.versions = (4,) if self.is_table else rng.choice(((3,), (4,), (4,), (3, 4)))
         types = OLD_TYPES if 3 in self.versions else TYPES
         names = ("a", "b", "c", "d")[: rng.randint(1, 4)]
         self.types = {name: rng.choice(types) for name in names}
         self.aligned = {each: self.is_table or rng.random() < 0.5 for each in self._device_names()}
+        self.step = 1
         self.times = self._times()
         self.codecs: dict[tuple[str, str], set[tuple[int, int]]] = {}
         self.has_properties = False
@@ -103,8 +117,10 @@ class MergeWorld:
         rng = self._rng
         some = list(range(rng.choice((6, 20, 60))))
         if rng.random() < 0.2:
-            some += EDGES
-        return some
+            return [*some, *EDGES]
+        self.step = self._more.choice((1, 1, 1, 7, 1000))
+        origin = self._more.choice(ORIGINS)
+        return [origin + each * self.step for each in some]
 
     @property
     def version(self) -> int:
@@ -140,7 +156,9 @@ class MergeWorld:
     @property
     def _can_flush(self) -> bool:
         plain = {DataType.INT64, DataType.DOUBLE, DataType.BOOLEAN, DataType.INT32}
-        in_reach = self.times[-1] < 100  # differences of that writer do not wrap around
+        in_reach = (
+            self.times[0] > -100 and self.times[-1] < 100
+        )  # differences of that writer do not wrap around
         return in_reach and set(self.types.values()) <= plain
 
     def _rank(self, number: int) -> Rank:
@@ -183,6 +201,8 @@ class MergeWorld:
         if code in (DataType.FLOAT, DataType.DOUBLE):
             form, whole = ("<f", "<i") if bits == 32 else ("<d", "<q")
             some = rng.choice((0.0, -0.0, 1.5, float("nan"), float("-inf"), rng.random() * 1e9))
+            if bits == 64 and self._more.random() < 0.1:
+                return self._more.choice(NANS)
             if rng.random() < 0.9:
                 return struct.unpack(whole, struct.pack(form, some))[0]
         most = 2 ** (bits - 1)
@@ -303,17 +323,28 @@ class MergeWorld:
             rng.choice((None, *self.aligned)), rng.choice((None, None, *self.types)), low, high
         )  # fmt: skip
         physical = rng.choice((None, file.physical, file.physical))
-        return Deletion(file.sender, physical, rng.choice((0, 1, 2, 4, 8)), what)
+        floor = rng.choice((0, 1, 2, 4, 8))
+        if self.is_table or self._more.random() < 0.5:
+            return Deletion(file.sender, physical, floor, what)
+        if what[1] is None and what[0] is not None:  # 0.12 would mean all that lies below, too
+            what = (what[0], self._more.choice(list(self.types)), low, high)
+        if self._more.random() < 0.3:
+            what = (*what[:2], -(2**63), high)
+        return Deletion(file.sender, physical, floor, what, "mods", self._more.random() < 0.8)
 
     def notes(self) -> tuple[NotesAsked, ...]:
         """As a receiver has them."""
         return tuple(
-            NotesAsked(each.sender, each.physical, "mods2", self._record(each), each.floor, 1)
+            NotesAsked(each.sender, each.physical, each.form, self._record(each), each.floor, 1)
             for each in self.deletions
         )
 
     def _record(self, deletion: Deletion) -> bytes:
         device, name, low, high = deletion.what
+        if deletion.form == "mods":
+            path, offset = f"{device or 'root.**'}.{name or '*'}", 2**63 - 1
+            times = f"{high}" if low == -(2**63) else f"{low},{high}"
+            return f"DELETION,{path},{offset if deletion.reaches else 1},{times}\n".encode()
         span = struct.pack(">qq", low, high)
         if not self.is_table:
             path = f"{device or 'root.**'}.{name or '*'}"
@@ -361,7 +392,7 @@ class MergeWorld:
             reaches = (
                 each.floor and each.sender == file.asked.sender and each.floor >= file.asked.closed
             )
-            if not (is_own or reaches) or of not in (None, device):
+            if not (each.reaches if is_own else reaches) or of not in (None, device):
                 continue
             for time in [time for time in rows if low <= time <= high]:
                 if name is None:

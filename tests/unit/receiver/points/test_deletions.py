@@ -14,7 +14,7 @@ from common.tsfile.deletion_records import whole_records
 from common.tsfile.primitives import Malformed
 from receiver.points.deletion_entries import EVERY_CHUNK, PathPattern, names_of
 from receiver.points.deletion_files import parse_binary, parse_text
-from receiver.points.deletions import Deletions, deleted
+from receiver.points.deletions import DeletionRecords, Deletions, deleted
 from receiver.points.errors import DamagedData
 from tests.support.expected_rows import FOLDER
 from tests.support.tsfile_bytes import build
@@ -417,6 +417,16 @@ def test_a_pattern_that_names_a_device_of_the_file_names_nothing_below_it(tmp_pa
     assert found.ranges(tree("root.a.d"), "s", chunk=0) == [(7, 7)]
     assert found.ranges(tree("root.a.d.e"), "s", chunk=0) == [(7, 7)]
     assert not any(entry.series.prefix for entry in found.entries)  # type: ignore[union-attr]
+
+
+def test_a_record_of_2_x_names_nothing_below_it_though_one_of_1_x_stands_beside() -> None:
+    """As of an edge that was upgraded between two deletions."""
+    own = [
+        DeletionRecords("x.mods", "mods", b"DELETION,root.a.*,999,1,1\n"),
+        DeletionRecords("x.mods2", "mods2", of_tree("root.a.*", 5, 5)),
+    ]
+    found = Deletions.noted(own, [], [tree("root.a.d")])
+    assert found.ranges(tree("root.a.d"), "s", chunk=0) == [(1, 1)]
 
 
 def test_deletions_beside_a_broken_file_are_read(tmp_path: Path) -> None:
