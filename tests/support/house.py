@@ -39,7 +39,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "receiver.load": (
         "service", "loader", "folder_recovery", "loading", "mandate", "collecting",
         "merge_verdicts", "upkeep", "moving", "merged_files", "placing", "deciding",
-        "tail_facts", "schema", "folder",
+        "tail_facts", "schema", "incoming_space", "folder",
     ),
     "receiver.spark": (
         "backlog", "verify", "report", "source", "sink", "value_types", "option_values",
