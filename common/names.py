@@ -21,10 +21,13 @@ import msgspec
 from common.errors import NameRefusedError
 
 __all__ = [
+    "RESOURCE",
+    "SUFFIX",
     "FilePath",
     "Kind",
     "Stem",
     "check_component",
+    "check_file_name",
     "endpoint_dir",
     "escape",
     "is_sender_uuid",

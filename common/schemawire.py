@@ -18,7 +18,14 @@ import xxhash
 from common.errors import DigestError, ProtocolError
 from common.wire import Count, SchemaKind, Struct, decode, encode
 
-__all__ = ["MAX_SLOT", "SchemaBlock", "SchemaLogBlock", "decode_block", "encode_schema_block"]
+__all__ = [
+    "LONGEST_IDENTITY",
+    "MAX_SLOT",
+    "SchemaBlock",
+    "SchemaLogBlock",
+    "decode_block",
+    "encode_schema_block",
+]
 
 _MAGIC: Final = b"TSFS\x01"
 _LENGTH: Final = struct.Struct(">I")

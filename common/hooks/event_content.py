@@ -9,6 +9,7 @@ import msgspec
 from common.wire.base import CommitTs, Time
 
 __all__ = [
+    "NAMED",
     "DroppedEvents",
     "FilesLoadedEvent",
     "FilesTold",

@@ -9,7 +9,7 @@ from typing import Final, Protocol, TypeAlias
 
 from common.tsfile.primitives import Corrupt
 
-__all__ = ["ByteSource", "BytesLike", "TsFileOrigin", "opened", "source_of"]
+__all__ = ["ByteSource", "BytesLike", "LastBlock", "TsFileOrigin", "opened", "source_of"]
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
 _LAST_BLOCK: Final = 64 * 1024  # holds the whole index of most files: one read instead of three

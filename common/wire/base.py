@@ -9,6 +9,30 @@ import msgspec
 from common.decoders import from_json
 from common.errors import ProtocolError
 
+__all__ = [
+    "AS_NUMBERS",
+    "BASE",
+    "BATCH_TYPE",
+    "CHECKSUM_MISMATCH",
+    "EPOCH_HEADER",
+    "OFFSET_TYPE",
+    "PROBLEM_TYPE",
+    "PROTOCOL",
+    "SCHEMA_TYPE",
+    "SENDER_HEADER",
+    "SIZE_HEADER",
+    "TICKET_HEADER",
+    "TUS_VERSION",
+    "WIDE",
+    "CommitTs",
+    "Count",
+    "Struct",
+    "Time",
+    "ToldCommit",
+    "decode",
+    "encode",
+]
+
 PROTOCOL = 1
 BASE = "/sync/v1"
 TUS_VERSION = "1.0.0"

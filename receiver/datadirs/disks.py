@@ -51,6 +51,7 @@ __all__ = [
     "disk_room",
     "has_resource_in",
     "home_of",
+    "is_whole_in",
     "place_of",
     "whole_in",
 ]

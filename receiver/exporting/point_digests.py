@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from receiver.points.decoding import Times
 
-__all__ = ["DeviceDigests", "SeriesSum"]
+__all__ = ["DeviceDigests", "SeriesSum", "whole_digest"]
 
 _SIZE: Final = 16
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from receiver.operator.log_file_views import LogOrigin
 
 __all__ = [
+    "CircleError",
     "FetchedBlock",
     "LogSource",
     "NotContinuedError",

@@ -38,6 +38,7 @@ __all__ = [
     "PagesReceived",
     "ReportedTablet",
     "TabletReport",
+    "TabletState",
     "TicketKey",
     "free_of",
 ]

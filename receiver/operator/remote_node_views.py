@@ -7,7 +7,7 @@ from typing import Literal
 from common.wire import Struct
 from receiver.heartbeats.node_wire import DirectoryRoom, ReportedTablet
 
-__all__ = ["NodeTotals", "RemoteNodeView", "RemoteNodesPage", "UnknownTablets"]
+__all__ = ["NodeTotals", "RemoteNodeState", "RemoteNodeView", "RemoteNodesPage", "UnknownTablets"]
 
 
 RemoteNodeState = Literal["up", "down", "reporting", "unheard", "draining", "lost"]

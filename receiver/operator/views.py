@@ -23,6 +23,7 @@ __all__ = [
     "AwayView",
     "ClockView",
     "DirectoryView",
+    "EdgeCertificateEnding",
     "FileView",
     "FilesPage",
     "HeldDeletesView",

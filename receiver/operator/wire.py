@@ -17,22 +17,35 @@ from receiver.operator.sender_views import SenderView, SharedLabel
 from receiver.operator.views import HeldDeletesView, QuarantineView, TokenView
 
 __all__ = [
+    "AcknowledgeRequest",
+    "AdoptRequest",
     "ClockAnswer",
+    "CompactRequest",
+    "DeleteAnswer",
+    "DeleteRequest",
     "DeletesDecided",
+    "FailedDelete",
+    "FailedUndelete",
     "HeldDeletesAnswer",
     "ImportAnswer",
     "ImportRequest",
+    "LostFilesAnswer",
+    "OwnersMoved",
     "QuarantineAnswer",
     "QuarantineKey",
     "ReleaseRequest",
     "RetiredKey",
     "RetryAnswer",
+    "SenderRemoved",
     "SenderSettings",
+    "SendersAccepted",
     "SendersAnswer",
     "TokenRequest",
     "TokensAnswer",
     "TransferRequest",
     "TtlAnswer",
+    "UndeleteAnswer",
+    "UndeleteRequest",
 ]
 
 

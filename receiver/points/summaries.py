@@ -30,6 +30,9 @@ from receiver.points.encodings import FLOATS
 from receiver.points.jit import kernel
 
 __all__ = [
+    "ROW_COUNT",
+    "ROW_END",
+    "ROW_START",
     "ROW_WIDTH",
     "Agreement",
     "SummaryRows",

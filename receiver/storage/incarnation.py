@@ -44,11 +44,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Incarnation",
+    "check_owner",
     "forget_store",
     "has_been_put",
     "incarnations",
     "known_incarnation",
     "known_owner",
+    "next_incarnation",
     "own_incarnation",
     "succeed",
 ]

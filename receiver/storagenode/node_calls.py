@@ -23,7 +23,15 @@ from receiver.web.problems import problem_response
 if TYPE_CHECKING:
     from receiver.storagenode.storage_node import StorageNode
 
-__all__ = ["BLOCK_BODY", "NODE_ROUTES", "NodeCall", "NodeCallRole", "NodeRoute", "NodeRoutes"]
+__all__ = [
+    "BLOCK_BODY",
+    "NODE_ROUTES",
+    "NodeCall",
+    "NodeCallRole",
+    "NodeHandler",
+    "NodeRoute",
+    "NodeRoutes",
+]
 
 
 BLOCK_BODY: Final = -1

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.principal import Principal
 
-__all__ = ["Intake", "VerifiedBytes"]
+__all__ = ["Intake", "VerifiedBytes", "check_sender"]
 
 log = logging.getLogger(__name__)
 

@@ -15,6 +15,15 @@ if TYPE_CHECKING:
 
     from common.wire import DeletionsPart, ManifestEntry
 
+__all__ = [
+    "check_floor",
+    "check_looks",
+    "check_manifest",
+    "check_part",
+    "is_tsfile_path",
+    "tsfile_path",
+]
+
 
 def check_manifest(manifest: Iterable[ManifestEntry], seen: set[str]) -> None:
     """Check entries, and put their paths into `seen`."""

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from sender.select.entry import Entry
     from sender.select.found import LocalDeletions, LocalFile, Scan
 
+__all__ = ["as_known", "deletions_of_look", "kept_marks"]
+
 
 def deletions_of_look(
     before: LooksState,

@@ -8,6 +8,8 @@ import msgspec
 
 from common.listed import KnownRecords
 
+__all__ = ["LONGEST_PART", "DeletionsSight", "SeenRecords"]
+
 LONGEST_PART: Final = 256 << 10
 """Bytes of a part of a deletion file, but for a single record that is longer."""
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from sender.kept.looks_state import LooksState
     from sender.select.entry import Entry
 
+__all__ = ["earlier_looks", "missing_since", "out_of_sight", "sights_of_look"]
+
 
 def sights_of_look(
     before: LooksState,

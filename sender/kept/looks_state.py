@@ -13,6 +13,8 @@ from common.names import FilePath
 from sender.kept.deletions_sight import DeletionsSight
 from sender.kept.sights import Sight, Sights
 
+__all__ = ["LOOKS_VERSION", "LooksState"]
+
 LOOKS_VERSION = 1
 
 

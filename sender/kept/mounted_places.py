@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from common.names import FilePath
     from sender.select.entry import Entry
 
+__all__ = ["misplaced", "places_of_look", "with_unknown", "without_unknown"]
+
 MountedPlaces = dict[str, dict[str, str]]
 
 

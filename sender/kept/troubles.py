@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from common.durable import Tree
     from sender.select.found import LocalFile, Scan
 
-__all__ = ["Trouble", "TroubleKind", "Troubles"]
+__all__ = ["Trouble", "TroubleKind", "Troubles", "expired_paths", "living", "without_expired"]
 
 _FILE = "troubles.json"
 _VERSION = 1

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sender.select.found import Scan
     from sender.send.remote import Remote
 
-__all__ = ["forget_settled", "freed_pages", "renew_freed"]
+__all__ = ["forget_settled", "freed_pages", "lacks_mark", "renew_freed"]
 
 _FILE_BYTES = 2048
 """Of a file on a page, at most."""

@@ -13,7 +13,7 @@ from sender.plan.additions import Addition
 from sender.round.round_report import FileDevice, FileReason, RoundReport
 from sender.select.found import LocalFile
 
-__all__ = ["Verdicts"]
+__all__ = ["Verdicts", "report_trouble"]
 
 _REFUSALS = {
     Action.CONFLICT: TroubleKind.CONFLICT,

@@ -34,7 +34,7 @@ from common.timed_http import timed_session
 if TYPE_CHECKING:
     from sender.config import SchemaConfig
 
-__all__ = ["DatabaseServer", "StatementError"]
+__all__ = ["DatabaseServer", "ServerRow", "StatementError"]
 
 PAGE: Final = 5000
 """Rows of a question: half of what the service gives by default (rest_query_default_row_size_limit)

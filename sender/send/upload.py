@@ -35,7 +35,7 @@ from sender.send.calls import UploadState
 from sender.send.paced_body import Departure
 from sender.send.task_calls import TaskCalls
 
-__all__ = ["Content", "ReceivedFile", "RunningMd5", "TusUpload"]
+__all__ = ["ChangedWhileSentError", "Content", "ReceivedFile", "RunningMd5", "TusUpload"]
 
 SMALLEST_BLOCK = 1 << 16
 _FIRST_BLOCK = 1 << 20

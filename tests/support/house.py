@@ -305,13 +305,40 @@ def handed_on(house: House, packages: Iterable[str] = ()) -> list[str]:
             if isinstance(node, ast.ImportFrom)
             for each in node.names
         }
-        for node in module.tree.body:
-            if isinstance(node, ast.Assign) and _is_all(node) and name not in packages:
-                listed = [
-                    each.value for each in ast.walk(node.value) if isinstance(each, ast.Constant)
-                ]
-                said += [f"{name}: {each}" for each in listed if each in imported]
+        if name not in packages:
+            said += [f"{name}: {each}" for each in _listed(module) if each in imported]
     return said
+
+
+def not_offered(house: House) -> list[str]:
+    """Names that a module of another package imports, and that are not in `__all__`.
+
+    Within a package modules may take from each other what they like.
+    """
+    offered = {name: set(_listed(module)) for name, module in house.modules.items()}
+    said: set[str] = set()
+    for name, module in house.modules.items():
+        for node in module.nodes:
+            if not isinstance(node, ast.ImportFrom) or node.module not in house.modules:
+                continue
+            if name.rpartition(".")[0] == node.module.rpartition(".")[0]:
+                continue
+            said |= {
+                f"{node.module}: {each.name}"
+                for each in node.names
+                if f"{node.module}.{each.name}" not in house.modules
+                and each.name not in offered[node.module] | {"__version__"}
+                and not node.module.startswith(f"{name}.")  # a package that names its parts
+            }
+    return sorted(said)
+
+
+def _listed(module: Module) -> Iterator[str]:
+    for node in module.tree.body:
+        if isinstance(node, ast.Assign) and _is_all(node):
+            for each in ast.walk(node.value):
+                if isinstance(each, ast.Constant):
+                    yield each.value
 
 
 def unused_names(house: House, elsewhere: Iterable[str] = ()) -> list[str]:

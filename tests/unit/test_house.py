@@ -62,6 +62,10 @@ def test_a_name_has_one_address():
     assert house.handed_on(here(), packages | house.FACES) == []
 
 
+def test_what_a_module_gives_to_other_packages_is_in_its_all():
+    assert house.not_offered(here()) == []
+
+
 def test_every_room_is_on_the_page_of_the_architecture_and_every_room_of_the_page_is_there():
     assert house.on_the_page(PAGE) == house.table(here())
 
@@ -191,6 +195,16 @@ def test_a_name_that_is_handed_on_is_seen():
     built = a_house(a="from b import C\n__all__ = ['C', 'D']\nclass D: ...", b="class C: ...")
     assert house.handed_on(built) == ["a: C"]
     assert house.handed_on(built, {"a"}) == []
+
+
+def test_a_name_that_is_not_offered_is_seen_where_another_package_takes_it():
+    built = a_house(
+        a__one="__all__ = ['f']\ndef f(): ...\ndef g(): ...",
+        a__two="from a.one import g",
+        a="from a.one import g",
+        b="from a.one import f, g",
+    )
+    assert house.not_offered(built) == ["a.one: g"]
 
 
 def test_a_page_that_lacks_a_room_is_seen():

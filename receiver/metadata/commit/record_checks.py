@@ -17,6 +17,18 @@ from receiver.metadata.model.merged_names import is_merged
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+__all__ = [
+    "SIGNED_64",
+    "check_content",
+    "check_devices",
+    "check_names",
+    "check_origin",
+    "check_token",
+    "is_range",
+    "parse_path",
+    "refusal_of",
+]
+
 SIGNED_64 = range(-(1 << 63), 1 << 63)
 _HEX64 = re.compile(r"[0-9a-f]{64}\Z")
 

@@ -63,6 +63,9 @@ __all__ = [
     "LogReader",
     "LogWriter",
     "create_log",
+    "encode_frame",
+    "encode_log_head",
+    "encode_payload",
 ]
 
 LOG_NAME = "mlog-1.tsf"

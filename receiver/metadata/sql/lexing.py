@@ -20,7 +20,17 @@ from lark.lexer import Lexer, LexerState, PatternStr
 
 from receiver.metadata.model.errors import SqlError
 
-__all__ = ["END_TYPE", "WORDS", "Placed", "Word", "Words", "shown", "sql_error", "statements"]
+__all__ = [
+    "END_TYPE",
+    "MAX_STATEMENT",
+    "WORDS",
+    "Placed",
+    "Word",
+    "Words",
+    "shown",
+    "sql_error",
+    "statements",
+]
 
 END_TYPE: Final = "$END"
 """Type of the token behind the last."""

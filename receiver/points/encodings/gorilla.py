@@ -30,6 +30,8 @@ __all__ = [
     "DECODERS",
     "END_DOUBLE",
     "END_FLOAT",
+    "END_INT32",
+    "END_INT64",
     "bit_decoders",
     "decode_32",
     "decode_64",

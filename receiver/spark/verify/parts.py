@@ -18,6 +18,7 @@ from receiver.spark.work import deal
 from receiver.storage.reading.stored_place import StoredPlace
 
 __all__ = [
+    "GROUPS_PER_CORE",
     "PART_BYTES",
     "Expected",
     "FilePart",

@@ -7,6 +7,8 @@ from typing import Final
 
 from receiver.metadata.model.records.record_parts import Record
 
+__all__ = ["CACHE_SLOTS", "CacheSlotsSet"]
+
 CACHE_SLOTS: Final = 1024
 """How many there are, for good: whoever has a file of a partition asks the node of its slot."""
 

@@ -10,6 +10,20 @@ import msgspec
 from common.wire import Result
 from common.wire.base import AS_NUMBERS, WIDE, CommitTs
 
+__all__ = [
+    "CodeBytes",
+    "DeletionReason",
+    "DeviceRange",
+    "FileOrigin",
+    "FileOutcome",
+    "ManifestMeta",
+    "OriginLooks",
+    "RawTime",
+    "Record",
+    "ResourceMeta",
+    "TimePiece",
+]
+
 RawTime = Annotated[int, msgspec.Meta(extra={WIDE: True})]
 """A time of the data, in its own precision."""
 CodeBytes = Annotated[bytes, msgspec.Meta(extra={AS_NUMBERS: True})]

@@ -11,7 +11,7 @@ from receiver.metadata.state.table_rows import ClockRow
 if TYPE_CHECKING:
     from receiver.metadata.state.tables import Appliers
 
-__all__ = ["ClockCorrections"]
+__all__ = ["NEVER", "ClockCorrections"]
 
 NEVER = 1 << 63
 

@@ -12,7 +12,7 @@ from receiver.metadata.state.table_rows import SchemaPositionRow, SenderRow, Tok
 if TYPE_CHECKING:
     from receiver.metadata.state.tables import Appliers
 
-__all__ = ["SchemaPositions", "SenderTable", "TokenTable"]
+__all__ = ["KEPT_FAILURES", "SchemaPositions", "SenderTable", "TokenTable"]
 
 KEPT_FAILURES = 100
 """Records of a schema log that could not be applied, of which a sender's row tells."""
