@@ -11,9 +11,9 @@ from common.tsfile import Status, Tail, read_tail
 from receiver.points import ChunkSummary, TsFileReader
 from receiver.points.deletions import Deletions
 from receiver.writing.page_cuts import Cuts
-from receiver.writing.rewriting import rewrite
 from receiver.writing.value_encoding import written_as
 from tests.support.expected_rows import comparable, real_files
+from tests.support.rewriting import rewrite
 
 PATHS = sorted({path for real in real_files() if not real.encrypted for path in real.paths})
 SMALL = Cuts(
