@@ -8,6 +8,7 @@ __all__ = [
     "TxnActiveError",
     "TxnEndedError",
     "TxnForgottenError",
+    "TxnInterruptedError",
     "TxnMissingError",
     "WriteConflictError",
 ]
@@ -17,6 +18,13 @@ class WriteConflictError(Transient):
     """Another commit changed a row first that the transaction changes; begin it anew."""
 
     slug = "write-conflict"
+    http_status = 409
+
+
+class TxnInterruptedError(Transient):
+    """A statement of it was cut off in the middle; nothing is committed, begin it anew."""
+
+    slug = "transaction-interrupted"
     http_status = 409
 
 

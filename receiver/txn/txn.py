@@ -10,7 +10,7 @@ import msgspec
 
 from common.errors import FailedSyncError, TsferryError
 from receiver.metadata.model.errors import UnknownOutcomeError
-from receiver.txn.errors import TxnEndedError, WriteConflictError
+from receiver.txn.errors import TxnEndedError
 from receiver.txn.txn_readers import TxnDatabase, TxnKeys
 
 if TYPE_CHECKING:
@@ -136,6 +136,7 @@ class Txn:
 
         Raises:
             WriteConflictError: a row was changed by somebody else; it is rolled back.
+            TxnInterruptedError: a statement was cut off in the middle; it is rolled back.
             UnknownOutcomeError, FailedSyncError: whether it is there can be asked for by its id.
             TxnEndedError: it is over.
             TsferryError: as `Engine.commit`; it is rolled back.
@@ -145,7 +146,7 @@ class Txn:
             lost = self._store.lost
             if lost is not None:
                 self._end(TxnState.ROLLED_BACK, lost)
-                raise WriteConflictError(lost.message, extra=dict(lost.extra))
+                raise type(lost)(lost.message, extra=dict(lost.extra))
             try:
                 self.commit_ts = self._store.commit()
             except BaseException as error:
@@ -173,7 +174,9 @@ class Txn:
         if not self._busy.acquire(blocking=False):
             return
         try:
-            if self.state is _ACTIVE and is_late():
+            if self.state is not _ACTIVE:
+                self._finish()  # a signal came in the middle of its end
+            elif is_late():
                 self._end(TxnState.ROLLED_BACK, why)
         finally:
             self._busy.release()
@@ -183,10 +186,14 @@ class Txn:
             raise TxnEndedError(self._store.over or "")
 
     def _end(self, state: TxnState, error: TsferryError | None = None) -> None:
-        self.state = state
         self.error = error
-        why = f": {error.message}" if error is not None else ""
-        self._store.close(f"transaction {self.id} is {state}{why}")
+        self.state = state
+        self._finish()
+
+    def _finish(self) -> None:
+        """Let go of all that an active one has; twice is harmless."""
+        why = f": {self.error.message}" if self.error is not None else ""
+        self._store.close(f"transaction {self.id} is {self.state}{why}")
         self._ended(self)
 
 

@@ -32,8 +32,6 @@ __all__ = ["LEASE", "MOST_ACTIVE", "RunningTxn", "TxnFate", "TxnManager"]
 
 LEASE: Final = 60.0
 MOST_ACTIVE: Final = 100
-_FORKS: Final = 4
-"""Transactions that have a copy of the schema, each as large as the schema is."""
 _KEPT_UNKNOWN: Final = 10_000
 _ACTIVE: Final = TxnState.ACTIVE
 _UNKNOWN: Final = TxnState.UNKNOWN
@@ -123,7 +121,7 @@ class TxnManager:
         self._most = most
         self._clock = clock
         self._lock = threading.Lock()
-        self._forks = threading.BoundedSemaphore(_FORKS)
+        self._forks: set[int] = set()
         self._held: dict[int, Txn] = {}
         self._next_sweep = clock()
         self._unknown: dict[int, None] = {}
@@ -222,6 +220,9 @@ class TxnManager:
         for txn in late:
             why = TxnEndedError(f"nobody used it for {self._lease:g} s")
             txn.abandon(lambda txn=txn: txn.used < limit, why)  # type: ignore[misc]
+        for ident, (_, until) in list(self._pins.items()):
+            if until < now and ident not in self._held:  # a signal came in the middle of its begin
+                self._pins.pop(ident, None)
 
     def close(self) -> None:
         """Roll back all that are not over."""

@@ -17,7 +17,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.metadata.model.paths import Nodes, format_path, parse_stored
 from receiver.metadata.model.tag_layout import layout
-from receiver.txn.errors import TxnEndedError, WriteConflictError
+from receiver.txn.errors import TxnEndedError, TxnInterruptedError, WriteConflictError
 from receiver.txn.own_state import SCHEMA_OPS, OwnState
 from receiver.txn.write_rows import Changed, schema_rows, table_rows
 
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from receiver.metadata.state.state import State
     from receiver.txn.txn_operator import TxnOperator
 
-__all__ = ["MOST_OPS", "TxnStore"]
+__all__ = ["MOST_FORKS", "MOST_OPS", "TxnStore"]
 
+MOST_FORKS: Final = 4
+"""Transactions that have a copy of the schema at a time, each as large as the schema is."""
 MOST_OPS: Final = 10_000
 """Operations of a transaction; a device with its series is one."""
 _SEEN: Final = frozenset((*SCHEMA_OPS, records.OwnerSet, records.SeriesLoaded))
@@ -51,12 +53,13 @@ class TxnStore:
         over: why nothing more is done in it, once that is so.
         has_written_schema: whether the schema that it sees is another than what was committed at
             the read time.
-        lost: the conflict that it has met; it cannot be committed any more.
+        lost: the conflict that it has met, or that a statement was cut off; it cannot be committed
+            any more.
     """
 
     over: str | None = None
     has_written_schema = False
-    lost: WriteConflictError | None = None
+    lost: WriteConflictError | TxnInterruptedError | None = None
     statements = 0
     _draft: Draft | None = None
     _dropped: frozenset[str] = frozenset()
@@ -71,7 +74,7 @@ class TxnStore:
         self,
         operator: TxnOperator,
         read_ts: int,
-        forks: threading.BoundedSemaphore,
+        forks: set[int],
         clock: Callable[[], float],
         now: float,
         hold: Callable[[int], bool],
@@ -81,7 +84,7 @@ class TxnStore:
         Args:
             operator: that commits it.
             read_ts: see there.
-            forks: how many transactions may have a schema of their own at a time.
+            forks: the ids of the transactions that have a schema of their own, for all of them.
             clock: seconds that nobody sets.
             now: by it.
             hold: see `TxnManager`.
@@ -116,7 +119,10 @@ class TxnStore:
             return self._own
 
     def _fork(self) -> OwnState:
-        if not self._forks.acquire(blocking=False):
+        forks, ident = self._forks, self.operator.id
+        forks.add(ident)  # first, then counted: of two that want the last place none may get it
+        if len(forks) > MOST_FORKS:
+            forks.discard(ident)
             raise BusyError(
                 "as many transactions look at what they wrote as may at a time; try again when one "
                 "of them is over",
@@ -128,7 +134,7 @@ class TxnStore:
                 own.judge([op for op in self.ops if isinstance(op, SCHEMA_OPS)])
             own.apply(self.ops)
         except BaseException as error:
-            self._forks.release()
+            forks.discard(ident)
             if isinstance(error, RefusedCommitError):  # it was right by what came since alone
                 raise self._contradicted(error) from error
             raise
@@ -145,11 +151,10 @@ class TxnStore:
         self.used = self._clock()
 
     def close(self, why: str) -> None:
-        """Nothing more is done in it, its memory goes; for who holds `busy`."""
+        """Nothing more is done in it, its memory goes; for who holds `busy`. Twice is harmless."""
         self.over = why
-        own, self._own, self._draft = self._own, None, None
-        if own is not None:
-            self._forks.release()
+        self._own = self._draft = None
+        self._forks.discard(self.operator.id)
 
     def write(self, ops: Sequence[records.Op]) -> None:
         """Take operations into the write set, all or none.
@@ -161,18 +166,34 @@ class TxnStore:
         """
         with self.busy:
             self.use()
-            ops, pieces, size = self._stored(ops)
-            guards: list[Guard] = []
-            with self._engine.reading() as state:
-                self._see_kept()
-                if not (self._is_light and self._take_lightly(state, ops)):
-                    self._guard_all()
-                    self._see_unchanged(state, _rows_of(ops), guards)
-                    self._see_groups(state, ops)
-                    touched = self._judge(state, ops)
-                    self._see_unchanged(state, touched, guards)
-            self._take(ops, guards)
-            self._grow(ops, pieces, size)
+            try:
+                self._write(ops)
+            except TsferryError:
+                raise
+            except BaseException as error:
+                self._cut_off(error)
+                raise
+
+    def _write(self, ops: Sequence[records.Op]) -> None:
+        ops, pieces, size = self._stored(ops)
+        guards: list[Guard] = []
+        with self._engine.reading() as state:
+            self._see_kept()
+            if not (self._is_light and self._take_lightly(state, ops)):
+                self._guard_all()
+                self._see_unchanged(state, _rows_of(ops), guards)
+                self._see_groups(state, ops)
+                touched = self._judge(state, ops)
+                self._see_unchanged(state, touched, guards)
+        self._take(ops, guards)
+        self._grow(ops, pieces, size)
+
+    def _cut_off(self, error: BaseException) -> None:
+        """A signal, or no memory: what was taken may be a part of it, or not of its bytes."""
+        self.lost = TxnInterruptedError(
+            f"a statement of transaction {self.operator.id} was cut off in the middle ({error!r}), "
+            "so nothing of it can be committed; roll it back and begin it anew"
+        )
 
     def write_new(self, op: records.SeriesCreated) -> bool:
         """Take new series of a device that lies in a storage group, if nothing is against it.
@@ -186,13 +207,19 @@ class TxnStore:
             self.use()
             if not self._is_light:
                 return False
-            ops, pieces, size = self._stored((op,))
-            with self._engine.reading() as state:
-                self._see_kept()
-                if not self._take_lightly(state, ops):
-                    return False
-            self.has_written_schema = True
-            self._grow(ops, pieces, size)
+            try:
+                ops, pieces, size = self._stored((op,))
+                with self._engine.reading() as state:
+                    self._see_kept()
+                    if not self._take_lightly(state, ops):
+                        return False
+                self.has_written_schema = True
+                self._grow(ops, pieces, size)
+            except TsferryError:
+                raise
+            except BaseException as error:
+                self._cut_off(error)
+                raise
             return True
 
     def _stored(self, ops: Sequence[records.Op]) -> tuple[list[records.Op], list[bytes], int]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from common import crash
 from common.errors import (
+    BusyError,
     FailedSyncError,
     NoSpaceError,
     ReadOnlyError,
@@ -114,6 +115,8 @@ class Committer:
         self._holder: CommitRequest | None = None
         self._leader = 0
         self._closed = False
+        self._is_written = False
+        """Whether the round is so far that something of it may be in the log."""
 
     def commit(self, ops: Sequence[Op], guards: Sequence[Guard]) -> int:
         """See `Engine.commit`."""
@@ -239,6 +242,7 @@ class Committer:
     def _round(self) -> None:
         batch: list[CommitRequest] = []
         deferred: list[CommitRequest] = []
+        self._is_written = False
         try:
             self._settle_unknown()
             together = self._admit(batch, deferred)
@@ -246,9 +250,9 @@ class Committer:
                 self._write(batch, together)
         except BaseException as error:
             try:
-                self._abort([*batch, *deferred], error)
+                self._break_off(batch, deferred, error)
             except BaseException:
-                self._abort([*batch, *deferred], error)
+                self._break_off(batch, deferred, error)
                 raise
             if not isinstance(error, Exception):
                 raise  # a signal is for this thread, whosever commits it was writing
@@ -260,6 +264,18 @@ class Committer:
             raise
         if batch:
             self._after()
+
+    def _break_off(
+        self, batch: list[CommitRequest], deferred: list[CommitRequest], error: BaseException
+    ) -> None:
+        """A round ends by an error, or by a signal; twice is harmless."""
+        if self._is_written or isinstance(error, Exception):
+            self._abort([*batch, *deferred], error)
+            return
+        # Nothing was written: others go on with these, and with that of who goes, in their order.
+        for request in (*reversed(deferred), *reversed(batch)):
+            if not request.settled and request not in self._waiting:
+                self._waiting.appendleft(request)
 
     def _tell(self, batch: Sequence[CommitRequest], deferred: list[CommitRequest]) -> None:
         """Wake the callers of a batch, and have what was put off come next; twice is harmless."""
@@ -412,6 +428,7 @@ class Committer:
         return ts
 
     def _write(self, batch: list[CommitRequest], together: Touched) -> None:
+        self._is_written = True
         crash.point("mlog.commit.before")
         commits = [(request.ts, request.encoded, request.tags_at) for request in batch]
         tags = b"".join([request.tags for request in batch])
@@ -443,15 +460,20 @@ class Committer:
         """A batch that the remote log did not answer for is there now, or never will be."""
         if not self._unknown:
             return
+        self._is_written = True
         kept = self._appender.settle()
         batch, self._unknown = self._unknown, []
         if kept:
             self.recent.forget(batch[-1].ts)
             self._make_visible(batch)
+        self._is_written = False
 
     def _abort(self, requests: list[CommitRequest], error: BaseException) -> None:
-        """Nothing of the batch is visible. What can heal may; after all else it is the end."""
-        if not _heals(error):
+        """Nothing of the batch is visible. What can heal may; after all else it is the end.
+
+        Where nothing was written there is nothing to heal.
+        """
+        if self._is_written and not _heals(error):
             self.failed = str(error) or repr(error)
             _log.critical("the metadata engine takes no more commits", exc_info=error)
         if not requests:
@@ -459,7 +481,7 @@ class Committer:
                 requests = list(self._waiting)
         for request in requests:
             if not request.settled:
-                request.settle(_for_caller(error))
+                request.settle(_for_caller(error, is_written=self._is_written))
 
     def _after(self) -> None:
         try:
@@ -483,12 +505,14 @@ def _heals(error: BaseException) -> bool:
     return isinstance(error, NoSpaceError | UnreachableError | UnknownOutcomeError)
 
 
-def _for_caller(error: BaseException) -> Exception:
+def _for_caller(error: BaseException, *, is_written: bool) -> Exception:
     """An exception of its own for each caller: they are raised in several threads."""
     if isinstance(error, TsferryError):
         return type(error)(error.message, retry_after=error.retry_after, extra=dict(error.extra))
     if isinstance(error, OSError):
         return FailedSyncError(f"writing the log of the metadata engine failed: {error}")
+    if isinstance(error, Exception) and not is_written:
+        return BusyError(f"nothing of it was committed: {error!r}; try again", retry_after=1.0)
     if isinstance(error, Exception):
         return ReadOnlyError(f"the metadata engine failed: {error!r}")
     return FailedSyncError(f"writing the log of the metadata engine was interrupted: {error!r}")

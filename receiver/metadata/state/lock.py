@@ -44,21 +44,40 @@ class Reading:
         self._holder = 0
         self._depth = 0
         self._half_applied = False
+        self._is_torn = False
 
     def __enter__(self) -> State:
-        self._lock.acquire()
-        if self._half_applied:
-            self._lock.release()
-            raise ReadOnlyError(_BEHIND)
-        self._holder = threading.get_ident()
-        self._depth += 1
-        return self._state
+        try:
+            self._lock.acquire()
+            if not self._half_applied:
+                self._holder = threading.get_ident()
+                self._depth += 1  # behind the last call: no signal is heard any more
+                return self._state
+        except BaseException:  # a signal, and nobody calls `__exit__`
+            self._give_up()
+            raise
+        self._lock.release()
+        raise ReadOnlyError(_BEHIND)
 
     def __exit__(self, *_: object) -> None:
         self._depth -= 1
         if not self._depth:
             self._holder = 0
         self._lock.release()
+        if self._is_torn and not self._depth:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """An `__enter__` was cut off; inside of another it waits for the end of that one.
+
+        Only there it is sure whether this one had the lock already.
+        """
+        while self._lock._is_owned():  # type: ignore[attr-defined]
+            if self._depth:
+                self._is_torn = True
+                return
+            self._holder, self._is_torn = 0, False
+            self._lock.release()
 
     def is_mine(self) -> bool:
         """Whether the calling thread is reading."""
