@@ -18,9 +18,10 @@ from common.tsfile import Encoding, Statistics
 from receiver.points.chunk_window import DataPage, Pages
 from receiver.points.columns import Column, expanded, joined_values, no_values
 from receiver.points.decoding import page_times, page_values
-from receiver.points.encodings import Binaries, Values
+from receiver.points.encodings import Binaries, Bytes, Values
 from receiver.points.grouping import GROUP_ROWS, LEAST_TIME, PageGroup, groups
 from receiver.points.page_checks import CheckedChunk, Checker, check_times
+from receiver.points.page_runs import times_run, values_run
 from receiver.points.plain_chunks import edges
 
 __all__ = ["DECODED_AT_ONCE", "TimeChunk", "TimeGroup", "ValueChunk", "parts"]
@@ -100,10 +101,14 @@ class TimeChunk(CheckedChunk):
 
     def _decode(self, group: PageGroup) -> TimeGroup:
         pages, encoding = self.pages, self.pages.encoding
-        stamps = [page_times(pages, page, encoding, raw, 0, len(raw)) for page, raw in group]
         listed = [page for page, _ in group]
-        times = stamps[0] if len(stamps) == 1 else np.concatenate(stamps)
         bounds = np.cumsum([0, *(page.points for page in listed)], dtype=np.int64)
+        times = None
+        if len(group) > 1 and encoding == Encoding.TS_2DIFF:
+            times = times_run([raw for _, raw in group], bounds)
+        if times is None:
+            stamps = [page_times(pages, page, encoding, raw, 0, len(raw)) for page, raw in group]
+            times = stamps[0] if len(stamps) == 1 else np.concatenate(stamps)
         if self._checker:
             check_times(pages, listed, times, bounds, self._previous)
             self._checker.add(listed, None, bounds, *edges(times, bounds))
@@ -136,12 +141,32 @@ class ValueChunk(CheckedChunk):
         if self._empty:
             return no_values(self.pages.code, rows)
         self._skip(group.first)
-        parts, valids, counts = [], [], [0]
-        pages, size = [], 0
-        for number in range(len(group)):
+        pages, contents = [], []
+        for _ in range(len(group)):
             page = self._next()
-            expected = int(group.bounds[number + 1] - group.bounds[number])
-            values, valid, count = self._decode(page, expected)
+            pages.append(page)
+            contents.append(self.pages.content(page) if page.uncompressed else None)
+        found = None
+        if len(pages) > 1:
+            there = [each for each in contents if each is not None]
+            if len(there) == len(pages):  # a page without a value is empty
+                found = values_run(self.pages, pages, there, group.bounds)
+        dense, valid, counts = found or self._one_by_one(group, pages, contents)
+        if self._checker:
+            self._check(self._checker, group, pages, dense, valid, counts)
+        self.decoded += len(pages)
+        values = dense if valid is None else expanded(dense, valid)
+        return Column(self.pages.code, values, valid)
+
+    def _one_by_one(
+        self, group: TimeGroup, pages: Sequence[DataPage], contents: Sequence[Bytes | None]
+    ) -> tuple[Values, npt.NDArray[np.bool_] | None, npt.NDArray[np.int64]]:
+        """Values of pages without nulls, which rows have one (None: all), how many each page."""
+        parts, valids, counts = [], [], []
+        size = 0
+        expected = np.diff(group.bounds).tolist()
+        for page, content, rows in zip(pages, contents, expected, strict=True):
+            values, valid, count = self._decode(page, content, rows)
             if isinstance(values, Binaries):
                 size += len(values.data)
                 if size > _MOST_BYTES:
@@ -149,16 +174,11 @@ class ValueChunk(CheckedChunk):
             parts.append(values)
             valids.append(valid)
             counts.append(count)
-            pages.append(page)
         valid = None
         if any(each is not None for each in valids):
             valid = _filled(valids, group.bounds)
         dense = joined_values([part for part in parts if part is not None] or [_none(self.pages)])
-        if self._checker:
-            self._check(self._checker, group, pages, dense, valid, counts)
-        self.decoded += len(pages)
-        values = dense if valid is None else expanded(dense, valid)
-        return Column(self.pages.code, values, valid)
+        return dense, valid, np.array(counts, np.int64)
 
     def finish(self, pages: int) -> Statistics:
         """See ``PlainChunk.finish``.
@@ -187,12 +207,11 @@ class ValueChunk(CheckedChunk):
                 self._checker.skip(page)
 
     def _decode(
-        self, page: DataPage, rows: int
+        self, page: DataPage, content: Bytes | None, rows: int
     ) -> tuple[Values | None, npt.NDArray[np.bool_] | None, int]:
         """Values without nulls, which rows have one (None: all), and how many do."""
-        if not page.uncompressed:
+        if content is None:
             return None, np.zeros(rows, np.bool_), 0
-        content = self.pages.content(page)
         width = -(-rows // 8)
         behind = _SIZE_BYTES + width
         if len(content) < behind:
@@ -214,10 +233,10 @@ class ValueChunk(CheckedChunk):
         pages: Sequence[DataPage],
         values: Values,
         valid: npt.NDArray[np.bool_] | None,
-        counts: list[int],
+        counts: npt.NDArray[np.int64],
     ) -> None:
         times = group.times if valid is None else group.times[valid]
-        bounds = np.cumsum(counts, dtype=np.int64)
+        bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
         checker.add(pages, values, bounds, *edges(times, bounds))
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from receiver.points.columns import mask_array, times_array
 from receiver.points.decoding import Times
 
 __all__ = ["Piece", "TooMuchError", "cut", "joined_on_time", "merged", "steps"]
@@ -43,7 +44,7 @@ class Piece:
         """The rows that are to be kept."""
         if keep.all():
             return self
-        mask = pa.array(keep)
+        mask = mask_array(keep)
         return Piece(self.times[keep], tuple(column.filter(mask) for column in self.columns))
 
     def between(self, start: int | None, end: int | None) -> Piece:
@@ -258,6 +259,6 @@ def cut(
 
 
 def _batches(piece: Piece, schema: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:
-    batch = pa.RecordBatch.from_arrays([pa.array(piece.times), *piece.columns], schema=schema)
+    batch = pa.RecordBatch.from_arrays([times_array(piece.times), *piece.columns], schema=schema)
     for at in range(0, len(piece), rows):
         yield batch.slice(at, rows)

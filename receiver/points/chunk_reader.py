@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -31,6 +32,8 @@ __all__ = ["ChunkReader"]
 
 _KEPT_ROWS: Final = 4 * 1024 * 1024
 """Times of a chunk of so many rows are kept, for its other columns."""
+_LARGE_ROWS: Final = 4096
+"""Of a chunk that is worth a look at where the next one begins."""
 
 
 class _KeptTimes(NamedTuple):
@@ -100,6 +103,7 @@ class ChunkReader(Closing):
         self._devices: dict[str, Device] | None = None
         self._columns: tuple[Device, dict[str, Series]] | None = None
         self._judged: tuple[Device, DataError | None] | None = None
+        self._offsets: tuple[Device, list[int]] | None = None
         self._times: _KeptTimes | None = None
         self._time_pages = 0
 
@@ -230,9 +234,24 @@ class ChunkReader(Closing):
     ) -> Pages:
         """The raw pages of a chunk, its header read and checked."""
         self.require_readable(device)
+        if chunk.statistics.count >= _LARGE_ROWS:
+            window = min(window, self._room_behind(device, chunk.offset))
         source = PageSource(self._file, self.tail.meta_offset, self.tail.version or 0, window)
         place = DataPlace(self.name, device.name, series.measurement, chunk.offset)
         return Pages(source, place, chunk.offset, series.data_type, chunk.statistics)
+
+    def _room_behind(self, device: Device, offset: int) -> int:
+        """Bytes from a chunk to the next one of its device, or to the end of the data.
+
+        Chunks stand one behind the other: what is read beyond the end of one is read for nothing.
+        That is only ever taken for how much to read at first.
+        """
+        if self._offsets is None or self._offsets[0] is not device:
+            every = [each.offset for one in self.columns(device).values() for each in one.chunks]
+            self._offsets = device, sorted(every)
+        offsets = self._offsets[1]
+        at = bisect_right(offsets, offset)
+        return (offsets[at] if at < len(offsets) else self.tail.meta_offset) - offset
 
     def plain_chunk(
         self,

@@ -38,7 +38,9 @@ __all__ = [
     "dtype_of",
     "expanded",
     "joined_values",
+    "mask_array",
     "no_values",
+    "times_array",
 ]
 
 TextForm: TypeAlias = Literal["string", "binary"]
@@ -77,6 +79,21 @@ class InvalidValue(ValueError):
     def __init__(self, reason: str, row: int) -> None:
         super().__init__(reason)
         self.row = row
+
+
+def times_array(times: npt.NDArray[np.int64]) -> pa.Array:
+    """Times as an Arrow array of int64, not copied.
+
+    Not by ``pa.array``: to look at a numpy array that imports pandas, which is half a second of
+    each worker that Spark begins, as much as reading ten million values.
+    """
+    return pa.Array.from_buffers(pa.int64(), len(times), [None, pa.py_buffer(times)], 0)
+
+
+def mask_array(flags: npt.NDArray[np.bool_]) -> pa.Array:
+    """One bool a row as an Arrow array; as ``times_array``."""
+    bits = pa.py_buffer(np.packbits(flags, bitorder="little"))
+    return pa.Array.from_buffers(pa.bool_(), len(flags), [None, bits], 0)
 
 
 def dtype_of(code: int) -> type[np.generic] | None:

@@ -18,7 +18,7 @@ __all__ = [
     "groups",
 ]
 
-GROUP_ROWS: Final = 65536
+GROUP_ROWS: Final = 131_072
 """Pages are decoded in groups of about so many rows."""
 GROUP_BYTES: Final = 8 * 1024 * 1024
 """A group ends where its pages have so many bytes."""

@@ -25,19 +25,15 @@ from receiver.points.columns import BINARY, Column, dtype_of, joined_values, no_
 from receiver.points.compression import BadCompression, UnsupportedCompression, decompress
 from receiver.points.decoding import Times
 from receiver.points.encodings import (
-    FLOATS,
-    BadPage,
     Binaries,
     Bytes,
-    Unsupported,
     Values,
-    decode_values,
     has_old_form,
     is_rounded,
 )
-from receiver.points.encodings.gorilla import END_DOUBLE, END_FLOAT, END_INT32, END_INT64
 from receiver.points.grouping import GREATEST_TIME, LEAST_TIME
 from receiver.points.jit import readonly
+from receiver.points.page_runs import PagePlaces, decode_pages
 from receiver.points.stored_pages import KeptChunks, PageKeeper, StoredChunk, StoredPage
 
 __all__ = [
@@ -57,17 +53,8 @@ _MOST_POINTS: Final = 32_768
 _MOST_BYTES: Final = 1 << 20
 
 _Places: TypeAlias = npt.NDArray[np.int64]
-_ENDS: Final = {
-    DataType.INT32: END_INT32,
-    DataType.DATE: END_INT32,
-    DataType.INT64: END_INT64,
-    DataType.TIMESTAMP: END_INT64,
-    DataType.FLOAT: END_FLOAT,
-    DataType.DOUBLE: END_DOUBLE,
-}
 WantedSpan: TypeAlias = tuple[int, int]
 """Times, both ends included."""
-_BITS: Final[dict[int, type[np.generic]]] = {4: np.int32, 8: np.int64}
 
 
 class PlacedChunk(NamedTuple):
@@ -345,35 +332,12 @@ def _decode(
     for encoding in np.unique(pages.encodings[pages.good]).tolist():
         here = np.flatnonzero(pages.good & (pages.encodings == encoding))
         good = np.ones(len(here), np.bool_)
-        places = splits[here], pages.ends[here], lows[here], highs[here]
         if is_rounded(encoding, code, old_form=True) or has_old_form(encoding, code):
             good[:] = False
-        elif encoding == Encoding.TS_2DIFF and code not in FLOATS:
-            page_kernels.deltas(pages.data, *places, out, good)
-        elif encoding == Encoding.GORILLA and code in _ENDS:
-            kernel = page_kernels.xors_64 if out.itemsize == 8 else page_kernels.xors_32
-            kernel(pages.data, *places, out.view(_BITS[out.itemsize]), _ENDS[DataType(code)], good)
-        elif encoding == Encoding.PLAIN and code in FLOATS:
-            page_kernels.plain_numbers(pages.data, *places, out.view(_BITS[out.itemsize]), good)
         else:
-            _decode_each(pages.data, places, encoding, code, out, good)
+            places = PagePlaces(splits[here], pages.ends[here], lows[here], highs[here])
+            decode_pages(encoding, code, pages.data, places, out, good)
         pages.good[here] = good
-
-
-def _decode_each(
-    data: Bytes,
-    places: tuple[_Places, _Places, _Places, _Places],
-    encoding: int,
-    code: int,
-    out: Any,
-    good: npt.NDArray[np.bool_],
-) -> None:
-    listed = zip(*(each.tolist() for each in places), strict=True)
-    for number, (start, end, low, high) in enumerate(listed):
-        try:
-            out[low:high] = decode_values(encoding, code, data, start, end, high - low)
-        except (BadPage, Unsupported):
-            good[number] = False
 
 
 def _summed_up(code: int, values: Any, lows: _Places, highs: _Places) -> summaries.SummaryRows:

@@ -169,10 +169,17 @@ def bitmaps(
             said = (said << 8) | np.int64(data[starts[page] + index])
         if said != rows:
             continue
-        count = 0
-        for row in range(rows):
-            is_set = (data[starts[page] + 4 + (row >> 3)] >> (7 - (row & 7))) & 1
-            valid[lows[page] + row] = is_set != 0
+        count, at, low = 0, starts[page] + 4, lows[page]
+        whole = rows >> 3
+        for index in range(whole):  # of most pages each row has a value
+            byte = data[at + index]
+            for bit in range(8):
+                is_set = (byte >> (7 - bit)) & 1
+                valid[low + 8 * index + bit] = is_set != 0
+                count += is_set
+        for row in range(8 * whole, rows):
+            is_set = (data[at + whole] >> (7 - (row & 7))) & 1
+            valid[low + row] = is_set != 0
             count += is_set
         counts[page] = count
         splits[page] = behind

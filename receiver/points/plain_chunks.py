@@ -20,6 +20,7 @@ from receiver.points.decoding import guessed_times, page_times, page_values
 from receiver.points.encodings import Bytes, Values
 from receiver.points.grouping import GROUP_ROWS, LEAST_TIME, PageGroup, groups
 from receiver.points.page_checks import CheckedChunk, check_times
+from receiver.points.page_runs import plain_run
 
 __all__ = ["PlainChunk", "edges"]
 
@@ -63,21 +64,40 @@ class PlainChunk(CheckedChunk):
         return self._checker.finish()
 
     def _decode(self, group: PageGroup) -> PointBlock:
-        stamps, parts, counts = [], [], [0]
-        for page, content in group:
-            behind, pos = self._split(page, content)
-            stamps.append(self._times(page, content, pos, behind))
-            parts.append(page_values(self.pages, page, content, behind, page.points))
-            counts.append(page.points)
         listed = [page for page, _ in group]
-        times = stamps[0] if len(stamps) == 1 else np.concatenate(stamps)
-        values = joined_values(parts)
+        bounds = np.cumsum([0, *(page.points for page in listed)], dtype=np.int64)
+        times, values = self._together(group, bounds) or self._one_by_one(group)
         if self._checker:
-            self._check(listed, times, values, np.cumsum(counts, dtype=np.int64))
+            self._check(listed, times, values, bounds)
         if len(times):
             self._previous = int(times[-1])
         self.decoded += len(listed)
         return PointBlock(times, Column(self.pages.code, values), listed[0].number, len(listed))
+
+    def _together(
+        self, group: PageGroup, bounds: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], Values] | None:
+        """Times and values of several pages by one call; None if that cannot be."""
+        if len(group) == 1 or self._time_encoding not in (None, Encoding.TS_2DIFF):
+            return None
+        found = plain_run(self.pages, [content for _, content in group], bounds)
+        if found is None:
+            return None
+        if self._time_encoding is None:
+            times, first = found[0], group[0][0]
+            if (times[0], times[bounds[1] - 1]) != (first.start, first.end):
+                return None  # another encoding may tell better: see `guessed_times`
+            self._time_encoding = Encoding.TS_2DIFF
+        return found
+
+    def _one_by_one(self, group: PageGroup) -> tuple[npt.NDArray[np.int64], Values]:
+        stamps, parts = [], []
+        for page, content in group:
+            behind, pos = self._split(page, content)
+            stamps.append(self._times(page, content, pos, behind))
+            parts.append(page_values(self.pages, page, content, behind, page.points))
+        times = stamps[0] if len(stamps) == 1 else np.concatenate(stamps)
+        return times, joined_values(parts)
 
     def _times(self, page: DataPage, content: Bytes, pos: int, end: int) -> npt.NDArray[np.int64]:
         if self._time_encoding is None and page.points:

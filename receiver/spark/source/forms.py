@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from common.errors import UsageError
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
     from common.tsfile import Device
@@ -41,7 +41,7 @@ ARROW_TYPES: Final[Mapping[str, pa.DataType]] = {
 }
 _CELLS: Final = 1 << 21
 """Of a batch, NULLs included: they are sent like all others."""
-_MOST_ROWS: Final = 65536
+_MOST_ROWS: Final = 131_072
 _LEAST_ROWS: Final = 256
 _TEXT_BYTES: Final = 8 << 20
 """Of a batch, of a name that stands in every row: of a longer name there are fewer rows."""
@@ -128,7 +128,13 @@ class Form(ABC):
 
     @staticmethod
     def _make_constant(text: str | None, rows: int) -> pa.Array:
-        return pa.nulls(rows, pa.string()) if text is None else pa.repeat(text, rows)
+        if text is None:
+            return pa.nulls(rows, pa.string())
+        # Not by `pa.repeat`: it imports pandas; see `receiver.points.columns.times_array`.
+        content = text.encode()
+        offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(len(content))
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content * rows)]
+        return pa.Array.from_buffers(pa.string(), rows, buffers, 0)
 
     def batch(self, found: Mapping[str, Any], rows: int) -> pa.RecordBatch:
         """The columns of the result: those found, and NULL in all others."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -212,3 +214,26 @@ def test_a_broken_index_is_named_before_and_in_a_task(tmp_path: Path, form: str)
         TsferryError, match=r"a\.tsfile.*corrupt|corrupt.*a\.tsfile|more than is left"
     ):
         read(tmp_path, form=form)
+
+
+_WORKER = """
+import sys
+from receiver.spark.source.inferring import list_sources, plan_of
+from receiver.spark.source.result_columns import ResultColumn
+from receiver.spark.source.slice_reader import read_slices
+from receiver.spark.source.slicing import Slice
+from receiver.spark.source.source_options import parse_options
+
+options = parse_options({"path": sys.argv[1]})
+columns = [("time", "bigint"), ("device", "string"), ("s1", "bigint")]
+plan = plan_of(options, [ResultColumn(*each) for each in columns])
+slices = [Slice(each.for_worker(), plan.selection.span) for each in list_sources(options)]
+print(sum(each.num_rows for each in read_slices(slices, plan)), "pandas" in sys.modules)
+"""
+
+
+@pytest.mark.slow
+def test_a_worker_that_reads_files_does_not_wait_for_pandas(good: Path):
+    command = [sys.executable, "-c", _WORKER, str(good)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["3", "False"]
