@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Final
 from common.errors import TooLargeError
 from common.listed import ListedSum
 from common.wire import EndedAnswer, EndedHere, ListedAnswer
-from receiver.load.deciding.operators_deletions import is_last_of_content, is_operators
+from receiver.load.deciding.operators_deletions import (
+    is_last_of_content,
+    is_operators,
+    is_told_by_merge,
+)
 from receiver.metadata.query.given_back import came_back, ended_with_transfer, is_anothers
 from receiver.metadata.state.table_rows import FileState
 from receiver.scope import Scope
@@ -140,7 +144,12 @@ def is_awaited(state: State, row: FileRow) -> bool:
     place. (What has expired may come again: it expires again, if its TTL holds still.)
     """
     known = row.sender in state.senders
-    return known and is_operators(row) and is_last_of_content(state, row)
+    return (
+        known
+        and is_operators(row)
+        and is_last_of_content(state, row)
+        and not is_told_by_merge(state, row)  # that has a note when the merge is forgotten
+    )
 
 
 def _is_let_go(state: State, row: FileRow) -> bool:

@@ -5,8 +5,9 @@ copy of its disk, or be another box with that disk. So the content decides, unde
 any sender; a file without points has no identity beyond its path. What happened to the content last
 counts: once it is loaded again, by whatever way, the deletion before is no reason any more. Nor is
 that of a second file with the same content for what a sender has here under the path in question:
-should its bytes be bad or gone, there is nobody else to bring them. With what was merged for good
-goes all that it was made of. Where that is in several merged files, and an operator deleted some,
+should its bytes be bad or gone, there is nobody else to bring them. What readers
+see in a file of another sender is that one's, not deleted. With what was merged for good goes all
+that it was made of. Where that is in several merged files, and an operator deleted some,
 each point of it is deleted or read in the others; only while one of these is bad, it is taken:
 there is nobody else to bring what was in that one.
 """
@@ -31,6 +32,7 @@ __all__ = [
     "deleted_with",
     "is_last_of_content",
     "is_operators",
+    "is_told_by_merge",
 ]
 
 DELETED_HERE: Final = (
@@ -62,8 +64,11 @@ def deleted_by_operator(
     is_here = False
     for row in _of_tail(state, tail):
         if _is_content(row, size, md5) and _is_known_as(row, sender, [path]):
+            if row.visible and row.sender != sender:
+                return 0  # one of several with this content: it is somebody else's, not gone
             is_here |= row.state is not FileState.DELETED
-            found.append((row.created, row.deleted if is_operators(row) else 0))
+            if not is_told_by_merge(state, row):
+                found.append((row.created, row.deleted if is_operators(row) else 0))
     merges = state.compacted_table.finals.dropped_with(sender, path, tail, md5)
     if not is_here and merges:
         if any(_is_wanted(state, *each) for each in merges):
@@ -115,6 +120,12 @@ def is_operators(row: FileRow) -> bool:
     """
     here = row.reason == _OPERATOR or (row.reason == _EVERYWHERE and row.origin is None)
     return row.state is FileState.DELETED and here
+
+
+def is_told_by_merge(state: State, row: FileRow) -> bool:
+    """Whether a deleted file went along with what it was merged into, which may be called back."""
+    with_leaf = state.compacted_table.finals.with_leaf
+    return row.superseded > 0 and any(with_leaf(row.sender, path, row.md5) for path in row.paths)
 
 
 def is_last_of_content(state: State, row: FileRow) -> bool:

@@ -626,6 +626,20 @@ def test_what_was_merged_and_is_called_back_may_come_again(
     assert {each.result for each in outcomes.values()} == {wire.Result.LOADED}
 
 
+def test_what_was_within_a_merged_file_that_is_called_back_is_not_deleted_though_it_is_forgotten(
+    node: Node, world: World, clock: Clock, site: Site
+) -> None:
+    row = made_final(node, clock)
+    raw = contents(node, world, site)
+    drop_retired(node.operator, row.physical)
+    pass_time(node, clock, KEPT)
+    node.load.reaper.run_once()
+    assert site_rows(node) == []
+    assert undelete_files(node.operator, [row.physical]).back == [row.physical]
+    outcomes = site.edge.round(raw)
+    assert {each.result for each in outcomes.values()} == {wire.Result.LOADED}
+
+
 def test_deleting_a_merged_file_by_name_brings_nothing_back_of_what_it_was_made_of(
     node: Node, clock: Clock, site: Site
 ) -> None:

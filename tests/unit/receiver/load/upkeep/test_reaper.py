@@ -13,12 +13,13 @@ from receiver.datadirs.directory_markers import RECEIVER_MARKER
 from receiver.metadata.model import records
 from receiver.metadata.sql.executing import execute
 from receiver.node import Node
-from receiver.operator.files import delete_files
+from receiver.operator.files import delete_files, undelete_files
 from receiver.operator.owners import set_owner
 from receiver.operator.senders import remove_sender
 from receiver.operator.status import running_status
 from tests.support.node_world import (
     OPERATOR,
+    B,
     Clock,
     Edge,
     World,
@@ -272,6 +273,27 @@ def test_a_word_that_was_said_before_the_last_deletion_does_not_take_it_back(
         node.engine.commit([records.FileDeleted(row.physical, "operator")])
         assert planned_again(edge, **again).action is wire.Action.EXPIRED
         assert planned_again(edge, retry=True).action is wire.Action.SEND
+
+
+def test_content_that_another_sender_has_visible_is_that_ones_though_a_copy_was_deleted(
+    world: World,
+) -> None:
+    with world.still_node() as node:
+        edge, _ = loaded_and_deleted(node)
+        task = edge.start()
+        edge.plan(task, [plan_entry(path_of(2), tsfile(), retry=True)])
+        edge.batch(task, {path_of(2): tsfile()})
+        edge.end(task, {path_of(2): tsfile()})
+        edge.outcome(task)
+        edge.round({}, [path_of(2)])
+        with node.engine.reading() as state:
+            (first,) = (row.physical for row in state.files.values() if not row.visible)
+            (second,) = (row.physical for row in state.files.values() if row.visible)
+        assert undelete_files(node.operator, [first]).back == [first]
+        node.engine.commit([records.FileDeleted(second, "operator")])
+        other = Edge(node, B)
+        other.check()
+        assert planned_again(other).action is wire.Action.CONFLICT
 
 
 def test_a_compaction_of_deleted_files_is_told_as_one_with_a_value_that_nobody_deleted(
