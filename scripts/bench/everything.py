@@ -48,6 +48,7 @@ COMMANDS: dict[str, list[str]] = {
     "proof": ["proof.py"],
     "merging": ["merging.py"],
     "compacting": ["compacting.py"],
+    "exporting": ["exporting.py"],
     "compacted-reads": ["compacted_reads.py", "--json", "{into}/compacted-reads.json"],
     "fetched-in-turn": ["fetched_in_turn.py"],
     "background-work": ["background_work.py"],
