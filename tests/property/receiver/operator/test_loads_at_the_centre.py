@@ -20,7 +20,9 @@ from receiver.operator.load_wire import CentreLoadRequest
 from receiver.shared_points.common_points import compare
 from receiver.shared_points.compare_process import CompareProcess
 from tests.support import tiers
-from tests.support.node_world import A, B, Edge, World, path_of
+from tests.support.merging_node import merge_here
+from tests.support.node_world import A, B, Clock, Edge, World, path_of
+from tests.support.proving import in_this_process
 from tests.support.tsfile_bytes import build
 from tests.support.writing_world import config_of, rows_of
 
@@ -39,14 +41,16 @@ class Plant:
     owners: dict[str, str] = field(default_factory=dict)
     edges: dict[str, Edge] = field(default_factory=dict)
     number: int = 0
+    begin: int = 0
+    """Of the times of edges: with other ones their files are not merged with those of loads."""
 
-    def content(self, devices: Iterable[str]) -> tuple[bytes, Points]:
+    def content(self, devices: Iterable[str], begin: int = 0) -> tuple[bytes, Points]:
         """A file that no other one has the bytes of, and its points."""
         self.number += 1
         found: Points = {}
         for device in devices:
             for series in self.chance.sample(["s1", "s2"], self.chance.randint(1, 2)):
-                times = self.chance.sample(range(30), self.chance.randint(1, 4))
+                times = self.chance.sample(range(begin, begin + 30), self.chance.randint(1, 4))
                 found |= {(device, series, time): self.number * 100 + time for time in times}
         made: dict[str, dict[str, list[tuple[int, int]]]] = {}
         for (device, series, time), value in sorted(found.items()):
@@ -59,7 +63,7 @@ class Plant:
         if not mine:
             return
         device = self.chance.choice(mine)
-        content, found = self.content([device])
+        content, found = self.content([device], self.begin)
         if edge not in self.edges:
             self.edges[edge] = Edge(self.node, edge)
         self.edges[edge].check()
@@ -110,6 +114,12 @@ class Plant:
             self.owners.setdefault(each, request.owner or own)
         self.points = brought | self.points if policy == "skip" else self.points | brought
 
+    def merge(self) -> None:
+        """What can be merged is, and in the end for good where it was loaded at the centre."""
+        self.node.compactor.compact("root.sg")
+        self.node.compactor.run_once()
+        self.node.final_merges.run_once()
+
     def check(self) -> None:
         """Readers get the points of the model."""
         config = config_of(self.node, self.root / "receiver.toml")
@@ -142,3 +152,40 @@ def test_a_dry_run_says_what_the_load_does_and_readers_get_what_it_says(
             else:
                 plant.load()
         plant.check()
+
+
+@pytest.mark.slow
+def test_so_do_loads_beside_what_was_merged_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CompareProcess, "ask", lambda _, asked, __: compare(asked))
+    finals = 0
+    for life in range(tiers.examples(4)):
+        merge = {"final_after": 50.0, "quiet": 0.0}
+        world = World(tmp_path / f"world{life}", clock=Clock(), merge=merge)
+        with world.still_node() as node:
+            merge_here(node)
+            in_this_process(node)
+            plant = Plant(node, tmp_path / f"{life}", random.Random(f"{tiers.seed()} {life}"))
+            plant.root.mkdir()
+            plant.begin = 100
+            plant.send(A)
+            plant.send(B)
+            for _ in range(12):
+                world.clock.now += 2  # type: ignore[union-attr]
+                chosen = plant.chance.random()
+                if chosen < 0.15:
+                    plant.send(plant.chance.choice([A, B]))
+                elif chosen < 0.7:
+                    plant.load()
+                else:
+                    plant.send(A)  # who has devices of them is to have been here since
+                    plant.send(B)
+                    plant.merge()
+                    world.clock.now += 60  # type: ignore[union-attr]
+                    plant.merge()
+                    plant.check()
+            plant.check()
+            with node.engine.reading() as state:
+                finals += len(state.compacted_table.finals.all())
+    assert finals

@@ -17,6 +17,7 @@ from common.config import load
 from common.errors import TsferryError, UnauthorizedError
 from receiver.compaction.crowded import CrowdedPartitions
 from receiver.config import ENV_PREFIX, AuthConfig, ReceiverConfig
+from receiver.metadata.model import records
 from receiver.operator.tokens import make_token, revoke_token
 from receiver.spark.source import crowding
 from receiver.spark.source.inferring import columns_of, list_sources, plan_of, read_tail_of
@@ -189,6 +190,33 @@ def test_the_store_comes_first_and_the_receiver_where_it_refuses(
         del gone["receiver"]
         with pytest.raises(TsferryError, match="no-bucket"):
             tasks(gone)
+
+
+@pytest.mark.parametrize("where", ["disk", "receiver"])
+def test_a_hidden_file_whose_bytes_are_gone_is_an_error_that_names_it_and_no_fewer_rows(
+    world: StoredWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """As of a commit that had it: planned before they went, and behind that."""
+    (hidden,) = (each for each in world.physicals() if "/2-2-0-0." in each)
+    then = world.engine.newest_commit
+    world.engine.commit([records.FileRetired(hidden), records.FileDeleted(hidden, "operator")])
+    given = {"columns": "n", "asOf": str(then)}
+    place = next(tmp_path.rglob(Path(hidden).name))
+    before = rows(tasks({"catalog": str(world.config), **given}))
+    assert {"time": 5, "device": "root.wind.e", "n": 1} in before
+    with served(world) as (url, token):
+        monkeypatch.setenv(TOKEN, token)
+        far = {"catalog": url, "token": token, "dataDirs": str(tmp_path / "elsewhere")}
+        given |= far if where == "receiver" else {"catalog": str(world.config)}
+        fresh()
+        sent = tasks(given)
+        assert rows(sent) == before
+        place.unlink()
+        with pytest.raises(TsferryError, match=hidden):
+            rows(sent)
+        fresh()
+        with pytest.raises(TsferryError, match=hidden):
+            rows(tasks(given))
 
 
 @pytest.mark.parametrize("has_token", [True, False])
