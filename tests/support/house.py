@@ -59,8 +59,6 @@ API = frozenset({
     # Keys are written over no wire, but by who embeds an engine.
     "TxnKeys.save",
     "arm",  # tests put their hook there
-    # Who has a file to write again: scripts and tests; compaction will.
-    "rewrite",
     # What others call by name: prompt_toolkit, lark, numba, pyarrow, pyspark, waitress.
     "SchemaCompleter.get_completions", "Words.lex",
     "_Locator.get_cache_path", "_Locator.get_source_stamp", "_Locator.get_disambiguator",
