@@ -33,10 +33,11 @@ from receiver.load.tail_facts import facts_worth_keeping
 from receiver.metadata.model import records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from common.tsfile import TsFileOrigin
     from receiver.config import ReceiverConfig
+    from receiver.load.folder.content_checks import SingleTask
     from receiver.load.folder.current_task import CurrentTask, Planned
     from receiver.load.folder.sender_folder import SenderFolder
     from receiver.load.folder.staged import Verified
@@ -173,9 +174,7 @@ class Intake:
         expected: Iterable[str | None],
         planned: Planned | None,
         content: memoryview | None = None,
-        single: str | None = None,
-        scope: Sequence[str] = (),
-        token: str | None = None,
+        single: SingleTask | None = None,
         commit: int = 0,
     ) -> VerifiedBytes:
         """Check a whole file.
@@ -188,9 +187,7 @@ class Intake:
             expected: what the sender has said it is, in whatever place.
             planned: its TsFile's entry in the plan.
             content: the bytes that came, of a file that came in one piece.
-            single: id of its task, if it is a task of its own.
-            scope: of the token, for such a task.
-            token: its id.
+            single: its task, if it is one of its own.
             commit: the newest one when the bytes began to come, where the plan does not tell.
 
         Raises:
@@ -209,8 +206,6 @@ class Intake:
             source=source,
             at=self._clock(),
             single=single,
-            scope=scope,
-            token=token,
             commit=commit if planned is None else planned.commit,
         )
         if planned is not None:

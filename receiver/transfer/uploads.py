@@ -24,6 +24,7 @@ from common.errors import (
 )
 from common.names import FilePath
 from common.wire import Result
+from receiver.load.folder.content_checks import SingleTask
 from receiver.load.folder.obstacles import is_of_one_path
 from receiver.load.folder_recovery import single_task
 from receiver.transfer.admission import Admission
@@ -383,9 +384,7 @@ class Uploads:
                 pending.md5.hexdigest(),
                 expected=(meta.md5, repr_md5),
                 planned=planned,
-                single=meta.id if meta.task is None else None,
-                scope=who.scope if meta.task is None else (),
-                token=who.token_id if meta.task is None else None,
+                single=SingleTask(meta.id, who.scope, who.token_id) if meta.task is None else None,
                 commit=meta.commit,
             )
         except DigestError:

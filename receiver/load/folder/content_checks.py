@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from common.digests import md5_of_fd
 from common.errors import DigestError, NotATsFileError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from common.names import FilePath
     from common.tsfile import Tail, TsFileOrigin
 
-__all__ = ["check_content", "check_md5", "hash_staged", "record_of"]
+__all__ = ["SingleTask", "check_content", "check_md5", "hash_staged", "record_of"]
 
 
 def check_content(source: TsFileOrigin, path: FilePath, called: str = "") -> Tail | None:
@@ -54,6 +54,20 @@ def check_md5(path: FilePath, found: str, *expected: str | None) -> None:
             raise DigestError(f"{path}: MD5 of the whole file is {found}, {each} was expected")
 
 
+class SingleTask(NamedTuple):
+    """A file that is a task of its own.
+
+    Attributes:
+        id: of the task.
+        scope: of the token that it came with.
+        token: its id; None without one.
+    """
+
+    id: str
+    scope: Sequence[str]
+    token: str | None
+
+
 def record_of(
     fd: int,
     path: FilePath,
@@ -61,9 +75,7 @@ def record_of(
     *,
     source: TsFileOrigin,
     at: float,
-    single: str | None = None,
-    scope: Sequence[str] = (),
-    token: str | None = None,
+    single: SingleTask | None = None,
     commit: int = 0,
 ) -> Verified:
     """The record of a verified file that is open as `fd` (renaming keeps inode and mtime).
@@ -79,9 +91,9 @@ def record_of(
         inode=found.st_ino,
         mtime_ns=found.st_mtime_ns,
         at=at,
-        single=single,
-        scope=list(scope),
-        token=token,
+        single=None if single is None else single.id,
+        scope=[] if single is None else list(single.scope),
+        token=None if single is None else single.token,
         commit=commit,
     )
 
