@@ -374,8 +374,8 @@ def restore(
             )
         if visible:
             click.echo(
-                f"{len(visible)} files are visible with the next `serve` that an operator deleted "
-                f"after {at}; those that are to go have to be deleted once more"
+                f"{counted(len(visible), 'file is', 'files are')} visible with the next `serve` "
+                f"that an operator deleted after {at}; what is to go has to be deleted once more"
             )
     if found.lacking:
         ctx.exit(3)

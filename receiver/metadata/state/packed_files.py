@@ -38,7 +38,7 @@ __all__ = [
     "TAIL_AT",
     "TASK_AT",
     "Digest",
-    "Found",
+    "NumbersByHash",
     "PackedFiles",
     "PackedTexts",
     "array_of",
@@ -121,7 +121,7 @@ def _physical_key(physical: str) -> str:
     return physical[:-24]
 
 
-class Found:
+class NumbersByHash:
     """Numbers by hashes: the upper half of a hash over a number, in order."""
 
     __slots__ = ("entries", "starts")
@@ -193,8 +193,8 @@ class PackedFiles:
         self.texts = texts
         self.id_arrays = id_arrays
         self.names = names
-        self.by_path = Found(by_path)
-        self.by_tail = Found(by_tail)
+        self.by_path = NumbersByHash(by_path)
+        self.by_tail = NumbersByHash(by_tail)
         self.begins = self._begins()
         self.held = self._held()
         self._directory_ids = {each: number for number, each in enumerate(texts.directories)}

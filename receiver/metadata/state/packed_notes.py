@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from receiver.metadata.schema.growing_columns import view
-from receiver.metadata.state.packed_files import Found, array_of, hash_of
+from receiver.metadata.state.packed_files import NumbersByHash, array_of, hash_of
 from receiver.metadata.state.packing import cut
 from receiver.metadata.state.table_rows import LetGoRow
 
@@ -65,8 +65,8 @@ class PackedNotes:
         self._names = names
         self._ends = ends
         self._texts = texts
-        self._by_path = Found(by_path)
-        self._by_tail = Found(by_tail)
+        self._by_path = NumbersByHash(by_path)
+        self._by_tail = NumbersByHash(by_tail)
         self.left = bytearray(len(ends) - 1) if left is None else left
         self.count = self.left.count(0)
 
@@ -285,7 +285,7 @@ def _joined(code: str, parts: Sequence[NDArray[np.generic]]) -> array[int]:
 
 
 def _found(
-    several: Sequence[Found],
+    several: Sequence[NumbersByHash],
     stays: Sequence[NDArray[np.int64]],
     begins: Sequence[int],
     counts: Sequence[int],
