@@ -67,6 +67,8 @@ class JournalState:
         is_unlisted: whether no master that is trusted has listed what is here.
         dropped: the generation that is going, 0 for none.
         damaged: lines that say nothing, and have others behind them.
+        is_doubtful: whether any line says nothing, be it the end that was cut off, or one of which
+            this release knows no word.
     """
 
     def __init__(self) -> None:
@@ -80,9 +82,12 @@ class JournalState:
         self.is_unlisted = False
         self.dropped = 0
         self.damaged = 0
+        self.is_doubtful = False
 
     def take(self, line: JournalLine) -> None:
         """Apply a line."""
+        if line == JournalLine(life=line.life):
+            self.is_doubtful = True
         if line.made is not None:
             self.made = line.made
             if line.made.generation > self.dropped:
@@ -136,6 +141,7 @@ def read_journal(tree: Tree, rel: str) -> JournalState:
                 whole, state.damaged = end + 1, doubtful
             at = end + 1
         if whole != len(data):
+            state.is_doubtful = True
             file.truncate(whole)
     if state.damaged:
         _leave_out(tree, rel, good, state)

@@ -66,7 +66,19 @@ class ReplicaDirectory:
             return False
         self.journal = read_journal(self.tree, self._log)
         self.tree.sweep_temporaries(self.rel(_PULLING), deep=False)
+        if not self.journal.is_unlisted and self._may_lack_lines():
+            self.note(JournalLine(unlisted=True))
         return True
+
+    def _may_lack_lines(self) -> bool:
+        """Whether bytes lie here that a line may have named which says nothing now.
+
+        A file that had gone may have come again; and none is here before the first line.
+        """
+        journal, here = self.journal, self.tree.files(self._below)
+        if journal.made is None and any(rel != self._log for rel, _ in here):
+            return True
+        return journal.is_doubtful and any(self.size(each) is not None for each in journal.going)
 
     def begin(self, order: CopyOrder) -> None:
         """Be there, by an order."""

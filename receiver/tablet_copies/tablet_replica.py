@@ -135,11 +135,13 @@ class TabletReplica:
                 return
             for number, directory in list(self._directories.items()):
                 state = directory.journal
-                if state.dropped and state.dropped >= self.generation and not state.damaged:
-                    self._remove_directory(number)
-                    continue
-                for name in sorted(state.going):
-                    directory.unlink(name)
+                # What goes may have come again, by a line that is damaged: a list tells.
+                if not state.is_unlisted:
+                    if state.dropped and state.dropped >= self.generation:
+                        self._remove_directory(number)
+                        continue
+                    for name in sorted(state.going):
+                        directory.unlink(name)
                 state.going.clear()
                 self._missing |= state.rotten.keys()
                 for name, file in state.files.items():

@@ -14,8 +14,8 @@ from common import crash
 from common.digests import md5
 from common.durable import Tree
 from common.errors import DigestError, NoSpaceError, NotFoundError, Permanent
-from receiver.tablet_copies.copies_wire import CopiedFile, CopyOrder
-from receiver.tablet_copies.copy_journal import COPIES_LOG
+from receiver.tablet_copies.copies_wire import CopiedFile, CopyOrder, TableAttributes
+from receiver.tablet_copies.copy_journal import COPIES_LOG, JournalLine, append_lines
 from receiver.tablet_copies.replica_directory import roomiest
 from receiver.tablet_copies.tablet_replica import TabletReplica, check_file
 
@@ -208,6 +208,76 @@ def test_a_damaged_line_of_the_journal_takes_nothing_along(trees: list[Tree]):
         assert opened(trees).files() == after.files()
         assert opened(trees).generation == ORDER.generation
         journal.write_bytes(whole)
+
+
+def came_again(trees: list[Tree]) -> Path:
+    """The journal of a replica one of whose files had gone, and has come again."""
+    replica = made(trees)
+    replica.remove(1, [NAME])
+    replica.receive(0, FILE, [CONTENT])
+    return trees[0].path / "tablets" / TABLET / COPIES_LOG
+
+
+def test_no_bit_of_a_line_takes_along_a_file_that_had_gone_and_came_again(trees: list[Tree]):
+    """The line that it went by was gone by once more; also where the node starts twice."""
+    journal = came_again(trees)
+    whole = journal.read_bytes()
+    begin = whole.rindex(b"\n", 0, -1) + 1
+    last = whole[begin:]
+    place = trees[0].path / "tablets" / TABLET / NAME
+    behind = encoded(JournalLine(known=TableAttributes(version=1)))
+    for after in (b"", behind):
+        for at in [0, 2, 4, len(last) - 2, len(last) - 1]:  # brackets, the first word, the end
+            damaged = bytearray(last)
+            damaged[at] ^= 1
+            journal.write_bytes(whole[:begin] + bytes(damaged) + after)
+            for _ in range(3):
+                replica = opened(trees)
+                assert place.exists(), (at, after)
+                assert replica.is_unlisted
+            assert replica.take_unnamed(FILE)
+            assert opened(trees).files() == {NAME: FILE}
+    journal.write_bytes(whole[:begin])  # whose bytes had only not gone yet
+    opened(trees)
+    assert not place.exists()
+
+
+def test_what_was_made_anew_is_not_dropped_by_the_order_of_before_if_its_line_is_damaged(
+    trees: list[Tree],
+) -> None:
+    replica = made(trees)
+    journal = trees[0].path / "tablets" / TABLET / COPIES_LOG
+    anew = msgspec.structs.replace(ORDER, generation=2)
+    lines = [JournalLine(dropped=1), JournalLine(made=anew), JournalLine(file=FILE)]
+    for line in lines:
+        append_lines(trees[0], f"tablets/{TABLET}/{COPIES_LOG}", line)
+    assert opened(trees).generation == 2
+    journal.write_bytes(journal.read_bytes().replace(encoded(lines[1]), b"?" * 40 + b"\n"))
+    for _ in range(3):
+        replica = opened(trees)
+        assert replica.files() == {NAME: FILE}
+        assert replica.is_unlisted
+
+
+def test_the_end_of_the_first_line_does_not_take_the_only_file_along(trees: list[Tree]):
+    made(trees)
+    journal = trees[0].path / "tablets" / TABLET / COPIES_LOG
+    whole = journal.read_bytes()
+    place = trees[0].path / "tablets" / TABLET / NAME
+    first = whole.index(b"\n")
+    for content in (whole[:first] + b"\x0b" + whole[first + 1 :], b"?" + whole[1:first], b""):
+        journal.write_bytes(content)
+        for _ in range(2):
+            replica = opened(trees)
+            assert place.exists()
+            assert replica.is_there == replica.is_unlisted is True
+        replica.make(ORDER, 0)
+        assert replica.take_unnamed(FILE)
+        assert opened(trees).files() == {NAME: FILE}
+
+
+def encoded(line: JournalLine) -> bytes:
+    return msgspec.json.encode(line) + b"\n"
 
 
 def test_bytes_that_no_line_names_are_taken_in_if_they_are_those_of_the_file(trees: list[Tree]):
