@@ -75,6 +75,7 @@ class BatchSender:
             chosen = self._choose(pending, self.calls.client.bandwidth.block(limit))
             del pending[: len(chosen)]
             again: list[Content] = []
+            failed: list[Content] = []
             failure: TsferryError | None = None
             fewer = _half_of(chosen)
             for content, outcome in self._results(chosen):
@@ -84,6 +85,7 @@ class BatchSender:
                 elif isinstance(outcome, TsferryError) and self._try_again(content, outcome):
                     failure = outcome
                     again.append(content)
+                    failed.append(content)
                 elif content.path in self._alone and len(chosen) > 1:
                     again.append(content)
                 else:
@@ -92,7 +94,7 @@ class BatchSender:
             if failure is not None:
                 if isinstance(failure, UnreachableError):
                     limit = max(_SMALLEST, limit // 2)
-                self._pause(again, failure)
+                self._pause(failed, failure)
 
     def _results(self, chosen: Sequence[Content]) -> Iterator[tuple[Content, SendOutcome]]:
         """The fate of each file; a failure of the request is a failure of each of its files."""
@@ -178,9 +180,9 @@ class BatchSender:
         self._is_full = self._is_full or is_cramped
         return False
 
-    def _pause(self, again: Sequence[Content], error: TsferryError) -> None:
-        failures = max(self._failures[content.path] for content in again)
-        what = again[0].path if len(again) == 1 else f"{len(again)} files"
+    def _pause(self, failed: Sequence[Content], error: TsferryError) -> None:
+        failures = max(self._failures[content.path] for content in failed)
+        what = failed[0].path if len(failed) == 1 else f"{len(failed)} files"
         self.calls.pause(what, failures, error)
 
 

@@ -123,6 +123,21 @@ def test_a_full_receiver_is_waited_for_once_and_each_file_is_tried(receiver, bat
     assert [found[name(n)] for n in (0, 8, 9)] == [NoSpaceError, ReceivedFile, ReceivedFile]
 
 
+def test_some_files_find_no_room_and_another_is_damaged_on_the_way(receiver, batch):
+    files = [Bytes(bytes([n]) * 30_000, name(n)) for n in range(10)]
+    problems = {3: NoSpaceError.slug, 5: DigestError.slug}
+
+    def change(reply: Reply) -> Reply:
+        found = {n: wire.Problem(type=f"urn:tsferry:{slug}") for n, slug in problems.items()}
+        results = [wire.BatchResult(path=name(n), problem=found.get(n)) for n in range(10)]
+        reply.body = wire.encode(wire.BatchAnswer(results=results))
+        return reply
+
+    receiver.fault("POST /tasks/.*/batch", Alter(change))
+    assert set(fates(batch().run(files)).values()) == {ReceivedFile}
+    assert receiver.count("POST /tasks/.*/batch") == 2
+
+
 def test_a_revoked_token_ends_it_at_once(receiver, batch, files):
     receiver.fault("POST /tasks/.*/batch", Answer(problem(UnauthorizedError)))
     with pytest.raises(UnauthorizedError):
