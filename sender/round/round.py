@@ -341,19 +341,21 @@ class Round:
                     clock=self.clock,
                 ).run()
 
-            self._go_on(run, None if each.anew else resumable.take(each))
+            self._go_on(kept, run, None if each.anew else resumable.take(each))
             crash.point("round.task_done")
 
-    def _go_on(self, run: Callable[[str], None], begun: str | None) -> None:
+    def _go_on(self, kept: ReceiverState, run: Callable[[str], None], begun: str | None) -> None:
         """Run a task that the receiver has open, or under a new id.
 
         What was planned under an id counts on, be it gone by now; so it may have become too much.
+        Nothing of it is committed then, and its log has nothing to say any more.
         """
         if begun is not None:
             try:
                 return run(begun)
             except TooLargeError as error:
                 _log.info("%s: task %s begins anew: %s", self.remote.name, begun, error)
+                kept.logs.remove()
         return run(self.new_id())
 
     def _has_new_mode(self, kept: ReceiverState) -> bool:

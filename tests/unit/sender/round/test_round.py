@@ -22,7 +22,9 @@ from common.errors import (
     ForbiddenError,
     GoneError,
     NotATsFileError,
+    TooLargeError,
     TsferryError,
+    UnreachableError,
 )
 from common.wire import Action, History, Outcome, Result
 from sender.config import StorageGroupFilter
@@ -192,6 +194,19 @@ def test_a_manifest_that_fits_no_body_goes_in_pages(edge, receiver):
     *_, end = receiver.manifests.values()
     assert sorted(each.path for each in end.manifest) == files
     assert end.deleted == gone
+    in_sync(edge, receiver)
+
+
+@pytest.mark.parametrize("call", ["plan", "end"])
+def test_a_task_that_has_become_too_much_begins_anew_in_the_same_round(edge, receiver, call):
+    edge.write(1)
+    receiver.fault("POST /tasks/.*/end", *[Answer(problem(UnreachableError))] * 6)
+    assert edge.round().error is not None
+    (begun,) = receiver.tasks
+    receiver.faults.clear()
+    receiver.fault(f"POST /tasks/{begun}/{call}", *[Answer(problem(TooLargeError))] * 3)
+    assert (edge.round().exit_code, receiver.count(f"POST /tasks/{begun}/plan")) == (0, 2)
+    assert len(receiver.tasks) == 2
     in_sync(edge, receiver)
 
 
