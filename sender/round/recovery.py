@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from sender.select.found import LocalFile
 
 __all__ = ["LeftBehind", "RecoveryReport", "Unloadable", "look_over", "recover"]
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 _COME = frozenset({Result.LOADED, Result.ALREADY})
@@ -228,23 +230,28 @@ def _is_loaded(entries: Mapping[FilePath, Entry], dirs: DataDirs, link: LocalFil
     if entry.identity == link.identity:
         return True
     # A copy has numbers of its own: its content decides.
-    fd = dirs.trees[link.data_dir].open_read(link.rel)
-    try:
-        return md5_of_fd(fd) == entry.md5
-    finally:
-        os.close(fd)
+    return _read(dirs, link, md5_of_fd) == entry.md5
 
 
 def _fault(dirs: DataDirs, link: LocalFile) -> str | None:
-    """Why a link is no TsFile that a receiver could take, None if it is one."""
+    """Why a link is no TsFile that a receiver could take, None if it is one, or if nobody knows."""
     from common.tsfile import read_tail
 
-    fd = dirs.trees[link.data_dir].open_read(link.rel)
+    tail = _read(dirs, link, read_tail)
+    return None if tail is None or tail.complete else f"{tail.status}: {tail.reason}"
+
+
+def _read(dirs: DataDirs, link: LocalFile, read: Callable[[int], T]) -> T | None:
+    """What a link holds; None where it cannot be read: it is kept, and no other file waits."""
     try:
-        tail = read_tail(fd)
-    finally:
-        os.close(fd)
-    return None if tail.complete else f"{tail.status}: {tail.reason}"
+        fd = dirs.trees[link.data_dir].open_read(link.rel)
+        try:
+            return read(fd)
+        finally:
+            os.close(fd)
+    except (OSError, UnsafePathError) as error:
+        _log.warning("%s: its link cannot be read: %s", link.path, error)
+        return None
 
 
 def _has_source(dirs: DataDirs, link: LocalFile) -> bool:

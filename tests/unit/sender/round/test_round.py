@@ -197,6 +197,47 @@ def test_a_manifest_that_fits_no_body_goes_in_pages(edge, receiver):
     in_sync(edge, receiver)
 
 
+def cut_off_at(point: str, nth: int = 1):
+    """The round of the edge is cut off where it comes to a point for the n-th time."""
+    passed = []
+
+    def fail(name: str) -> None:
+        passed.append(name)
+        if passed.count(point) == nth:
+            raise SimulatedCrash(name)
+
+    return crash.arm(fail)
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_last_copy_that_cannot_be_read_keeps_no_other_file_back(
+    edge, receiver, monkeypatch, links
+):
+    path, other = edge.write(1), edge.write(2)
+    if not links:
+        monkeypatch.setattr(os, "link", Mock(side_effect=OSError(errno.EPERM, "no links")))
+    with cut_off_at("task.snapshot"), pytest.raises(SimulatedCrash):
+        edge.round()
+    edge.remove(path)
+    (copy,) = edge.data.glob(f"sync-sender/*/snapshot/{path}")
+    inode, pread = copy.stat().st_ino, os.pread
+
+    def broken(fd: int, *args: int) -> bytes:
+        if os.fstat(fd).st_ino == inode:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return pread(fd, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pread", broken)
+        for _ in range(2):
+            report = edge.round()
+            assert (report.error, edge.listed) == (None, [other])
+            assert [each.file for each in report.changed] == [path]
+    assert edge.round().sent == 1
+    assert list(receiver.loaded) == [other, path]
+    assert edge.leftovers == []
+
+
 @pytest.mark.parametrize("call", ["plan", "end"])
 def test_a_task_that_has_become_too_much_begins_anew_in_the_same_round(edge, receiver, call):
     edge.write(1)
