@@ -374,6 +374,7 @@ def _taken_back(known: Known) -> Iterable[TakenBack]:
     """
     if known.check is None:
         return
+    copies = {each.path for each in known.last_copies}
     held_paths = {held.path: held for held in known.check.held}
     wanted_paths = {wanted.path: wanted for wanted in known.check.wanted}
     for text in dict.fromkeys((*wanted_paths, *held_paths)):
@@ -386,5 +387,5 @@ def _taken_back(known: Known) -> Iterable[TakenBack]:
             gone = known.scan.is_gone(path, entry.data_dir)
             yield TakenBack(path, held.reason, wanted=False, gone=gone)
         if wanted is not None and entry.md5 in ("", wanted.md5):
-            gone = known.scan.is_gone(path, entry.data_dir)
+            gone = path not in copies and known.scan.is_gone(path, entry.data_dir)
             yield TakenBack(path, wanted.reason, wanted=True, gone=gone)

@@ -23,7 +23,7 @@ from sender.plan.next_round import Known, NextRound, next_round
 from sender.plan.plan_options import PlanOptions
 from sender.round.comparing import compare
 from sender.round.file_source import Source, open_source
-from sender.round.recovery import LeftBehind, look_over
+from sender.round.recovery import LeftBehind, lacked_by, look_over
 from sender.round.round_report import (
     FileReason,
     RoundReport,
@@ -65,10 +65,15 @@ class LookedAt:
     source: Source
     scan: Scan
 
-    def left_behind(self, outcome_of: Callable[[str], wire.TaskAnswer | None]) -> LeftBehind:
+    def left_behind(
+        self,
+        outcome_of: Callable[[str], wire.TaskAnswer | None],
+        check: wire.CheckAnswer | None = None,
+    ) -> LeftBehind:
         """What a recovery would do."""
         kept = self.kept
-        return look_over(kept.ledger, kept.logs, kept.snapshot, kept.dirs, outcome_of)
+        state = kept.ledger, kept.logs, kept.snapshot, kept.dirs, outcome_of
+        return look_over(*state) if check is None else look_over(*state, lacked_by(check))
 
     def known(self, left: LeftBehind, check: wire.CheckAnswer | None = None) -> Known:
         """What a round would know now."""
@@ -140,7 +145,8 @@ def dry_run(remote: Remote, *, accept_source: bool) -> RoundAhead:
         check = remote.patiently(lambda: remote.check(request))
         refuse_replaced(now, remote.name, check.engine, check.incarnation)
         view.scan = view.source.scan(kept.ledger.entries, kept.handed_to(check))
-        known = view.known(view.left_behind(lambda task: _committed(remote, task)), check)
+        left = view.left_behind(lambda task: _committed(remote, task), check)
+        known = view.known(left, check)
         compared = compare(remote, known, now.compared)
         options = PlanOptions.of(remote.config, accept_source=now.accept_source)
         ahead = next_round(compared.known, options, kept.facts, compared.inventory)

@@ -10,8 +10,9 @@ for. Before each task:
    task that was never committed changes nothing;
 4. the logs are deleted;
 5. links of loaded files, and of files whose source is still there, are dropped. What remains is the
-   last copy of a file that was not loaded: it goes into the next plan. One that is no whole TsFile
-   is dropped: nobody can load it, it is gone at the edge, and deletions would wait for it for ever.
+   last copy of a file that was not loaded, or that the receiver may have lost since: it goes into
+   the next plan. One that is no whole TsFile is dropped: nobody can load it, it is gone at the
+   edge, and deletions would wait for it for ever.
 
 Each step may be cut off anywhere and is then done again from the first.
 """
@@ -29,14 +30,14 @@ from common import crash
 from common.digests import md5_of_fd
 from common.errors import BusyError, NameRefusedError, UnsafePathError
 from common.names import FilePath
-from common.wire import Result, TaskState
+from common.wire import History, Result, TaskState
 from sender.select.entry import EntryState
 from sender.select.path_table import with_changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from common.wire import Outcome, TaskAnswer
+    from common.wire import CheckAnswer, Outcome, TaskAnswer
     from sender.kept.ledger import Ledger
     from sender.kept.snapshot import Snapshot
     from sender.kept.sync_logs import SyncLogs
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from sender.select.entry import Entry
     from sender.select.found import LocalFile
 
-__all__ = ["LeftBehind", "RecoveryReport", "Unloadable", "look_over", "recover"]
+__all__ = ["LeftBehind", "RecoveryReport", "Unloadable", "lacked_by", "look_over", "recover"]
 
 T = TypeVar("T")
 
@@ -106,6 +107,7 @@ def recover(
     snapshot: Snapshot,
     dirs: DataDirs,
     outcome_of: Callable[[str], TaskAnswer | None],
+    may_lack: Callable[[Entry], bool] = lambda entry: False,
 ) -> RecoveryReport:
     """Bring list, logs and snapshot into order; see the module. Doing it twice changes nothing.
 
@@ -116,11 +118,12 @@ def recover(
         dirs: the data directories, to see which sources are still there.
         outcome_of: asks the receiver for a task: its answer, or None if it knows no such task.
             Whatever it raises (receiver out of reach) passes through, with nothing changed.
+        may_lack: whether the receiver may not have any more what is listed: its last copy stays.
 
     Raises:
         BusyError: the receiver is still loading the task; ask again later.
     """
-    found = look_over(ledger, logs, snapshot, dirs, outcome_of)
+    found = look_over(ledger, logs, snapshot, dirs, outcome_of, may_lack)
     if found.come or found.removed:
         ledger.fold(found.come, found.removed)
     crash.point("recovery.folded")
@@ -147,6 +150,7 @@ def look_over(
     snapshot: Snapshot,
     dirs: DataDirs,
     outcome_of: Callable[[str], TaskAnswer | None],
+    may_lack: Callable[[Entry], bool] = lambda entry: False,
 ) -> LeftBehind:
     """What `recover` would do, with nothing changed; the arguments and errors are the same."""
     answers = _ask(logs, outcome_of)
@@ -165,7 +169,7 @@ def look_over(
             entries = with_changes(entries, (come[path] for path in added), gone)
     drop, keep, unloadable = [], [], []
     for link in snapshot.leftovers():
-        if _is_loaded(entries, dirs, link) or _has_source(dirs, link):
+        if _has_source(dirs, link) or _is_loaded(entries, dirs, link, may_lack):
             drop.append(link)
         elif (fault := _fault(dirs, link)) is not None:
             unloadable.append(Unloadable(link, fault))
@@ -223,9 +227,21 @@ def _ask(
     return answers
 
 
-def _is_loaded(entries: Mapping[FilePath, Entry], dirs: DataDirs, link: LocalFile) -> bool:
+def lacked_by(check: CheckAnswer) -> Callable[[Entry], bool]:
+    """Whether a receiver may not have any more what is listed, as it said: see `recover`."""
+    wanted = {(each.path, each.md5) for each in check.wanted}
+    continues = check.history is History.CONTINUES
+    return lambda entry: not continues or (entry.path.text, entry.md5) in wanted
+
+
+def _is_loaded(
+    entries: Mapping[FilePath, Entry],
+    dirs: DataDirs,
+    link: LocalFile,
+    may_lack: Callable[[Entry], bool],
+) -> bool:
     entry = entries.get(link.path)
-    if entry is None or entry.size != link.size or not entry.md5:
+    if entry is None or entry.size != link.size or not entry.md5 or may_lack(entry):
         return False
     if entry.identity == link.identity:
         return True

@@ -14,7 +14,7 @@ from common.wire import History, TaskState
 from sender.kept.receiver_state import ReceiverState
 from sender.plan.task_plan import TaskPlan
 from sender.round.list_remaking import note_held
-from sender.round.recovery import RecoveryReport, recover
+from sender.round.recovery import RecoveryReport, lacked_by, recover
 from sender.round.round_report import RoundReport
 from sender.round.waiting import wait_until_loaded
 from sender.send.progress import Meter
@@ -80,7 +80,9 @@ class Resuming:
                     kept.note(answer)
             return answer
 
-        recovered = recover(kept.ledger, kept.logs, kept.snapshot, kept.dirs, outcome_of)
+        recovered = recover(
+            kept.ledger, kept.logs, kept.snapshot, kept.dirs, outcome_of, lacked_by(check)
+        )
         crash.point("round.recovered")
         for task, committed in recovered.tasks.items():
             if committed:

@@ -238,6 +238,32 @@ def test_a_last_copy_that_cannot_be_read_keeps_no_other_file_back(
     assert edge.leftovers == []
 
 
+@pytest.mark.parametrize("links", [True, False])
+@pytest.mark.parametrize("says", ["wanted", "rewound"])
+def test_the_last_copy_of_what_the_receiver_has_lost_meanwhile_is_sent_again(
+    edge, receiver, monkeypatch, says, links
+):
+    """The links of a task are still there when it is lost: the sender died before they went."""
+    path = edge.write(1)
+    if not links:
+        monkeypatch.setattr(os, "link", Mock(side_effect=OSError(errno.EPERM, "no links")))
+    with cut_off_at("recovery.logs_removed", 2), pytest.raises(SimulatedCrash):
+        edge.round()
+    assert edge.listed == [path]
+    edge.remove(path)
+    lost = receiver.loaded.pop(path)
+    if says == "wanted":
+        md5 = hashlib.md5(lost).hexdigest()
+        receiver.wanted = [wire.Wanted(path=path, md5=md5, size=len(lost), reason="damaged")]
+    else:
+        receiver.history = History.REWOUND
+    assert edge.round().sent == 1
+    assert receiver.loaded == {path: lost}
+    receiver.wanted, receiver.history = [], None
+    assert edge.round().deleted == 1  # as it is gone here
+    assert edge.leftovers == []
+
+
 @pytest.mark.parametrize("call", ["plan", "end"])
 def test_a_task_that_has_become_too_much_begins_anew_in_the_same_round(edge, receiver, call):
     edge.write(1)
