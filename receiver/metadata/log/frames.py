@@ -186,19 +186,20 @@ class LogWriter:
         self._file.settle()
         self._withdraw()
         crash.point("mlog.rotate.before")
-        salt = create_log(tree, name, self.next_lsn)
+        self._stray = (tree, name)  # whatever fails from now on, and as far as it has come
         try:
+            salt = create_log(tree, name, self.next_lsn)
             file = tree.append_file(name, settled=True)
+            now = file, salt, _mark(salt), self.next_lsn, None
         except crash.SimulatedCrash:
             raise
         except BaseException:
-            self._stray = (tree, name)
             with suppress(OSError, TsferryError):  # or before the next commit
                 self._withdraw()
             raise
-        self._file.close()
-        self._file, self._salt, self._mark = file, salt, _mark(salt)
-        self.first_lsn = self.next_lsn
+        before = self._file
+        self._file, self._salt, self._mark, self.first_lsn, self._stray = now
+        before.close()
         crash.point("mlog.rotate.after")
         return True
 

@@ -210,3 +210,32 @@ def test_a_look_in_the_middle_of_a_rotation_sees_a_log(home, previous, monkeypat
     monkeypatch.setattr(os, "listdir", rotating)
     with Tree(home) as tree:
         assert segments(tree) == [Segment(9, "mlog-9.tsf")]
+
+
+@pytest.mark.parametrize(
+    "place", ["durable.write_atomic.renamed", "mlog.create.after", "append_file", "_mark"]
+)
+def test_commits_behind_a_segment_that_was_begun_and_given_up_are_there_at_the_next_start(
+    home, monkeypatch, place
+):
+    """A lack of memory is an error like others for whoever leads: the old segment goes on."""
+    with Engine.open(home, background=False) as engine:
+        engine.commit([records.StorageGroupSet("root.t"), series("root.t.d1", "s")])
+
+        def fails(name, *_args, **_more):
+            if name == place or place in ("append_file", "_mark"):
+                raise MemoryError
+
+        with monkeypatch.context() as short:
+            if place == "append_file":
+                short.setattr(Tree, place, fails)
+            elif place == "_mark":
+                short.setattr(frames, place, fails)
+            else:
+                short.setattr(crash, "point", fails)
+            with pytest.raises(MemoryError):
+                engine.checkpoint()
+        engine.commit([series("root.t.d2", "s")])
+        expected = everything(engine)
+    with Engine.open(home, background=False) as engine:
+        assert everything(engine) == expected
