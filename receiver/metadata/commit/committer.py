@@ -108,6 +108,7 @@ class Committer:
         self._tag_bytes = tag_bytes
         self._high = state.newest
         self.recent = RecentCommits(state.newest)
+        self._reading = reading
         self._beside = None if reading is None else JudgeBeside(reading, self.recent)
         self._unknown: list[CommitRequest] = []
         self._waiting: deque[CommitRequest] = deque()
@@ -325,9 +326,13 @@ class Committer:
             return None
         try:
             if request.work is not None:
-                request.work()
+                try:
+                    request.work()
+                finally:
+                    self._see_whole()
                 request.settle()
                 return None
+            self._see_whole()
             if self.failed is not None:
                 raise ReadOnlyError(f"the metadata engine takes no commits: {self.failed}")
             if request.judged is not None:
@@ -353,6 +358,12 @@ class Committer:
         for guard in request.guards:
             note_guard(touched, guard, self._state)
         return touched
+
+    def _see_whole(self) -> None:
+        """Nothing is built on a state of which work was cut off in the middle, by whatever."""
+        broken = None if self._reading is None else self._reading.broken
+        if broken is not None and self.failed is None:
+            self.stop(broken)
 
     def _standing(self, request: CommitRequest, judged: JudgedOps) -> Touched | None:
         """What a commit touches that was judged already; None where that may not hold any more.

@@ -79,6 +79,11 @@ class Reading:
             self._holder, self._is_torn = 0, False
             self._lock.release()
 
+    @property
+    def broken(self) -> str | None:
+        """Why nobody may read any more, None while all may: half a change is there."""
+        return _BEHIND if self._half_applied else None
+
     def is_mine(self) -> bool:
         """Whether the calling thread is reading."""
         return self._holder == threading.get_ident()

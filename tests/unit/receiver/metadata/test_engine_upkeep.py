@@ -12,6 +12,7 @@ from receiver.metadata import checkpointing
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.engine_options import EngineOptions
+from tests.support.metadata import load, seen
 
 BOUND = 60
 
@@ -175,6 +176,32 @@ def test_a_fault_while_history_is_collected_stops_commits_and_hides_the_half(wor
     world.engine.close()
     with Engine.open(world.home, background=False) as engine, engine.reading() as state:
         assert state.keys.load("k") == "2"
+
+
+@pytest.mark.parametrize("fault", [KeyboardInterrupt, MemoryError])
+@pytest.mark.parametrize("step", ["collect", "adopt", "be_packed"])
+def test_nothing_is_committed_over_a_state_of_which_work_was_cut_off(
+    world, monkeypatch, step, fault
+):
+    world.engine.commit([seen()])
+    world.engine.commit([load()])
+    with world.engine.reading() as state:
+        table = state.keys if step == "collect" else state.file_table
+
+    def cut_off(*_):
+        raise fault
+
+    with monkeypatch.context() as once:
+        once.setattr(table, step, cut_off)
+        world.engine._upkeep._horizon._options = EngineOptions(history=0.0)
+        with pytest.raises(fault):
+            world.engine.collect() if step == "collect" else world.engine.checkpoint()
+    assert world.engine.failed
+    with pytest.raises(ReadOnlyError):
+        world.engine.commit([records.KeysWritten([], {"k": "half"})])
+    world.engine.close()
+    with Engine.open(world.home, background=False) as engine, engine.reading() as state:
+        assert state.keys.load("k") != "half"
 
 
 def test_an_engine_that_was_opened_for_reading_takes_none(world):
