@@ -7,9 +7,11 @@ goes, then its row: a crash in between means one more unlink of nothing. What ha
 never removed here; `fsck` shows it.
 
 A superseded file goes in the same way, counted from the proof that took it out of sight; where
-space is short it does not wait for the history to end, for its points are all given by others. One
-that is in the object store, or at storage nodes, stays until the merged files are there which it is
-in for good: with the edge's own file gone, what is on one disk alone proves less.
+space is short it does not wait for the history to end, for its points are all given by others. If
+an operator gives it up, or its TTL has passed, it stays from that on as any deleted file: it may be
+called back, and the time before the proof be asked about. One that is in the object store, or at
+storage nodes, stays until the merged files are there which it is in for good: with the edge's own
+file gone, what is on one disk alone proves less.
 """
 
 from __future__ import annotations
@@ -154,7 +156,7 @@ class Reaper:
             due = [
                 row
                 for row in state.file_table.deleted()
-                if row.superseded
+                if (row.superseded and row.reason == "superseded")  # by `_let_superseded_go`
                 or (
                     seconds(row.deleted) + self._keep_deleted <= now
                     and row.deleted <= oldest  # visible at T: not deleted, or deleted after T

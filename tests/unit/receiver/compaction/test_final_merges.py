@@ -36,6 +36,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.metadata.model.paths import parse_pattern
 from receiver.metadata.query.lost import lost_files, unknown_here
+from receiver.metadata.query.past_files import files_at
 from receiver.metadata.state.table_rows import FileRow, FileState
 from receiver.metadata.state.tables.placements import PlacementRow
 from receiver.node import Node
@@ -632,12 +633,32 @@ def test_what_was_within_a_merged_file_that_is_called_back_is_not_deleted_though
     row = made_final(node, clock)
     raw = contents(node, world, site)
     drop_retired(node.operator, row.physical)
-    pass_time(node, clock, KEPT)
-    node.load.reaper.run_once()
-    assert site_rows(node) == []
     assert undelete_files(node.operator, [row.physical]).back == [row.physical]
+    reaped(node, clock)
     outcomes = site.edge.round(raw)
     assert {each.result for each in outcomes.values()} == {wire.Result.LOADED}
+
+
+@pytest.mark.parametrize("within", [True, False], ids=["merged", "by name"])
+def test_what_was_superseded_and_an_operator_gives_up_stays_as_long_as_all_that_is_deleted(
+    node: Node, world: World, clock: Clock, site: Site, within: bool
+) -> None:
+    """The kept history shows it a while longer, and it can be brought back."""
+    before = node.engine.newest_commit
+    row = made_final(node, clock)
+    raw = contents(node, world, site)
+    inputs = [each.physical for each in site_rows(node) if each.path in raw]
+    pass_time(node, clock, KEPT)
+    if within:
+        drop_retired(node.operator, row.physical)
+    else:
+        delete_files(node.operator, inputs, everywhere=False)
+    pass_time(node, clock, KEPT)
+    node.load.reaper.run_once()
+    past = files_at(node.engine, at=before)
+    assert {each.physical for each in past.visible}.issuperset(inputs)
+    assert undelete_files(node.operator, inputs).back == inputs
+    assert sorted((world.data / each).read_bytes() for each in inputs) == sorted(raw.values())
 
 
 def test_deleting_a_merged_file_by_name_brings_nothing_back_of_what_it_was_made_of(
