@@ -99,19 +99,29 @@ class Reading:
         Raises:
             ReadOnlyError: a commit has failed meanwhile in the middle of the state.
         """
-        if self._depth != 1:  # what is around this one has not been asked
+        if self._depth != 1 or self._is_torn:  # what is around this one has not been asked
             return
-        self._standing += stands
+        mine, back = threading.get_ident(), int(stands)
+        heard: BaseException | None = None
+        self._standing += back
         self._depth = self._holder = 0
-        self._lock.release()
         try:
+            self._lock.release()
             self._sleep(_GIVEN_S)
         finally:
-            self._lock.acquire()
-            self._depth, self._holder = 1, threading.get_ident()
-            self._standing -= stands
-            if not self._standing:
-                self._nobody_stands.notify_all()
+            while True:  # whatever signals come: who goes on without the lock, or stands for ever
+                try:  # more, would stop all that commit
+                    while not self._lock._is_owned():  # type: ignore[attr-defined]
+                        self._lock.acquire()
+                    self._depth, self._holder = 1, mine
+                    self._standing, back = self._standing - back, 0
+                    if not self._standing:
+                        self._nobody_stands.notify_all()
+                    break
+                except BaseException as error:
+                    heard = error
+        if heard is not None:
+            raise heard
         if self._half_applied:
             raise ReadOnlyError(_BEHIND)
 

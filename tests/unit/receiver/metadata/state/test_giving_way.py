@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+
+import pytest
 
 from receiver.metadata.state.lock import Reading
 
@@ -94,3 +97,87 @@ def test_a_reading_that_does_not_mind_lets_others_commit_in_between() -> None:
         assert reading.is_mine()
         seen.append("done")
     assert seen == ["written", "done"]
+
+
+class Signal(BaseException):
+    """What a handler of a signal raises."""
+
+
+def heard_in_giving_way(place: int) -> bool:
+    """A signal is heard at a place while a reader gives way; false behind the last place."""
+    reading = Reading("state", sleep=lambda _seconds: None)  # type: ignore[arg-type]
+    left = place
+
+    def shoot(frame, event: str, _called: object) -> None:
+        nonlocal left
+        if frame.f_code.co_name == "give_way" and event in ("call", "c_return"):
+            left -= 1
+            if left == 0:
+                raise Signal
+
+    try:
+        with reading:
+            sys.setprofile(shoot)
+            try:
+                reading.give_way()
+            finally:
+                sys.setprofile(None)
+    except Signal:
+        pass
+    assert not reading.is_mine()
+    done = []
+
+    def commit() -> None:
+        with reading.writing():
+            done.append(True)
+
+    beside = threading.Thread(target=commit, daemon=True)
+    beside.start()
+    beside.join(10)
+    assert done, f"nobody can commit behind a signal at place {place}"
+    return left <= 0
+
+
+def test_a_signal_while_a_reader_gives_way_holds_up_nobody():
+    place = 1
+    while heard_in_giving_way(place):
+        place += 1
+    assert place > 5
+
+
+def test_a_signal_while_a_reader_waits_for_its_turn_again_holds_up_nobody():
+    reading = Reading("state", sleep=lambda _seconds: None)  # type: ignore[arg-type]
+
+    class Waiting:
+        """The lock, of which a wait is cut off by a signal."""
+
+        def __init__(self, lock) -> None:
+            self._lock, self.heard = lock, False
+
+        def __getattr__(self, name):
+            return getattr(self._lock, name)
+
+        def __enter__(self):
+            return self._lock.__enter__()
+
+        def __exit__(self, *error):
+            return self._lock.__exit__(*error)
+
+        def acquire(self):
+            if not self.heard:
+                self.heard = True
+                raise Signal
+            return self._lock.acquire()
+
+    def read() -> None:
+        with reading:
+            reading._lock = Waiting(reading._lock)  # type: ignore[assignment]
+            reading.give_way()
+
+    with pytest.raises(Signal):
+        read()
+    assert not reading.is_mine()
+    with reading.writing():
+        pass
+    with reading:
+        assert reading.is_mine()
