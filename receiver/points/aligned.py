@@ -9,6 +9,7 @@ apache/tsfile, ``AlignedChunkReader``, ``TimePageReader``, ``ValuePageReader``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -19,9 +20,9 @@ from receiver.points.chunk_window import DataPage, Pages
 from receiver.points.columns import Column, expanded, joined_values, no_values
 from receiver.points.decoding import page_times, page_values
 from receiver.points.encodings import Binaries, Bytes, Values
-from receiver.points.grouping import GROUP_ROWS, LEAST_TIME, PageGroup, groups
+from receiver.points.grouping import GROUP_BYTES, GROUP_ROWS, LEAST_TIME, PageGroup, groups
 from receiver.points.page_checks import CheckedChunk, Checker, check_times
-from receiver.points.page_runs import times_run, values_run
+from receiver.points.page_runs import has_kernel, times_run, values_run
 from receiver.points.plain_chunks import edges
 
 __all__ = ["DECODED_AT_ONCE", "TimeChunk", "TimeGroup", "ValueChunk", "parts"]
@@ -141,31 +142,51 @@ class ValueChunk(CheckedChunk):
         if self._empty:
             return no_values(self.pages.code, rows)
         self._skip(group.first)
-        pages, contents = [], []
-        for _ in range(len(group)):
-            page = self._next()
-            pages.append(page)
-            contents.append(self.pages.content(page) if page.uncompressed else None)
+        pages: list[DataPage] = []
+        coming = self._contents(len(group), pages)
+        begun = self._begun(coming) if len(group) > 1 else []
+        there = [each for each in begun if each is not None]
         found = None
-        if len(pages) > 1:
-            there = [each for each in contents if each is not None]
-            if len(there) == len(pages):  # a page without a value is empty
-                found = values_run(self.pages, pages, there, group.bounds)
-        dense, valid, counts = found or self._one_by_one(group, pages, contents)
+        if len(there) == len(group) > 1:  # a page without a value is empty
+            found = values_run(self.pages, pages, there, group.bounds)
+        dense, valid, counts = found or self._one_by_one(group, pages, chain(begun, coming))
         if self._checker:
             self._check(self._checker, group, pages, dense, valid, counts)
         self.decoded += len(pages)
         values = dense if valid is None else expanded(dense, valid)
         return Column(self.pages.code, values, valid)
 
+    def _contents(self, number: int, pages: list[DataPage]) -> Iterator[Bytes | None]:
+        """What the next pages hold, None of an empty one; ``pages`` becomes which they are."""
+        for _ in range(number):
+            page = self._next()
+            pages.append(page)
+            yield self.pages.content(page) if page.uncompressed else None
+
+    def _begun(self, coming: Iterator[Bytes | None]) -> list[Bytes | None]:
+        """As many of them as may be decoded by one call; not more than a group may have."""
+        begun: list[Bytes | None] = []
+        size = 0
+        if has_kernel(self.pages.encoding, self.pages.code):
+            for content in coming:
+                begun.append(content)
+                size += 0 if content is None else len(content)
+                if content is None or size > GROUP_BYTES:
+                    break
+        return begun
+
     def _one_by_one(
-        self, group: TimeGroup, pages: Sequence[DataPage], contents: Sequence[Bytes | None]
+        self, group: TimeGroup, pages: Sequence[DataPage], contents: Iterator[Bytes | None]
     ) -> tuple[Values, npt.NDArray[np.bool_] | None, npt.NDArray[np.int64]]:
-        """Values of pages without nulls, which rows have one (None: all), how many each page."""
+        """Values of pages without nulls, which rows have one (None: all), how many each page.
+
+        Each is decoded before the next one comes: nobody knows what they become together.
+        """
         parts, valids, counts = [], [], []
         size = 0
         expected = np.diff(group.bounds).tolist()
-        for page, content, rows in zip(pages, contents, expected, strict=True):
+        for number, (content, rows) in enumerate(zip(contents, expected, strict=True)):
+            page = pages[number]
             values, valid, count = self._decode(page, content, rows)
             if isinstance(values, Binaries):
                 size += len(values.data)

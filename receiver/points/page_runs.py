@@ -32,7 +32,15 @@ from receiver.points.encodings import (
 from receiver.points.encodings.gorilla import END_DOUBLE, END_FLOAT, END_INT32, END_INT64
 from receiver.points.jit import readonly
 
-__all__ = ["DenseValues", "PagePlaces", "decode_pages", "plain_run", "times_run", "values_run"]
+__all__ = [
+    "DenseValues",
+    "PagePlaces",
+    "decode_pages",
+    "has_kernel",
+    "plain_run",
+    "times_run",
+    "values_run",
+]
 
 _Places: TypeAlias = npt.NDArray[np.int64]
 _ENDS: Final = {

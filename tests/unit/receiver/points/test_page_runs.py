@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 
 from common.tsfile import Compression, DataType, Encoding
 from receiver.points import Column, DamagedData, TsFileReader, aligned, plain_chunks
+from receiver.points.chunk_window import DataPage, Pages
+from receiver.points.encodings import Binaries
 from receiver.writing.chunk_pages import SeriesForm
 from receiver.writing.page_cuts import Cuts
 from receiver.writing.tsfile_writer import TsFileWriter
@@ -124,3 +127,37 @@ def test_damage_is_told_as_of_pages_one_by_one(is_aligned: bool, monkeypatch: py
     one_by_one(monkeypatch)
     assert [told(at) for at in places] == together
     assert sum(isinstance(each, str) for each in together) > 15
+
+
+@pytest.mark.parametrize("code", [DataType.BLOB, DataType.DOUBLE, DataType.BOOLEAN])
+def test_pages_are_not_all_taken_out_of_their_compression_before_one_is_decoded(
+    code: DataType, monkeypatch: pytest.MonkeyPatch
+):
+    """A file of a few MB was read into as much memory as its pages say that they become."""
+    form = SeriesForm("s", code, Encoding.PLAIN, Compression.LZ4)
+    values: Any = np.zeros(ROWS, DTYPES.get(code))
+    if code == DataType.BLOB:
+        values = Binaries(np.arange(ROWS + 1, dtype=np.int32) * 100, np.zeros(ROWS * 100, np.uint8))
+    target = io.BytesIO()
+    writer = TsFileWriter(target.write, cuts=Cuts(page_points=10))
+    with writer.aligned_device(("root.sg", "d"), [form]) as device:
+        device.write(np.arange(ROWS), [Column(code, values)])
+    writer.finish()
+    events: list[int] = []
+    take, decode = Pages.content, aligned.ValueChunk._decode
+
+    def taken(pages: Pages, page: DataPage) -> Any:
+        events.append(page.uncompressed if pages.code == code else 0)
+        return take(pages, page)
+
+    def decoded(chunk: aligned.ValueChunk, page: DataPage, *rest: Any) -> Any:
+        events.append(-page.uncompressed)
+        return decode(chunk, page, *rest)
+
+    monkeypatch.setattr(Pages, "content", taken)
+    monkeypatch.setattr(aligned.ValueChunk, "_decode", decoded)
+    monkeypatch.setattr(aligned, "GROUP_BYTES", 200)
+    assert len(rows_of(target.getvalue())) == ROWS
+    assert sum(events) == 0
+    most = 200 if code == DataType.DOUBLE else 0  # of what one call decodes
+    assert 0 < max(accumulate(events)) <= most + max(events)
