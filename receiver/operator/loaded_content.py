@@ -193,23 +193,32 @@ class LoadedContent:
     def _elsewhere(
         self, row: FileRow | CompactedOutput, reads: Callable[[RangedFile | _Relayed], bytes]
     ) -> bytes:
-        """Of a file that is in no data directory: as the store has it, else as a node gives it."""
-        relay = self._relay if isinstance(row, FileRow) else None
-        of_nodes = None if relay is None else _Relayed(relay, row.physical, row.size, row.md5)
-        with self._engine.reading() as state:
-            released = row.physical in state.released_table.rows
-        if of_nodes is not None and released:
-            return reads(of_nodes)
-        try:
+        """Of a file that is in no data directory: as the store has it, or as a node gives it.
+
+        One that has left the disks for nodes is asked for there first; what the one does not give,
+        the other may.
+        """
+
+        def of_store() -> bytes:
             with self._stored(row) as file:
                 return reads(file)
+
+        relay = self._relay if isinstance(row, FileRow) else None
+        if relay is None or not self._has_left(row):
+            return of_store()
+        of_nodes = _Relayed(relay, row.physical, row.size, row.md5)
+        with self._engine.reading() as state:
+            released = row.physical in state.released_table.rows
+        ways = [lambda: reads(of_nodes), of_store]
+        first, second = ways if released else ways[::-1]
+        try:
+            return first()
         except (TsferryError, OSError) as error:
-            if of_nodes is None or not self._has_left(row):
-                raise
+            where = "storage nodes do" if released else "the object store does"
             told = {"file": row.physical, "error": str(error)}
-            log.warning("the object store does not give a file", extra=told)
+            log.warning("%s not give a file", where, extra=told)
             try:
-                return reads(of_nodes)
+                return second()
             except (TsferryError, OSError):
                 raise error from None
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import NoSpaceError, NotFoundError
+from common.errors import NoSpaceError, NotFoundError, UnreachableError
+from receiver.metadata.state.tables.released import ReleasedRow
 from receiver.node import Node
 from receiver.operator.loaded_content import LoadedContent
 from receiver.storage.object_store import ObjectMissingError
@@ -87,6 +88,56 @@ def test_a_file_that_is_in_the_store_is_brought_by_nobody_and_read_at_a_node_if_
         there = LoadedContent(node.config, node.engine, node.load.disks, bring=bring)
         with pytest.raises(ObjectMissingError):
             there.read(row, 10, 10)
+        there.close()
+    finally:
+        node.close()
+
+
+@pytest.mark.parametrize("is_silent", [True, False])
+def test_what_has_left_for_nodes_is_read_in_the_store_where_no_node_gives_it(
+    tmp_path: Path, is_silent: bool
+):
+    """It was uploaded since; the nodes do not answer, or have other bytes."""
+    bucket = tmp_path / "bucket"
+    bucket.mkdir()
+    node = World(tmp_path, storage={"url": bucket.as_uri(), "lag": 0.1}).still_node()
+    try:
+        edge = Edge(node)
+        edge.check()
+        edge.round({path_of(1): tsfile()})
+        assert node.storage is not None
+        for step in (node.storage._ship, node.storage._upload):
+            step()
+        (entry,) = node.listing.catalogue(READER, None, 10).entries
+        place = Path(entry.data_dir) / entry.path
+        content = place.read_bytes()
+        place.unlink()
+        released = ReleasedRow(
+            physical=entry.path, tablet="a" * 32, generation=1, nodes=(), created=1, changed=1
+        )
+        with node.engine.reading() as state:
+            state.released_table.restore(released)
+
+        def relay(physical: str, begin: int, length: int) -> bytes:
+            asked.append(physical)
+            if is_silent:
+                raise UnreachableError("no storage node gives it now")
+            return bytes(length)
+
+        asked: list[str] = []
+        there = LoadedContent(node.config, node.engine, node.load.disks, relay=relay)
+        row = there.find(READER, entry.path)
+        if is_silent:
+            assert there.read(row, 0, 10) == content[:10]
+        assert bytes.fromhex(row.md5) in there.digests(row)
+        assert asked
+        there.close()
+        (found,) = bucket.rglob("*.tsfile")
+        found.unlink()
+        there = LoadedContent(node.config, node.engine, node.load.disks, relay=relay)
+        if is_silent:
+            with pytest.raises(UnreachableError):
+                there.read(row, 0, 10)
         there.close()
     finally:
         node.close()
