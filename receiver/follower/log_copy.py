@@ -181,7 +181,8 @@ class LogCopy:
                 raise NotContinuedError(
                     f"{self._source.url} has a shorter {each.name} than this copy"
                 )
-            if begin < each.size:
+            # One that is here whole is compared where others follow: of these nothing is here yet.
+            if begin < each.size or (begin and each is not wanted[-1]):
                 self.cut = self._append(tree, found, each.name, begin, each.size)
                 after = tree.stat(each.name)
                 came = came or (after is not None and after.st_size > begin)

@@ -43,16 +43,27 @@ class Directory:
         with Engine.open(self.path, background=False, clock=lambda: _NOW - 3600) as engine:
             for each in range(number):
                 engine.commit([records.KeysWritten((), {"k": f"{word}{each}"})])
-            now = engine.published()
-            with Tree(self.path) as tree:
-                (found,) = segments(tree)
-            segment = SourceSegment(found.first_lsn, now.lsn + 1, now.log_end)
-            return SourceLog(engine.uuid, 0, now.lsn, now.ts, (), (segment,), now.tags_end)
+            return self._published(engine)
+
+    def rotates(self) -> None:
+        """The next commit begins a segment."""
+        with Engine.open(self.path, background=False, clock=lambda: _NOW - 3600) as engine:
+            engine.checkpoint()
+
+    def _published(self, engine: Engine) -> SourceLog:
+        now = engine.published()
+        with Tree(self.path) as tree:
+            first = [each.first_lsn for each in segments(tree)]
+            sizes = [tree.stat(each.name).st_size for each in segments(tree)]  # type: ignore[union-attr]
+        sizes[-1] = now.log_end
+        found = map(SourceSegment, first, [*first[1:], now.lsn + 1], sizes)
+        return SourceLog(engine.uuid, 0, now.lsn, now.ts, (), tuple(found), now.tags_end)
 
 
+@pytest.mark.parametrize("rotates", [False, True])
 @pytest.mark.parametrize("block", [7, 1 << 20])
 def test_a_source_that_counts_on_from_an_older_copy_is_not_followed_as_the_one_before(
-    tmp_path: Path, block: int
+    tmp_path: Path, block: int, rotates: bool
 ) -> None:
     """Number and time of each of its commits are those of one that it never had."""
     centre = Directory(tmp_path / "centre", block)
@@ -69,5 +80,8 @@ def test_a_source_that_counts_on_from_an_older_copy_is_not_followed_as_the_one_b
     other = Directory(tmp_path / "older", block)
     now = other.commits("two", 4)
     assert (now.lsn, now.ts) == (goes_on.lsn, goes_on.ts)
+    if rotates:  # what is new begins a file: none of it is in one that the copy has begun
+        other.rotates()
+        assert len(other.commits("two", 0).segments) == 2
     with pytest.raises(NotContinuedError, match="than the one that was followed"):
         LogCopy(tmp_path / "copy", other).grow(other.commits("two", 1), now.lsn)  # type: ignore[arg-type]
