@@ -158,8 +158,8 @@ def look_for_adoption(remote: Remote, old: OldTool, told: ToldProgress = untold)
         TsferryError: the receiver is out of reach, or refuses.
     """
     known = _remembered(remote)
-    remote.patiently(lambda: remote.check(remote.check_request(known, 0)))
-    inventory = remote.patiently(lambda: list(remote.client.inventory()))
+    check = remote.patiently(lambda: remote.check(remote.check_request(known, 0)))
+    inventory = remote.patiently(lambda: list(remote.client.inventory(of=check.engine)))
     told(StepProgress("scanning", 0, 0, 0, 0))
     with DataDirs.unmarked(remote.config.data_dirs) as dirs:
         scan = remote.scanner.scan(dirs, ({},))

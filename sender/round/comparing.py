@@ -61,7 +61,8 @@ def compare(remote: Remote, known: Known, since: int) -> Compared:
     if known.comparable:
         known, agreed = _summed(remote, known, since)
     if known.comparison is not None:
-        inventory = remote.patiently(lambda: list(remote.client.inventory()))
+        engine = None if known.check is None else known.check.engine
+        inventory = remote.patiently(lambda: list(remote.client.inventory(of=engine)))
         if known.check is not None and known.check.compares:
             known = _asked(remote, known, inventory)
     changed = () if known.entries is before else tuple(_other_states(before, known.entries))

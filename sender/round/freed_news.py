@@ -45,7 +45,7 @@ def forget_settled(remote: Remote, kept: ReceiverState, limits: wire.Limits) -> 
     oldest = 0
 
     def ask() -> list[wire.SettledAnswer]:
-        return list(remote.client.settled(after))
+        return list(remote.client.settled(after, of=memory.now.engine))
 
     for page in remote.patiently(ask):
         settled |= {(each.path, each.md5): each.commit for each in page.files}

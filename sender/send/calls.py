@@ -14,7 +14,7 @@ import common
 from common import wire, zstd
 from common.bandwidth import Bandwidth
 from common.digests import xxh3_128
-from common.errors import GoneError, NotFoundError, ProtocolError
+from common.errors import GoneError, NotFoundError, ProtocolError, UnreachableError
 from common.text_numbers import whole_number
 from sender.send.body_compression import BodyCompression
 from sender.send.json_calls import JsonCalls
@@ -146,13 +146,25 @@ class Client(JsonCalls):
         """Tell of files that are here no more, and that the receiver may not know."""
         return self.json("POST", "/lost", wire.LostAnswer, page)
 
-    def settled(self, after: int, limit: int = 1000) -> Iterator[wire.SettledAnswer]:
-        """What need not be remembered any more since a commit, in pages."""
+    def settled(
+        self, after: int, limit: int = 1000, *, of: str | None = None
+    ) -> Iterator[wire.SettledAnswer]:
+        """What need not be remembered any more since a commit, in pages.
+
+        Args:
+            after: the commit.
+            limit: files of a page.
+            of: the engine that has to answer; None for any.
+
+        Raises:
+            UnreachableError: another one does.
+        """
         cursor: str | None = None
         while True:
             query = {"after": str(after), "limit": str(limit)}
             query |= {} if cursor is None else {"cursor": cursor}
             page = self.json("GET", f"/settled?{urlencode(query)}", wire.SettledAnswer)
+            self._see(page.engine, of)
             yield page
             if page.next is None:
                 return
@@ -160,10 +172,28 @@ class Client(JsonCalls):
                 raise ProtocolError(f"{self.endpoint.url}/settled: the pages do not end")
             cursor = page.next
 
-    def inventory(self, limit: int = 1000) -> Iterator[wire.InventoryEntry]:
-        """Everything that the receiver has of this sender, page by page."""
+    def inventory(
+        self, limit: int = 1000, *, of: str | None = None
+    ) -> Iterator[wire.InventoryEntry]:
+        """Everything that the receiver has of this sender, page by page.
+
+        Args:
+            limit: files of a page.
+            of: the engine that has to answer; None for any.
+
+        Raises:
+            UnreachableError: another one does.
+        """
         for page in self.pages("/inventory", wire.InventoryAnswer, limit):
+            self._see(page.engine, of)
             yield from page.entries
+
+    def _see(self, engine: str, wanted: str | None) -> None:
+        """What one receiver answers is not to be taken for the word of another at its address."""
+        if wanted not in (None, engine):
+            raise UnreachableError(
+                f"{self.endpoint.url}: engine {short(engine)} answers, and {wanted} did before"
+            )
 
     def inventory_looked_at(
         self, limit: int = 1000, *, after: str | None = None

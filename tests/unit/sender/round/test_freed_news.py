@@ -41,7 +41,7 @@ class Receiver:
     def patiently(self, call):
         return call()
 
-    def settled(self, after: int):
+    def settled(self, after: int, *, of: str | None):
         self.asked.append(after)
         found = [each for each in self.files if each.commit > after]
         yield SettledAnswer(engine="0" * 32, commit=100, files=found, oldest=self.oldest)

@@ -742,6 +742,25 @@ def test_whatever_a_receiver_answers_the_round_ends_with_a_message(edge, receive
     in_sync(edge, receiver)
 
 
+def test_what_another_engine_has_listed_under_the_address_is_not_the_receivers(edge, receiver):
+    path = edge.write(1)
+
+    def change(reply: Reply) -> Reply:
+        answer = wire.decode(reply.body, wire.InventoryAnswer, "inventory")
+        md5, size = edge.files[path], len(edge.content(path))
+        entry = wire.InventoryEntry(path=path, size=size, md5=md5, state="loaded")
+        other = msgspec.structs.replace(answer, engine="f" * 32, entries=[entry])
+        reply.body = wire.encode(other)
+        return reply
+
+    receiver.fault("GET /inventory", *[Alter(change)] * 7)
+    report = edge.round()
+    assert (report.exit_code, edge.listed) == (4, [])
+    assert "ffff' answers" in report.error.message
+    assert edge.round().sent == 1
+    in_sync(edge, receiver)
+
+
 def test_the_token_goes_to_the_receiver_only(tmp_path, receiver):
     from tests.support.scripted_receiver import ScriptedReceiver
 

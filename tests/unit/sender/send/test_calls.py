@@ -317,6 +317,15 @@ def test_pages_that_do_not_end_do_not_hang_the_sender(receiver, client):
         list(client.inventory())
 
 
+def test_what_another_engine_calls_settled_is_not_believed(receiver, client):
+    content = wire.encode(wire.SettledAnswer(engine="f" * 32, commit=9))
+    reply = Reply(200, {"Content-Type": "application/json"}, content)
+    receiver.fault("GET /settled", *[Answer(reply)] * 2)
+    assert [page.commit for page in client.settled(1, of="f" * 32)] == [9]
+    with pytest.raises(UnreachableError, match="did before"):
+        list(client.settled(1, of="e" * 32))
+
+
 def test_a_receiver_that_does_not_look_at_its_disk_makes_nothing_safe(receiver, client):
     def forget(reply: Reply) -> Reply:  # as 0.1.0 answers
         reply.body = reply.body.replace(b',"looked":true', b"")
