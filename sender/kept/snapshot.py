@@ -39,6 +39,7 @@ __all__ = ["DroppedFile", "LinkedFiles", "Snapshot", "SnapshotFile", "still_same
 
 _log = logging.getLogger(__name__)
 _NO_LINKS = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS})
+_UNREADABLE = frozenset({errno.EACCES, errno.EIO, errno.ESTALE})
 _CHANGED = "changed between selection and opening"
 _Identity = tuple[int, int, int]
 
@@ -239,7 +240,8 @@ class Snapshot:
             if found is not None and stat_identity(found) == wanted:
                 return wanted, False
             tree.unlink(target, sync=False)
-        tree.sync_file(source)  # whoever wrote it may not have: the link would come back empty
+        with _reading():
+            tree.sync_file(source)  # whoever wrote it may not have: the link would come back empty
         try:
             made = tree.link(source, target, sync=False)
         except OSError as error:
@@ -247,7 +249,8 @@ class Snapshot:
                 raise
             self._warn(tree.path, error)
             _expect(tree, source, wanted)
-            tree.copy(source, target)
+            with _reading():
+                tree.copy(source, target)
             _expect(tree, source, wanted)
             return stat_identity(_stat(tree, target)), True
         return _expected(made, wanted), False
@@ -267,7 +270,18 @@ class Snapshot:
 
 
 class _ChangedError(Exception):
-    """The file is not what was selected."""
+    """The file is not what was selected, or cannot be read any more."""
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    """What one file or its disk refuses concerns that file alone."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _UNREADABLE:
+            raise
+        raise _ChangedError(f"cannot be read: {error.strerror}") from error
 
 
 def _stat(tree: Tree, rel: str) -> os.stat_result:

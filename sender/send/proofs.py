@@ -73,6 +73,9 @@ class Proofs:
             self.take(path, fd, read_tail(fd))
             if not still_same(fd, snap):
                 self.drop(path)
+        except OSError as error:
+            _log.warning("%s: no table of its series: %s", path, error)
+            self.drop(path)
         finally:
             os.close(fd)
 

@@ -15,6 +15,7 @@ import pytest
 from common import crash, wire
 from common.config import Secret
 from common.crash import SimulatedCrash
+from common.durable import Tree
 from common.errors import (
     CloneError,
     ConflictError,
@@ -235,6 +236,32 @@ def test_a_last_copy_that_cannot_be_read_keeps_no_other_file_back(
             assert [each.file for each in report.changed] == [path]
     assert edge.round().sent == 1
     assert list(receiver.loaded) == [other, path]
+    assert edge.leftovers == []
+
+
+@pytest.mark.parametrize("suffix", ["", ".resource"])
+@pytest.mark.parametrize(
+    ("call", "code"), [("sync_file", errno.EACCES), ("copy", errno.EIO), ("copy", errno.ESTALE)]
+)
+def test_what_may_not_be_read_any_more_keeps_no_other_file_back(
+    edge, receiver, monkeypatch, suffix, call, code
+):
+    """A scan reads no resource, and no tail twice."""
+    path, other = edge.write(1), edge.write(2)
+    plain = getattr(Tree, call)
+
+    def refused(tree: Tree, rel: str, *args: str) -> None:
+        if rel == path + suffix:
+            raise OSError(code, os.strerror(code))
+        plain(tree, rel, *args)
+
+    monkeypatch.setattr(Tree, call, refused)
+    if call == "copy":
+        monkeypatch.setattr(os, "link", Mock(side_effect=OSError(errno.EPERM, "no links")))
+    report = edge.round()
+    assert (report.error, edge.listed) == (None, [other])
+    assert [each.file for each in report.changed] == [path]
+    assert "cannot be read" in report.changed[0].reason
     assert edge.leftovers == []
 
 

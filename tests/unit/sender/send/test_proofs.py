@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+from unittest.mock import Mock
+
 import msgspec
 import pytest
 
@@ -113,6 +116,15 @@ def status(edge, capsys, *arguments):
     capsys.readouterr()
     code = run(cli, PROGRAM.name, ["--config", config, "status", *arguments])
     return code, capsys.readouterr()
+
+
+def test_a_file_that_its_disk_does_not_give_once_more_is_sent_without_a_table(
+    edge, receiver, monkeypatch
+):
+    path = edge.write(1, size=2 << 20)
+    monkeypatch.setattr(module, "read_tail", Mock(side_effect=OSError(errno.EIO, "bad sector")))
+    assert edge.round().exit_code == 0
+    assert manifest(receiver)[path].proof is None
 
 
 def test_report_and_status_say_how_much_is_verified(edge, receiver, capsys):
