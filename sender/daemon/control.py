@@ -38,6 +38,8 @@ _log = logging.getLogger(__name__)
 
 SOCKET = "control.sock"
 _MAX_LINE = 1 << 24
+_MAX_ANSWER = 1 << 30
+"""Bytes of a line that a daemon answers with: a report names each file that waits or is held."""
 _STEP_MS = 200
 _MAX_CONNECTIONS = 16
 _CREDENTIALS = struct.Struct("3i")
@@ -152,7 +154,7 @@ def ask(
     try:
         with _connected(schema_dir, patience) as connection:
             connection.sendall(_line(request))
-            for event in _lines(connection, stop):
+            for event in _lines(connection, stop, _MAX_ANSWER):
                 connection.settimeout(longer)
                 kind = event.get("event")
                 if kind == "done":
@@ -191,21 +193,26 @@ def _line(event: Event) -> bytes:
     return json.dumps(event, separators=(",", ":"), default=str).encode() + b"\n"
 
 
-def _lines(connection: socket.socket, stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
+def _lines(
+    connection: socket.socket, stop: Callable[[], bool] = lambda: False, most: int = _MAX_LINE
+) -> Iterator[Event]:
     pending = bytearray()
+    looked = 0
     while True:
-        end = pending.find(b"\n")
+        end = pending.find(b"\n", looked)
         if end >= 0:
             yield _event(bytes(pending[:end]))
             del pending[: end + 1]
+            looked = 0
             continue
+        looked = len(pending)
         _wait_for_bytes(connection, stop)
         piece = connection.recv(1 << 16)
         if not piece:
             return
         pending += piece
-        if len(pending) > _MAX_LINE:
-            raise ProtocolError(f"control socket: a line is longer than {_MAX_LINE} bytes")
+        if len(pending) > most:
+            raise ProtocolError(f"control socket: a line is longer than {most} bytes")
 
 
 def _wait_for_bytes(connection: socket.socket, stop: Callable[[], bool]) -> None:

@@ -53,6 +53,12 @@ def test_progress_comes_before_the_answer(schema, serve):
     assert [each["step"] for each in heard] == [0, 1, 2]
 
 
+def test_a_report_that_names_very_many_files_comes_whole(schema, serve):
+    held = [{"file": f"{number}-1-0.tsfile", "reason": "waits" * 20} for number in range(150_000)]
+    serve(lambda request, tell: {"report": {"held": held}})
+    assert ask(schema, {"do": "round"})["report"]["held"] == held
+
+
 def test_an_error_of_the_daemon_is_the_error_of_the_command(schema, serve):
     def handler(request, tell):
         raise UsageError("no such receiver")
