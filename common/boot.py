@@ -1,11 +1,12 @@
-"""Which boot of which machine this is."""
+"""Which boot of which machine this is, and for how long: a clock that nobody sets."""
 
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
-__all__ = ["boot_id"]
+__all__ = ["boot_id", "boot_seconds"]
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -16,3 +17,8 @@ def boot_id() -> str:
         return _BOOT_ID.read_text().strip()
     except OSError:
         return f"unknown-{os.urandom(8).hex()}"
+
+
+def boot_seconds() -> float:
+    """Since the boot, sleep included."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -78,7 +78,8 @@ class SchemaMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         tlogs: what each tlog was, when it was last read as a whole.
         tag_sizes: by the digest of several tlogs, the size of each.
         asked: when the database was asked last.
-        missing: series that it does not show any more, and since when (seconds since the epoch).
+        missing: series that it does not show any more, and since when (seconds since the boot).
+        missing_boot: that boot; no clock that is set counts, for what is gone is told to be.
         problem: why the last round did not ship it, None if it did.
         unread: what of the schema is not read here, in words.
     """
@@ -90,6 +91,7 @@ class SchemaMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     tag_sizes: dict[str, list[int]] = {}
     asked: ServerAsked | None = None
     missing: dict[str, float] = {}
+    missing_boot: str = ""
     problem: str | None = None
     unread: list[str] = []
 

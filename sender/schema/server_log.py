@@ -5,9 +5,9 @@ there counts how often something was told, and its mark names the digests that i
 these are lost, or of something else, all is told once more.
 
 Deletions are told only of series that were told before, that two whole lists did not have, the time
-between two readings apart, and that the database says once more it does not have. A server that was
-started anew may show a part of its regions only, and for long: of a database without any series
-nothing is told to be gone, and databases themselves never are.
+between two readings apart by the clock of one boot, and that the database says once more it does
+not have. A server that was started anew may show a part of its regions only, and for long: of a
+database without any series nothing is told to be gone, and databases themselves never are.
 
 Format, version 1: `schema_told` and `schema_told_next`, JSON (`_Told`), packed by zlib; the second
 is there from the first block until the receiver has it.
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from common.boot import boot_id, boot_seconds
 from common.decoders import from_json
 from common.digests import xxh3_64, xxh3_128
 from common.schemaitems import Dropped, Group, encode_items
@@ -64,6 +65,7 @@ class ServerLog:
         notes: SchemaNotes,
         every: float,
         clock: Callable[[], float] = time.time,
+        since_boot: Callable[[], float] = boot_seconds,
     ) -> None:
         """Nothing is asked yet.
 
@@ -72,11 +74,13 @@ class ServerLog:
             notes: of the receiver.
             every: seconds between two readings of the whole schema.
             clock: seconds since the epoch.
+            since_boot: seconds since this machine was booted.
         """
         self._server = server
         self._notes = notes
         self._every = every
         self._clock = clock
+        self._since_boot = since_boot
         self._held: list[str] = []
         self._next = b""
         self._mark = ""
@@ -203,7 +207,8 @@ class ServerLog:
         if not found.is_complete(different):
             return []
         missing = sorted(left)
-        since, now = self._notes.now.missing, self._clock()
+        boot, now = boot_id(), self._since_boot()
+        since = self._notes.now.missing if self._notes.now.missing_boot == boot else {}
         shown = set(map(stored_path, found.shown))
         held = [path for path in missing if found.database_of(path) not in shown]
         if len(missing) >= _MANY and len(missing) > different:
@@ -217,7 +222,8 @@ class ServerLog:
         noted = {path: since.get(path, now) for path in missing[:_CONFIRMED]}
         twice = [path for path in noted if path in since and now - since[path] >= self._every]
         there = {path for path in twice if has_series(self._server, path)}
-        self._notes.update(missing={path: noted[path] for path in noted if path not in there})
+        still = {path: noted[path] for path in noted if path not in there}
+        self._notes.update(missing=still, missing_boot=boot)
         return [path for path in twice if path not in there]
 
 

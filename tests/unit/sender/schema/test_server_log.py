@@ -42,6 +42,7 @@ class World:
         self.kept = root / "sync" / ENDPOINT
         self.position: SchemaPosition | None = None
         self.now = 1000.0
+        self.up = 100.0
         self.password = "root"
 
     def notes(self) -> SchemaNotes:
@@ -52,7 +53,7 @@ class World:
         config = SchemaConfig(server=self.database.url, password=Secret(self.password))
         server = DatabaseServer(config, threading.Event())
         notes = self.notes()
-        log = ServerLog(server, notes, 600.0, lambda: self.now)
+        log = ServerLog(server, notes, 600.0, lambda: self.now, lambda: self.up)
         try:
             plan = log.plan(self.position, notes, whole=whole)
             if plan is None:
@@ -75,6 +76,7 @@ class World:
 
     def later(self) -> None:
         self.now += 601
+        self.up += 601
 
 
 @pytest.fixture(params=["2.0", "1.0", "0.13"])
@@ -171,6 +173,23 @@ def test_a_series_that_is_gone_is_told_once_it_is_asked_for(world: World) -> Non
     assert "show timeseries root.a.d.t" in world.database.asked
     world.later()
     assert world.ship() is None
+
+
+def test_a_clock_that_is_set_forward_and_a_boot_prove_nothing_gone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As at the start of a box without a battery, when the database begins as well."""
+    world.ship()
+    del world.database.series["root.a.d.t"]
+    world.later()
+    assert world.ship() is None
+    world.now += 50 * 365 * 86400
+    assert world.ship() is None
+    monkeypatch.setattr("sender.schema.server_log.boot_id", lambda: "another")
+    world.later()
+    assert world.ship() is None
+    world.later()
+    assert world.ship() == [Dropped(path="root.a.d.t")]
 
 
 def test_a_list_that_changes_while_it_is_read_proves_nothing_gone(world: World) -> None:
