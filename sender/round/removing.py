@@ -6,7 +6,7 @@
 4. what belongs to them: before its deletion file goes, a TsFile must be gone for good
 5. `free.begun` goes
 
-    <schema dir>/sync/free.begun      only while something is being removed: JSON, `_Begun`
+    <schema dir>/sync/free.begun      only while something is to be removed: JSON, `_Begun`
 
 A death after any of these leaves files that are there with all that belongs to them, or what
 belonged to files that are gone; the next run removes that.
@@ -96,6 +96,8 @@ class Removal:
     def __init__(self, sync: Tree, trees: Mapping[Path, Tree]) -> None:
         self._sync = sync
         self._trees = trees
+        self._away: tuple[_Going, ...] = ()
+        """Of data directories that do not count now, what an earlier run had begun with."""
 
     def names(self, directories: Iterable[str]) -> Names:
         """What lies in these directories of all data directories; none is followed to by a link."""
@@ -135,7 +137,7 @@ class Removal:
             for file in batch.files
         }
         going = {file.path: self._going(file, deletions[file.path]) for file in batch.files}
-        begun = _Begun(files=tuple(going.values()))
+        begun = _Begun(files=(*going.values(), *self._away))
         self._sync.write_atomic(_BEGUN, msgspec.json.encode(begun))
         crash.point("removing.begun")
         gone: list[LocalFile] = []
@@ -157,6 +159,8 @@ class Removal:
     def finish(self) -> None:
         """Remove what a run that died has left of files that are gone.
 
+        What is of a data directory that does not count now is left for when it does.
+
         Raises:
             DamagedError: what it had begun cannot be read.
         """
@@ -168,6 +172,7 @@ class Removal:
             where = self._sync.path / _BEGUN
             raise DamagedError(f"{where} is damaged: {error}; remove it") from error
         here = [each for each in begun.files if Path(each.data_dir) in self._trees]
+        self._away = tuple(each for each in begun.files if Path(each.data_dir) not in self._trees)
         self._clear(
             [each for each in here if not self._trees[Path(each.data_dir)].exists(each.rel)]
         )
@@ -206,7 +211,10 @@ class Removal:
         for data_dir, rel in places:
             _clear_shared(self._trees[data_dir], rel)
         self._flush(places)
-        self._sync.unlink(_BEGUN)
+        if self._away:
+            self._sync.write_atomic(_BEGUN, msgspec.json.encode(_Begun(files=self._away)))
+        else:
+            self._sync.unlink(_BEGUN)
         crash.point("removing.done")
 
     def _flush(self, places: Iterable[tuple[Path, str]]) -> None:
