@@ -10,7 +10,8 @@ from common.cli import Invocation, emit_json
 from common.errors import UsageError
 from common.json_option import json_option
 from common.terminal import printable, size_text
-from receiver.cli.showing import commit_time, sender_option, show
+from receiver.cli.sender_names import sender_option
+from receiver.cli.showing import commit_time, show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask_all
 from receiver.operator.files import FILE_STATES, list_files
@@ -37,7 +38,7 @@ _HEADERS = (
     epilog="Example: tsferry-receiver files --state quarantined --json. Works without a server "
     "too. Exit codes: 0 done; 2 configuration; 4 the receiver refuses.",
 )
-@sender_option
+@sender_option()
 @click.option(
     "--state",
     type=click.Choice(FILE_STATES),
@@ -130,7 +131,7 @@ def delete(
     "are gone or bad; 4 the receiver does not run or refuses."
 )
 @click.argument("physical", nargs=-1)
-@sender_option
+@sender_option()
 @click.option("--reason", help="All that were deleted for this reason, as `files` shows it.")
 @json_option(UndeleteAnswer)
 @click.pass_obj

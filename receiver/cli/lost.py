@@ -8,7 +8,8 @@ from common.cli import Invocation, emit_json
 from common.errors import UsageError
 from common.json_option import json_option
 from common.terminal import counted, size_text
-from receiver.cli.showing import commit_time, sender_option, show
+from receiver.cli.sender_names import sender_option
+from receiver.cli.showing import commit_time, show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask
 from receiver.operator.lost import list_lost
@@ -29,7 +30,7 @@ def lost() -> None:
     epilog="Example: tsferry-receiver lost list --json. Works without a server too. "
     "Exit codes: 0 done; 2 configuration; 4 the receiver refuses.",
 )
-@sender_option
+@sender_option()
 @json_option(LostFilesAnswer)
 @click.pass_obj
 def list_files(invocation: Invocation[ReceiverConfig], sender: str | None, as_json: bool) -> None:
@@ -47,7 +48,9 @@ def list_files(invocation: Invocation[ReceiverConfig], sender: str | None, as_js
     "0f4e1c0e9a8b4d7c8e6f5a4b3c2d1e0f sequence/root.sg/0/0/1-1-0.tsfile. "
     "Exit codes: 0 done; 2 no such file is lost; 4 the receiver does not run or refuses."
 )
-@click.option("--sender", required=True, help="uuid of the sender whose files they are.")
+@sender_option(
+    "The sender whose files they are: uuid, the beginning of one, or label.", required=True
+)
 @click.option("--all", "everything", is_flag=True, help="All that is lost of this sender.")
 @click.argument("paths", nargs=-1)
 @json_option(LostFilesAnswer)

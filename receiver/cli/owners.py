@@ -9,7 +9,8 @@ import click
 from common.cli import Invocation, emit_json
 from common.json_option import json_option
 from common.terminal import printable
-from receiver.cli.showing import commit_time, sender_option, show
+from receiver.cli.sender_names import sender_argument, sender_option
+from receiver.cli.showing import commit_time, show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask_all
 from receiver.operator.owners import list_owners as list_of_owners
@@ -31,7 +32,7 @@ def owners() -> None:
     epilog="Example: tsferry-receiver owners list --sender 0f4e1c0e9a8b4d7c8e6f5a4b3c2d1e0f. "
     "Works without a server too. Exit codes: 0 done; 2 configuration; 4 the receiver refuses.",
 )
-@sender_option
+@sender_option()
 @json_option(OwnersPage)
 @click.pass_obj
 def list_owners(invocation: Invocation[ReceiverConfig], sender: str | None, as_json: bool) -> None:
@@ -72,7 +73,7 @@ def release(invocation: Invocation[ReceiverConfig], device: str, as_json: bool) 
     "4 the receiver does not run or refuses."
 )
 @click.argument("device")
-@click.argument("sender")
+@sender_argument("sender")
 @json_option(OwnersMoved)
 @click.pass_obj
 def transfer(

@@ -12,7 +12,8 @@ from common.errors import Integrity, NotFoundError, UsageError
 from common.json_option import json_option
 from common.terminal import printable, size_text
 from receiver.cli.command_answers import FilesDropped, FilesRetried, RetriedFile, SenderFile
-from receiver.cli.showing import commit_time, sender_option, show
+from receiver.cli.sender_names import sender_option
+from receiver.cli.showing import commit_time, show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask
 from receiver.operator.quarantine import list_quarantine as list_of_entries
@@ -34,7 +35,7 @@ def quarantine() -> None:
     epilog="Example: tsferry-receiver quarantine list. Works without a server too. "
     "Exit codes: 0 done; 2 configuration; 4 the receiver refuses.",
 )
-@sender_option
+@sender_option()
 @json_option(QuarantineAnswer)
 @click.pass_obj
 def list_quarantine(
@@ -65,7 +66,7 @@ def _chosen(command: Callable[..., Any]) -> Callable[..., Any]:
     """The arguments that name entries."""
     for decorate in (
         click.option("--digest", help="Only with this digest."),
-        sender_option,
+        sender_option(),
         click.option("--all", "everything", is_flag=True, help="All entries."),
         click.argument("path", required=False),
     ):

@@ -10,6 +10,7 @@ from common.cli import Invocation, emit_json
 from common.json_option import json_option
 from common.terminal import counted, folded, printable, size_text
 from receiver.cli.command_answers import RetiredDropped
+from receiver.cli.sender_names import sender_option
 from receiver.cli.showing import commit_time, show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask, ask_all
@@ -34,7 +35,7 @@ def retired() -> None:
     "alone knows what exists nowhere else. Exit codes: 0 done; 2 configuration; 4 the receiver "
     "refuses.",
 )
-@click.option("--sender", help="Only of the sender with this uuid.")
+@sender_option()
 @click.option("--superseded", is_flag=True, help="Those that are left out, for others give all.")
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many.")
 @json_option(RetiredPage)

@@ -13,13 +13,13 @@ from common.json_option import json_option
 from common.terminal import counted, printable, size_text
 from common.wire import SchemaPosition
 from receiver.cli.command_answers import SenderSet
+from receiver.cli.sender_names import asked_senders, sender_argument
 from receiver.cli.showing import commit_time, moment, show
 from receiver.config import ReceiverConfig
-from receiver.operator.client import OperatorClient, ask, segment
+from receiver.operator.client import OperatorClient, segment
 from receiver.operator.edge_troubles import heard_troubles
 from receiver.operator.lateness import silence_of
 from receiver.operator.sender_views import SenderView
-from receiver.operator.senders import all_senders
 from receiver.operator.wire import (
     AdoptRequest,
     OwnersMoved,
@@ -51,7 +51,10 @@ _NAMED = 3
 @json_option(SendersAnswer)
 @click.pass_context
 def senders(context: click.Context, as_json: bool) -> int:
-    """Senders that have been here: lists them, unless a command says otherwise."""
+    """Senders that have been here: lists them, unless a command says otherwise.
+
+    Each is named by its uuid, the beginning of that, or its label.
+    """
     if context.invoked_subcommand is not None:
         return 0
     code: int = context.invoke(list_senders, as_json=as_json)
@@ -71,7 +74,7 @@ def list_senders(invocation: Invocation[ReceiverConfig], as_json: bool) -> int:
     A sender is heard when it begins a round, and by its heartbeats; *late* is one that is silent
     for longer than `senders.late_after`, or than was set for it (`senders set`).
     """
-    answer = _senders(invocation.load().value)
+    answer = asked_senders(invocation.load().value)
     rows = [
         (
             each.uuid,
@@ -100,14 +103,6 @@ def list_senders(invocation: Invocation[ReceiverConfig], as_json: bool) -> int:
     return EXIT_LATE if any(each.late for each in answer.senders) else 0
 
 
-def _senders(config: ReceiverConfig) -> SendersAnswer:
-    return ask(
-        config,
-        lambda server: server.ask("GET", "/v1/senders", SendersAnswer),
-        all_senders,
-    )
-
-
 def _state(view: SenderView) -> str:
     if view.removed:
         return "removed"
@@ -131,12 +126,12 @@ def _schema(there: SchemaPosition | None) -> str:
     epilog="Example: tsferry-receiver senders schema 0f4e1c0e9a8b4d7c8e6f5a4b3c2d1e0f. Works "
     "without a server too. Exit codes: 0 done; 2 no such sender; 4 the receiver refuses."
 )
-@click.argument("sender")
+@sender_argument("sender")
 @json_option(SchemaPosition)
 @click.pass_obj
 def schema(invocation: Invocation[ReceiverConfig], sender: str, as_json: bool) -> None:
     """How far the schema of SENDER is applied, and what of it is not, with the reasons."""
-    answer = _senders(invocation.load().value)
+    answer = asked_senders(invocation.load().value)
     found = next((each for each in answer.senders if each.uuid == sender), None)
     if found is None:
         raise NotFoundError(f"no sender {sender} has been here")
@@ -153,8 +148,8 @@ def schema(invocation: Invocation[ReceiverConfig], sender: str, as_json: bool) -
     "a45b6e63eb434aad891264b5c08d448e. Exit codes: 0 done; 2 no such sender; "
     "4 the receiver does not run or refuses."
 )
-@click.argument("old")
-@click.argument("new")
+@sender_argument("old")
+@sender_argument("new")
 @json_option(OwnersMoved)
 @click.pass_obj
 def adopt(invocation: Invocation[ReceiverConfig], old: str, new: str, as_json: bool) -> None:
@@ -180,7 +175,7 @@ def adopt(invocation: Invocation[ReceiverConfig], old: str, new: str, as_json: b
     epilog="Example: tsferry-receiver senders accept 0f4e1c0e9a8b4d7c8e6f5a4b3c2d1e0f. "
     "Exit codes: 0 done; 2 no such sender; 4 the receiver does not run or refuses."
 )
-@click.argument("sender", required=False)
+@sender_argument("sender", required=False)
 @click.option("--all", "every", is_flag=True, help="Every sender that was not removed.")
 @json_option(SendersAccepted)
 @click.pass_obj
@@ -216,7 +211,7 @@ def accept(
     "--late-after 2d. Exit codes: 0 done; 2 no such sender, or no duration; 4 the receiver does "
     "not run or refuses.",
 )
-@click.argument("sender")
+@sender_argument("sender")
 @click.option(
     "--late-after",
     required=True,
@@ -244,7 +239,7 @@ def set_sender(
     "Exit codes: 0 done; 2 no such sender; 3 a task of it is being loaded; "
     "4 the receiver does not run or refuses."
 )
-@click.argument("sender")
+@sender_argument("sender")
 @json_option(SenderRemoved)
 @click.pass_obj
 def remove(invocation: Invocation[ReceiverConfig], sender: str, as_json: bool) -> None:

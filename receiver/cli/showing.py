@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import click
 
@@ -12,14 +11,9 @@ from common import wire
 from common.cli import emit_json
 from common.terminal import table
 
-__all__ = ["commit_time", "moment", "sender_option", "show"]
+__all__ = ["commit_time", "moment", "show"]
 _COUNTER_BITS = 18
 """A commit timestamp is milliseconds << 18 | counter."""
-
-
-def sender_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The option `--sender` of lists."""
-    return click.option("--sender", help="Only of the sender with this uuid.")(command)
 
 
 def show(

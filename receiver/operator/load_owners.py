@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from common.errors import ForbiddenError, NotFoundError, UsageError
+from common.errors import ForbiddenError, NotFoundError
 from receiver.metadata.model.centre_source import CENTRE, centre_uuid
 from receiver.metadata.model.records import ANYONE, OPERATOR
+from receiver.operator.named_senders import sender_named
 
 if TYPE_CHECKING:
     from receiver.metadata.state.state import State
@@ -75,7 +76,7 @@ class LoadOwners(NamedTuple):
 
         Raises:
             NotFoundError: there is no such sender.
-            UsageError: several have the label.
+            UsageError: it is the name of several.
             ForbiddenError: it is not for that writer.
         """
         centre = centre_uuid(engine)
@@ -126,17 +127,12 @@ def uuid_of(state: State, centre: str, name: str) -> str:
     Args:
         state: committed.
         centre: uuid of the centre as a source.
-        name: uuid or label of a sender, or `centre`.
+        name: uuid of a sender, the beginning of one, or label; or `centre`.
 
     Raises:
         NotFoundError: there is no such sender.
-        UsageError: several have the label.
+        UsageError: it is the name of several.
     """
     if name in (CENTRE, centre):
         return centre
-    found = [row.uuid for row in state.senders.values() if name in (row.uuid, row.label)]
-    if not found:
-        raise NotFoundError(f"no sender has the uuid or label {name[:100]!a}: senders list")
-    if len(found) > 1:
-        raise UsageError(f"{len(found)} senders have the label {name[:100]!a}: say the uuid")
-    return found[0]
+    return sender_named(((row.uuid, row.label) for row in state.senders.values()), name)

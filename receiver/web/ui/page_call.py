@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 from flask import Response
 
 import common
-from common.errors import ForbiddenError, NotFoundError, UsageError
+from common.errors import ForbiddenError, UsageError
 from receiver.metadata.model.records import OPERATOR
 from receiver.operator.list_asked import ListAsked
+from receiver.operator.named_senders import sender_named
 from receiver.web.ui.page_templates import link, rendered
 
 if TYPE_CHECKING:
@@ -198,20 +199,15 @@ class PageCall:
         return (row.label if row is not None else "") or sender[:8]
 
     def edge_named(self, text: str) -> str:
-        """The uuid of an edge that a person named, by uuid or label.
+        """The uuid of an edge that a person named: uuid, the beginning of one, or label.
 
         Raises:
-            NotFoundError: there is none, or several have the label.
+            NotFoundError: there is none.
+            UsageError: it is the name of several.
         """
-        text = text.strip()
         with self.engine.reading() as state:
-            if text in state.senders:
-                return text
-            found = [row.uuid for row in state.senders.values() if row.label == text]
-        if len(found) != 1:
-            many = f"{len(found)} edges have" if found else "there is no edge with"
-            raise NotFoundError(f"{many} the label or uuid {text[:60]!a}")
-        return found[0]
+            senders = ((row.uuid, row.label) for row in state.senders.values())
+            return sender_named(senders, text.strip())
 
 
 def moved_to(*segments: str, **query: Any) -> Response:

@@ -429,6 +429,35 @@ def test_a_monitoring_plugin_has_its_line_with_and_without_a_server(either, comm
     assert " quarantined=1;0 " in line
 
 
+LISTS_OF_A_SENDER = [
+    ("files",),
+    ("owners", "list"),
+    ("quarantine", "list"),
+    ("lost", "list"),
+    ("retired", "list"),
+]
+
+
+def test_a_sender_is_named_as_lists_show_it(either, command):
+    for words in LISTS_OF_A_SENDER:
+        whole = command(*words, "--sender", A)
+        assert command(*words, "--sender", A[:8]) == whole
+    assert "root.sg.d1" in command("owners", "list", "--sender", A[:8])
+
+
+def test_who_names_no_sender_is_not_told_that_there_is_nothing(either, command):
+    for words in LISTS_OF_A_SENDER:
+        assert "no sender has the uuid" in command(*words, "--sender", "nobody", code=2)
+
+
+def test_what_is_done_of_a_sender_takes_its_label_and_tells_its_uuid(running, command):
+    site_of(running.application).node.load.make_known(A, "", "plant 7")
+    assert command("senders", "set", "plant 7", "--late-after", "2d").startswith(A)
+    assert A in command("owners", "transfer", "root.b.d", "plant 7")
+    assert A in command("senders", "remove", A[:8])
+    assert A in command("senders", "accept", "plant 7")
+
+
 def test_edges_with_one_label_are_warned_of(running, command, capsys):
     node = site_of(running.application).node
     for uuid in (A, B):

@@ -285,7 +285,7 @@ def test_what_a_scanner_asks_is_answered_and_not_logged(stranger, caplog, method
         ("/ui/files?at=yesterday", 400, "is no time"),
         ("/ui/files?state=odd", 400, "expected one of visible"),
         ("/ui/files?begin=odd", 400, "is no time"),
-        ("/ui/files?edge=nobody", 404, "there is no edge with the label or uuid 'nobody'"),
+        ("/ui/files?edge=nobody", 404, "or the label 'nobody'"),
         ("/ui/files?path=a&path=b", 400, "path: comes 2 times"),
         ("/ui/files?count=7", 400, "expected one of 50"),
         ("/ui/?sort=odd", 400, "expected one of label"),
