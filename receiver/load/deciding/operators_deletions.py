@@ -62,11 +62,14 @@ def deleted_by_operator(
         return 0
     found = [(0, 0)]
     is_here = False
+    bad = []
     for row in _of_tail(state, tail):
         if _is_content(row, size, md5) and _is_known_as(row, sender, [path]):
             if row.visible and row.sender != sender:
                 return 0  # one of several with this content: it is somebody else's, not gone
             is_here |= row.state is not FileState.DELETED
+            if row.state is FileState.QUARANTINED:
+                bad.append(row)
             if not is_told_by_merge(state, row):
                 found.append((row.created, row.deleted if is_operators(row) else 0))
     merges = state.compacted_table.finals.dropped_with(sender, path, tail, md5)
@@ -77,7 +80,12 @@ def deleted_by_operator(
     notes = [each for each in state.let_go.of_tail(tail) if md5 in (None, each.md5)]
     note = None if md5 is None else state.let_go.get(sender, path, md5)
     found += [(each.deleted, each.deleted) for each in (*notes, *([note] if note else ()))]
-    return max(found)[1]
+    deleted = max(found)[1]
+    # One of several with this content, and not the last: what readers had then is bad since.
+    is_wanted = any(
+        row.changed > deleted or (row.sender == sender and path in row.paths) for row in bad
+    )
+    return 0 if is_wanted else deleted
 
 
 def deleted_with(state: State, merge: CompactedRow) -> list[records.LetGoNoted]:

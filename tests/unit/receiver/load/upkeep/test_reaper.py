@@ -449,6 +449,34 @@ def test_a_file_that_is_loaded_comes_again_though_its_like_under_another_path_wa
         assert results(edge.round({path_of(1): tsfile()})) == {path_of(1): "loaded"}
 
 
+@pytest.mark.parametrize("forgotten", [True, False])
+@pytest.mark.parametrize("under", [1, 2])
+def test_what_has_turned_out_bad_comes_again_though_its_like_was_deleted_before(
+    world: World, clock: Clock, forgotten: bool, under: int
+) -> None:
+    """When an operator deleted one of two with a content, that was not gone; nobody deleted it."""
+    other = path_of(2, inner=1)
+    with world.still_node() as node:
+        edge = Edge(node)
+        edge.round({path_of(1): tsfile()})
+        with node.engine.reading() as state:
+            (one,) = state.files
+        (world.data / one).rename(world.root / "kept")
+        edge.round({other: tsfile()})
+        (world.root / "kept").rename(world.data / one)
+        edge.round({}, [path_of(1), other])
+        with node.engine.reading() as state:
+            (two,) = (row.physical for row in state.files.values() if row.path == other)
+        delete_files(node.operator, [two], everywhere=False)
+        if forgotten:
+            clock.now += 10_000
+            assert node.load.reaper.run_once() == 1
+        node.engine.commit([records.FileQuarantined(one, "bad")])
+        path = path_of(1) if under == 1 else other
+        assert planned_again(edge, path).action is wire.Action.SEND
+        assert results(edge.round({path: tsfile()})) == {path: "loaded"}
+
+
 def test_what_an_operator_deletes_between_plan_and_load_is_not_loaded(world: World) -> None:
     with world.still_node() as node:
         edge, other = Edge(node), Edge(node, "b" * 32)
