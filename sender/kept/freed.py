@@ -96,6 +96,11 @@ class FreedList:
         """All of them, each once and as it was freed last; what cannot be read is left out."""
         return iter(_each_once(each for name in self._parts() for each in self._read(name)))
 
+    def lines(self) -> Iterator[FreedFile]:
+        """All lines, a part in memory at a time; one that is in two parts comes twice."""
+        for name in self._parts():
+            yield from self._read(name)
+
     def add(self, files: Iterable[FreedFile]) -> None:
         """Put files on the list: on the disk before this returns."""
         new = list(files)

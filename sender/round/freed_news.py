@@ -83,11 +83,13 @@ def _forget_unknown(remote: Remote, kept: ReceiverState, limits: wire.Limits) ->
     check = remote.client.ended
     most = max(1, min(limits.max_page_items, limits.max_page_bytes // _FILE_BYTES))
     gone: set[tuple[str, str]] = set()
-    lines = iter([wire.ListedFile(path=path, md5=md5) for path, md5 in _keys(kept)])
+    remembered = FreedList(kept.sync, kept.directory)
+    lines = (wire.ListedFile(path=each.path, md5=each.md5) for each in remembered.lines())
     while files := list(islice(lines, most)):
         page = wire.ListedPage(files=files, freed=True)
         answer = remote.patiently(lambda page=page: check(page))  # type: ignore[misc]
         gone |= {(each.path, each.md5) for each in answer.ended}
+    _say(remembered)
     if not gone or not _goes_on(remote, kept):
         return 0
     with changing_freed(kept.sync, kept.directory) as freed:
@@ -102,16 +104,9 @@ def _goes_on(remote: Remote, kept: ReceiverState) -> bool:
     return answer.engine == memory.engine and answer.history is wire.History.CONTINUES
 
 
-def _keys(kept: ReceiverState) -> list[tuple[str, str]]:
-    freed = FreedList(kept.sync, kept.directory)
-    found = [each.key for each in freed]
-    _say(freed)
-    return found
-
-
 def _oldest(kept: ReceiverState) -> int:
     freed = FreedList(kept.sync, kept.directory)
-    oldest = min((each.commit for each in freed), default=0)
+    oldest = min((each.commit for each in freed.lines()), default=0)
     _say(freed)
     return oldest
 

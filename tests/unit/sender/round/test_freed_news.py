@@ -126,6 +126,28 @@ def test_where_it_may_have_forgotten_something_since_it_is_asked_what_it_knows(k
     assert len(receiver.pages) == 2
 
 
+def test_of_a_long_list_one_part_is_in_memory_at_a_time(kept, receiver, monkeypatch):
+    for number in range(9):
+        freed(kept, number, 50)
+    read, read_before = FreedList._read, []
+    parts: list[str] = []
+
+    def counted(self: FreedList, name: str) -> list[FreedFile]:
+        parts.append(name)
+        return read(self, name)
+
+    def ended(page: ListedPage) -> EndedAnswer:
+        read_before.append(len(parts))
+        return EndedAnswer(ended=[])
+
+    monkeypatch.setattr(FreedList, "_read", counted)
+    monkeypatch.setattr(receiver, "ended", ended)
+    kept.memory.update(settled=50)
+    receiver.oldest = 60
+    forget_settled(receiver, kept, LIMITS)
+    assert read_before == [2, 4, 6, 8, 9]
+
+
 def test_a_receiver_that_is_restored_while_it_is_asked_settles_nothing(kept, receiver):
     """What it does not know it may have had."""
     freed(kept, 1, 50)
