@@ -37,6 +37,7 @@ def enter(name: str, program: Callable[[], int], *, daemon: str | None = None) -
         _say(name)
         os._exit(_INTERRUPTED)
 
+    _open_what_is_closed()
     if daemon is not None and daemon in sys.argv:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
@@ -51,6 +52,23 @@ def enter(name: str, program: Callable[[], int], *, daemon: str | None = None) -
         _say(name)
         return _INTERRUPTED
     return code
+
+
+def _open_what_is_closed() -> None:
+    """Have standard streams that were handed over closed (`2>&-`) lead nowhere.
+
+    Else the first files that are opened get their numbers, and what is written to standard error
+    by whatever means goes into these; and `sys.stderr` is None.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest number that is free is this one: those below it are open by now.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+        if getattr(sys, name) is None:
+            mode = "r" if number == 0 else "w"
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def _would_be_lost(frame: FrameType | None) -> bool:

@@ -67,3 +67,29 @@ def test_where_ctrl_c_is_ignored_it_stays_so(tmp_path):
     program = "def program():\n    signal.raise_signal(signal.SIGINT)\n    return 7"
     ignoring = ("sh", "-c", "trap '' INT; exec \"$@\"", "sh", sys.executable)
     assert told(run(program, tmp_path, interpreter=ignoring)) == (7, "", "")
+
+
+def test_streams_that_are_closed_lead_nowhere_and_no_file_gets_their_numbers(tmp_path):
+    program = """
+def program():
+    import os
+    file = os.open("data", os.O_CREAT | os.O_WRONLY)
+    print(sys.stdin.read(), "to nobody")
+    print("to nobody", file=sys.stderr, flush=True)
+    os.write(1, b"to nobody")
+    os.write(2, b"to nobody")
+    with open("numbers", "w") as told:
+        told.write(str(file > 2))
+    return 7
+"""
+    code = f"import sys\nfrom common.start import enter\n{program}\nsys.exit(enter('x', program))"
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$0" -c "$1" <&- >&- 2>&-', sys.executable, code],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT)},
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 7
+    assert (tmp_path / "numbers").read_text() == "True"
+    assert (tmp_path / "data").read_bytes() == b""
