@@ -203,7 +203,7 @@ def _lines(found: ReceiverStanding, config: SenderConfig) -> list[str]:
     pending = f"{counted(found.pending_files, 'file')}, {size_text(found.pending_bytes)}"
     lines += [
         f"  loaded          {counted(found.listed, 'file')}",
-        f"  verified        {_verified(found.verified)}",
+        f"  verified        {_verified(found.verified, found.listed)}",
         f"  pending         {pending}",
         f"  complete until  {_data_time(found.complete_until, config)}",
         f"  last round      {_round_text(found.last_round)}",
@@ -244,11 +244,11 @@ def _ending(found: ReceiverStanding, now: float) -> list[str]:
     ]
 
 
-def _verified(found: VerifiedShown | None) -> str:
+def _verified(found: VerifiedShown | None, listed: int) -> str:
     if found is None:
         return "not known"
     if not found["files"]:
-        return "none is loaded, at the last check"
+        return "nothing was loaded yet at the last check" if listed else "nothing is loaded"
     return f"{found['verified']} of {counted(found['files'], 'file')}, at the last check"
 
 
