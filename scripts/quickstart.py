@@ -31,6 +31,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from common.progress_bar import WorkProgress
 from common.start import enter
 from common.terminal import table
 from scripts.ended_by_signals import end_on_signals
@@ -109,15 +110,16 @@ def _path(kind: str, storage_group: str, partition: int, created: int, version: 
 
 def write_edges(run: Path) -> None:
     """All files of both edges."""
-    from tqdm import tqdm
     from tsfile import TSDataType
 
     random.seed(7)
     kinds = [TSDataType[kind] for kind, _ in SENSORS.values()]
     work = [(edge, *each) for edge in FLEET for each in planned_files(edge)]
-    with tqdm(work, desc="writing TsFiles", unit="file") as files:
-        for edge, path, devices, rows, begin in files:
-            write_tsfile(run / edge / "data" / path, devices, kinds, rows, begin)
+    progress = WorkProgress()
+    for done, (edge, path, devices, rows, begin) in enumerate(work):
+        progress.show("writing TsFiles", done, len(work))
+        write_tsfile(run / edge / "data" / path, devices, kinds, rows, begin)
+    progress.clear()
 
 
 # -- configuration and processes ---------------------------------------------------------------
@@ -272,21 +274,19 @@ def main() -> int:
 
 def ship(run: Path, centre: Path, url: str) -> dict[str, Any]:
     """Both edges, one of which dies on the way; what their last rounds came to."""
-    from tqdm import tqdm
-
     write_configurations(run, url)
-    with tqdm(total=4, desc="shipping", unit="step") as steps:
-        for edge in FLEET:
-            call("tsferry-sender", run / edge / "sender.toml", "init")
-        steps.update()
-        kill_in_mid_file(run)
-        steps.set_postfix_str("one sender killed, resuming")
-        steps.update()
-        north = call("tsferry-sender", run / "north" / "sender.toml", "sync")
-        steps.update()
-        south = call("tsferry-sender", run / "south" / "sender.toml", "sync", good=(3,))
-        steps.update()
-        tag_wind_park(centre)
+    progress, steps = WorkProgress(), len(FLEET) + 2
+    progress.show("shipping", 0, steps)
+    for edge in FLEET:
+        call("tsferry-sender", run / edge / "sender.toml", "init")
+    progress.show("shipping", 1, steps)
+    kill_in_mid_file(run)
+    progress.show("shipping", 2, steps, note="one sender killed, resuming")
+    north = call("tsferry-sender", run / "north" / "sender.toml", "sync")
+    progress.show("shipping", 3, steps)
+    south = call("tsferry-sender", run / "south" / "sender.toml", "sync", good=(3,))
+    tag_wind_park(centre)
+    progress.clear()
     return {"north": north, "south": south}
 
 
