@@ -185,12 +185,12 @@ def receiver(config: Path) -> Iterator[str]:
 
 def wait_for(what: Callable[[], bool], name: str, process: subprocess.Popen[bytes]) -> None:
     """Wait for a condition, as long as the process that is to bring it about lives."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + 180
     while not what():
         if process.poll() is not None:
             raise SystemExit(f"{name} ended with exit code {process.returncode}; see its log")
         if time.monotonic() > end:
-            raise SystemExit(f"{name} did not come up within a minute")
+            raise SystemExit(f"{name} did not come up within three minutes")
         time.sleep(0.02)
 
 
