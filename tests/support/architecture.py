@@ -96,8 +96,11 @@ _PATH_CALLS = frozenset({"hardlink_to", "link_to", "mkdir", "rmdir", "symlink_to
                          "write_text"})  # fmt: skip
 _OPENERS = frozenset({"open", "io.open", "codecs.open", "os.fdopen", "gzip.open", "bz2.open",
                       "lzma.open", "io.FileIO", "tarfile.open", "zipfile.ZipFile"})  # fmt: skip
-_TO_THE_KERNEL = {"receiver.background.side_process": ".write_bytes()"}
-"""What writes into /proc, which is on no disk."""
+_ON_NO_DISK = {
+    "common.start": {"os.open with O_RDWR", "open with a mode that cannot be judged"},
+    "receiver.background.side_process": {".write_bytes()"},
+}
+"""What writes to the null device, to a standard stream, or into /proc."""
 _SHUTIL_READS = frozenset({"shutil.get_terminal_size", "shutil.which", "shutil.disk_usage"})
 
 
@@ -109,7 +112,7 @@ def raw_disk_calls(module: Module) -> list[str]:
     return [
         f"{module.name}:{node.lineno}: {said}"
         for node in module.nodes
-        if (said := _raw_use(node, aliases)) and said != _TO_THE_KERNEL.get(module.name)
+        if (said := _raw_use(node, aliases)) and said not in _ON_NO_DISK.get(module.name, ())
     ]
 
 

@@ -123,9 +123,9 @@ def test_all_is_compared_once_for_a_device_that_came_back(life, monkeypatch):
     asked = []
     inventory = Client.inventory
 
-    def counted(client):
+    def counted(client, *, of=None):
         asked.append(client)
-        return inventory(client)
+        return inventory(client, of=of)
 
     monkeypatch.setattr(Client, "inventory", counted)
     for _ in range(3):

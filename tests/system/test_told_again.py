@@ -200,9 +200,9 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[None]:
     found: list[None] = []
     original = Client.inventory
 
-    def inventory(self: Client) -> Iterator[InventoryEntry]:
+    def inventory(self: Client, *, of: str | None = None) -> Iterator[InventoryEntry]:
         found.append(None)
-        return original(self)
+        return original(self, of=of)
 
     monkeypatch.setattr(Client, "inventory", inventory)
     return found
