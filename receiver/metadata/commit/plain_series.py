@@ -1,6 +1,6 @@
 """One more series of a device that has some: what most commits of many threads are.
 
-All that the rules ask of it is asked here at once, a third of the calls: where many threads commit,
+All that the rules ask of it is asked here at once, in fewer calls: where many threads commit,
 each begins with cold caches, and a transaction judges its statements in its own thread. What is
 taken here the rules take, and note the same; of all else they say themselves what is wrong.
 """
