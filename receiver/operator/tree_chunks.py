@@ -84,8 +84,8 @@ def _rows(there: ReceiverDirectories, row: FileRow) -> list[tuple[Any, ...]]:
     if stored is None or there.config.storage.url is None:
         raise NotFoundError(f"{row.physical} is in no data directory: its bytes have gone")
     from receiver.storage.copying import store_of
+    from receiver.storage.object_keys import stored_key
     from receiver.storage.tree.object_bytes import ObjectBytes
-    from receiver.storage.uploader import stored_key
 
     store, key = store_of(there.config.storage), stored_key(there.engine.uuid, stored)
     try:

@@ -21,10 +21,10 @@ from receiver.storage.confirming import put_confirmed
 from receiver.storage.incarnation import own_incarnation
 from receiver.storage.log_shipping import LogShipper
 from receiver.storage.object_content import ContentChangedError, FileContent
+from receiver.storage.object_keys import data_key, resource_key, stored_key
 from receiver.storage.object_places import file_of, is_beside, list_objects
 from receiver.storage.owned_prefix import own_prefix
 from receiver.storage.stored_files import StoredContent
-from receiver.storage.uploader import data_key, resource_key, stored_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -22,6 +22,7 @@ from receiver.storage.incarnation import has_been_put
 from receiver.storage.log_removal import LogRemover
 from receiver.storage.log_succession import claim_log
 from receiver.storage.object_fetching import sweep_fetched
+from receiver.storage.object_keys import stored_key
 from receiver.storage.object_removal import ObjectRemover
 from receiver.storage.object_store import StoreAwayError, StoreRefusedError
 from receiver.storage.owned_prefix import check_prefix, own_prefix
@@ -31,7 +32,7 @@ from receiver.storage.store_opening import StoreOptions, open_store
 from receiver.storage.store_place import ReachedStore, StorePlace, StoreSource
 from receiver.storage.store_trouble import StoreTrouble
 from receiver.storage.stored_files import stands_in
-from receiver.storage.uploader import Uploader, UploadProgress, stored_key
+from receiver.storage.uploader import Uploader, UploadProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -17,8 +17,8 @@ from receiver.metadata.model import records
 from receiver.storage.digest_uploads import BLOCKS, ReadContent, put_block_digests
 from receiver.storage.incarnation import check_owner
 from receiver.storage.object_content import ContentChangedError, FileContent, checked_blocks
+from receiver.storage.object_keys import digests_text, stored_key
 from receiver.storage.reading.block_digests import WHOLE_BYTES
-from receiver.storage.uploader import digests_text, stored_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

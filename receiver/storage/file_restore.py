@@ -27,8 +27,8 @@ from receiver.metadata.state.table_rows import FileState
 from receiver.storage.incarnation import incarnations
 from receiver.storage.object_content import ContentChangedError
 from receiver.storage.object_fetching import fetch_beside, settle_fetched
+from receiver.storage.object_keys import data_key, resource_key, stored_key
 from receiver.storage.object_store import ObjectMissingError
-from receiver.storage.uploader import data_key, resource_key, stored_key
 
 if TYPE_CHECKING:
     from common.durable import Tree

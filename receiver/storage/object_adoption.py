@@ -22,9 +22,9 @@ from receiver.storage.digest_uploads import digest_object
 from receiver.storage.incarnation import check_owner
 from receiver.storage.object_check import ObjectFinding
 from receiver.storage.object_content import ContentChangedError
+from receiver.storage.object_keys import digests_text, resource_key, stored_key
 from receiver.storage.object_places import is_beside, list_objects, place_objects
 from receiver.storage.object_store import ObjectMissingError
-from receiver.storage.uploader import digests_text, resource_key, stored_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,9 +12,9 @@ from common.step_progress import StepCounter, untold
 from common.wire import Struct
 from common.wire.base import CommitTs
 from receiver.storage.digest_uploads import BLOCKS
+from receiver.storage.object_keys import data_key, resource_key
 from receiver.storage.object_store import Fingerprint, ObjectArchivedError, ObjectMissingError
 from receiver.storage.reading.block_digests import blocks_key, packed_size
-from receiver.storage.uploader import data_key, resource_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from receiver.metadata.state.table_rows import FileState
 from receiver.metadata.state.uploaded_rows import UploadedRow
-from receiver.storage.uploader import data_key, resource_key
+from receiver.storage.object_keys import data_key, resource_key
 
 if TYPE_CHECKING:
     from receiver.metadata.engine import Engine

@@ -18,12 +18,12 @@ from common import crash
 from common.errors import StoppedError
 from receiver.metadata.model import records
 from receiver.storage.incarnation import check_owner
+from receiver.storage.object_keys import data_key, resource_key
 from receiver.storage.object_places import file_of
 from receiver.storage.object_store import StoreAwayError, StoreRefusedError
 from receiver.storage.reading.block_digests import WHOLE_BYTES, blocks_key
 from receiver.storage.store_manifests import StoreManifest
 from receiver.storage.store_removal import StoreRemover
-from receiver.storage.uploader import data_key, resource_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,8 +16,8 @@ from receiver.storage.confirming import put_confirmed
 from receiver.storage.digest_uploads import ReadContent, put_block_digests
 from receiver.storage.file_restore import stands
 from receiver.storage.object_content import ContentChangedError, FileContent
+from receiver.storage.object_keys import data_key, digests_text, resource_key, stored_key
 from receiver.storage.stored_files import StoredContent
-from receiver.storage.uploader import data_key, digests_text, resource_key, stored_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,9 +12,9 @@ from receiver.metadata.state.table_rows import FileState
 from receiver.storage.confirming import read_through
 from receiver.storage.incarnation import check_owner
 from receiver.storage.object_fetching import fetch_beside
+from receiver.storage.object_keys import resource_key, stored_key
 from receiver.storage.object_store import ObjectMissingError, StoreAwayError
 from receiver.storage.stored_files import stands_in
-from receiver.storage.uploader import resource_key, stored_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

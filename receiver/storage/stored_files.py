@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from common.errors import TsferryError
 from receiver.storage.digest_uploads import BLOCKS
 from receiver.storage.object_content import ContentChangedError
+from receiver.storage.object_keys import resource_key, stored_key
 from receiver.storage.object_store import Fingerprint, ObjectMissingError
 from receiver.storage.reading.stored_place import StoredPlace
-from receiver.storage.uploader import resource_key, stored_key
 
 if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import FileRow

@@ -35,6 +35,7 @@ from receiver.storage.confirming import SentObject, is_confirmed, put_sent, unco
 from receiver.storage.digest_uploads import ReadContent, put_block_digests
 from receiver.storage.incarnation import check_owner
 from receiver.storage.object_content import ContentChangedError, FileContent
+from receiver.storage.object_keys import data_key, digests_text, resource_key
 from receiver.storage.object_store import StoreForbiddenError, StoreRefusedError
 from receiver.storage.pulled_files import PulledFiles
 from receiver.storage.upload_attempts import UploadAttempts
@@ -42,18 +43,17 @@ from receiver.storage.upload_hands import UploadHands
 from receiver.storage.upload_queue import UploadQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from common.config import UploadRules
     from common.durable import Tree
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.uploaded_rows import UploadedRow
     from receiver.storage.incarnation import Incarnation
     from receiver.storage.object_store import ObjectStore
     from receiver.storage.upload_queue import DueFile
 
-__all__ = ["UploadProgress", "Uploader", "data_key", "digests_text", "resource_key", "stored_key"]
+__all__ = ["UploadProgress", "Uploader"]
 
 log = logging.getLogger(__name__)
 
@@ -63,27 +63,6 @@ _SMALL = 1 << 20
 """Bytes that go sooner than the store says whether they have to."""
 _TELL = 1.0
 """Seconds that a file which came waits for others to be told of with it."""
-
-
-def data_key(engine: str, incarnation: int, physical: str, again: int = 0) -> str:
-    """Of a file's object."""
-    key = f"{engine}/data/{incarnation:08}/{physical}"
-    return f"{key}.again-{again}" if again else key
-
-
-def digests_text(digests: Mapping[str, str]) -> str:
-    """Digests as the catalogue keeps them."""
-    return " ".join(f"{word}={digests[word]}" for word in sorted(digests))
-
-
-def stored_key(engine: str, there: UploadedRow) -> str:
-    """Of a file's object, where a commit says that it is."""
-    return data_key(engine, there.incarnation, there.physical, there.again)
-
-
-def resource_key(key: str, digest: str) -> str:
-    """Of the object of a `.resource` with an MD5, beside its file's; short enough for a name."""
-    return f"{key}.{digest}"
 
 
 class UploadProgress(NamedTuple):

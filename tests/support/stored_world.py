@@ -9,8 +9,9 @@ from typing import Any
 
 from common.durable import Tree
 from receiver.storage.incarnation import own_incarnation
+from receiver.storage.object_keys import data_key
 from receiver.storage.store_opening import StoreOptions, open_store
-from receiver.storage.uploader import Uploader, data_key
+from receiver.storage.uploader import Uploader
 from tests.support.spark_world import World
 from tests.support.tsfile_bytes import build, noise
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from common.errors import Transient
 from receiver.metadata.model import records
 from receiver.metadata.query.file_tree import DirectoryName, directories_of, moves_of
+from receiver.storage.object_keys import stored_key
 from receiver.storage.tree.tree_tables import NODES
-from receiver.storage.uploader import stored_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

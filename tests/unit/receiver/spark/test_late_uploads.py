@@ -27,11 +27,11 @@ from receiver.spark.verify.parts import FilePart
 from receiver.storage.directory_store import DirectoryStore
 from receiver.storage.incarnation import own_incarnation
 from receiver.storage.log_shipping import LogShipper
+from receiver.storage.object_keys import data_key
 from receiver.storage.object_store import ObjectMissingError
 from receiver.storage.owned_prefix import own_prefix
 from receiver.storage.reading import open_stores
 from receiver.storage.store_opening import open_store
-from receiver.storage.uploader import data_key
 from tests.support.spark_world import NORTH
 from tests.support.stored_world import StoredWorld, large
 from tests.support.tsfile_bytes import build

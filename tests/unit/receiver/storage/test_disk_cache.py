@@ -23,9 +23,9 @@ from receiver.storage.file_fetching import FileFetcher
 from receiver.storage.incarnation import next_incarnation
 from receiver.storage.object_content import ContentChangedError
 from receiver.storage.object_fetching import sweep_fetched
+from receiver.storage.object_keys import resource_key
 from receiver.storage.object_store import StoreAwayError
 from receiver.storage.store_place import StorePlace, StoreSource
-from receiver.storage.uploader import resource_key
 from tests.support.followed import wait_for
 from tests.support.uploading import Centre
 

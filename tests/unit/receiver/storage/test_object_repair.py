@@ -18,11 +18,11 @@ from receiver.metadata.state.table_rows import FileRow, FileState
 from receiver.storage.directory_store import DirectoryStore
 from receiver.storage.object_adoption import adopt_objects
 from receiver.storage.object_check import CopiesReport
+from receiver.storage.object_keys import data_key
 from receiver.storage.object_repair import OF_NODES, examine_store, repair_store
 from receiver.storage.pulled_files import PulledFiles
 from receiver.storage.reading.block_digests import WHOLE_BYTES, blocks_key
 from receiver.storage.scrubbing import Scrubber, note_bad
-from receiver.storage.uploader import data_key
 from tests.support.copy_nodes import place_tablets
 from tests.support.uploading import Centre
 

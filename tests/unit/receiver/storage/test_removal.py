@@ -20,10 +20,10 @@ from receiver.storage.incarnation import next_incarnation
 from receiver.storage.log_removal import LogRemover
 from receiver.storage.log_shipping import LogShipper
 from receiver.storage.metadata_restore import restore_metadata
+from receiver.storage.object_keys import data_key
 from receiver.storage.object_removal import ObjectRemover
 from receiver.storage.object_store import StoreAwayError, StoreRefusedError
 from receiver.storage.store_manifests import StoreManifest
-from receiver.storage.uploader import data_key
 from tests.support.uploading import Centre
 
 DAY = 86_400.0

@@ -20,10 +20,10 @@ from receiver.metadata.model import records
 from receiver.metadata.model.errors import FencedError
 from receiver.storage.directory_store import DirectoryStore
 from receiver.storage.incarnation import next_incarnation, own_incarnation
+from receiver.storage.object_keys import resource_key
 from receiver.storage.object_store import Fingerprint, StoreAwayError, StoreRefusedError
 from receiver.storage.upload_attempts import UploadAttempts
 from receiver.storage.upload_queue import UploadQueue
-from receiver.storage.uploader import resource_key
 from tests.support.uploading import SENDER, Centre
 
 
