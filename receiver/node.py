@@ -37,17 +37,17 @@ from receiver.metadata.clock.machine_clock import MachineClock
 from receiver.metadata.model.errors import FencedError
 from receiver.open_engine import open_engine
 from receiver.operator.adopting.adoptions import Adoptions
-from receiver.operator.background_tasks import background_concerns, background_totals
-from receiver.operator.centre_loading import CentreLoads
-from receiver.operator.centre_writes import CentreWrites
-from receiver.operator.copies import copy_concerns
+from receiver.operator.asked_work.background_tasks import background_concerns, background_totals
+from receiver.operator.centre.centre_loading import CentreLoads
+from receiver.operator.centre.centre_writes import CentreWrites
+from receiver.operator.centre.loaded_content import LoadedContent
 from receiver.operator.damaged_files import DamagedFiles
 from receiver.operator.directories import RunningReceiver
-from receiver.operator.loaded_content import LoadedContent
-from receiver.operator.log_files import log_files
-from receiver.operator.remote_nodes import node_totals, remote_node_concerns
-from receiver.operator.storage import files_out_of_reach
-from receiver.operator.untold_losses import UntoldLosses
+from receiver.operator.edges.untold_losses import UntoldLosses
+from receiver.operator.places.copies import copy_concerns
+from receiver.operator.places.remote_nodes import node_totals, remote_node_concerns
+from receiver.operator.stored.log_files import log_files
+from receiver.operator.stored.storage import files_out_of_reach
 from receiver.placement.copy_service import CopyService
 from receiver.superseding.proof_work import PROVE
 from receiver.superseding.prover import Prover
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables.retired import PartitionKey
     from receiver.metadata.state.tables.tablets import LoadedTableRow
-    from receiver.operator.log_file_views import LogFilesView
+    from receiver.operator.views.log_file_views import LogFilesView
     from receiver.placement.node_room import NodeRoom
     from receiver.storage.copying import StorageService
 
@@ -349,7 +349,7 @@ class Node(Closing):
         """Which of the owners of its copies this is; what never had a store imports nothing."""
         if not (self.config.schema_dir / "storage").is_dir():
             return None
-        from receiver.storage.incarnation import known_owner
+        from receiver.storage.stores.incarnation import known_owner
 
         with Tree(self.config.schema_dir) as home:
             owner = known_owner(home, self.engine.uuid)
@@ -440,7 +440,7 @@ class Node(Closing):
         """Nobody."""
 
     def log_files(self, lsn: int, ts: int) -> LogFilesView:
-        """The files of the engine, for nodes that follow; see `receiver.operator.log_files`."""
+        """The files of the engine, for nodes that follow; see `stored.log_files`."""
         return log_files(self.operator, lsn, ts)
 
     def reach(self, ts: int | None) -> None:
@@ -506,7 +506,7 @@ def _storage(
         return None
     from receiver.placement.node_place import NodeSource
     from receiver.storage.copying import StorageService
-    from receiver.storage.pulled_files import PulledFiles
+    from receiver.storage.uploading.pulled_files import PulledFiles
 
     return StorageService(
         config.storage,

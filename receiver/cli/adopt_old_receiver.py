@@ -16,7 +16,7 @@ from receiver.cli.awaited_answer import awaited
 from receiver.cli.showing import show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient
-from receiver.operator.load_wire import AdoptionAnswer, AdoptionRequest
+from receiver.operator.views.load_wire import AdoptionAnswer, AdoptionRequest
 
 __all__ = ["adopt"]
 

@@ -10,7 +10,7 @@ from common.progress_line import show_step
 from common.step_progress import StepProgress
 from common.wire import Struct
 from receiver.operator.client import OperatorClient, segment
-from receiver.operator.step_now import StepNow
+from receiver.operator.views.step_now import StepNow
 
 __all__ = ["awaited"]
 

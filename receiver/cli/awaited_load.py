@@ -13,7 +13,7 @@ from common.progress_bar import WorkProgress
 from common.terminal import printable
 from receiver.cli.awaited_answer import awaited
 from receiver.operator.client import NotRunningError, OperatorClient
-from receiver.operator.load_wire import CentreLoadAnswer, CentreLoadRequest
+from receiver.operator.views.load_wire import CentreLoadAnswer, CentreLoadRequest
 
 __all__ = ["await_load", "exit_code_of"]
 

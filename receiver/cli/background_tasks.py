@@ -16,7 +16,7 @@ from receiver.cli.run_tasks import run
 from receiver.cli.showing import moment, show
 from receiver.config import ReceiverConfig
 from receiver.open_engine import open_engine
-from receiver.operator.background_tasks import (
+from receiver.operator.asked_work.background_tasks import (
     ADDED_BY_HAND,
     TASK_STATES,
     add_task,
@@ -24,13 +24,13 @@ from receiver.operator.background_tasks import (
     list_tasks,
     retry_task,
 )
-from receiver.operator.background_views import (
+from receiver.operator.client import NotRunningError, OperatorClient, ask_all, segment
+from receiver.operator.views.background_views import (
     BackgroundTasksPage,
     CancelRequest,
     TaskAddRequest,
     TaskNamed,
 )
-from receiver.operator.client import NotRunningError, OperatorClient, ask_all, segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,11 +19,11 @@ from receiver.cli.command_answers import BackupDone, LackingFile
 from receiver.config import ReceiverConfig
 from receiver.datadirs.disks import AwayError
 from receiver.metadata.engine import Engine
-from receiver.operator.backup_note import BackupNote, write_backup_note
+from receiver.operator.centre.loaded_content import MOST_CONTENT
 from receiver.operator.client import NotRunningError, OperatorClient
 from receiver.operator.directories import look
-from receiver.operator.loaded_content import MOST_CONTENT
-from receiver.operator.views import StorageView
+from receiver.operator.stored.backup_note import BackupNote, write_backup_note
+from receiver.operator.views.operator_views import StorageView
 
 __all__ = ["backup"]
 
@@ -49,7 +49,7 @@ def backup(ctx: click.Context, directory: Path, as_json: bool) -> None:
     from common.progress_line import showing_progress
     from receiver.storage.backing_up import back_up
     from receiver.storage.copying import store_of
-    from receiver.storage.directory_store import DirectoryStore
+    from receiver.storage.stores.directory_store import DirectoryStore
 
     invocation: Invocation[ReceiverConfig] = ctx.obj
     config = invocation.load().value

@@ -14,10 +14,10 @@ from common.terminal import printable, size_text
 from receiver.cli.awaited_load import await_load, exit_code_of
 from receiver.cli.showing import show
 from receiver.config import ReceiverConfig
+from receiver.operator.centre.load_owners import named_owners
 from receiver.operator.client import OperatorClient
-from receiver.operator.load_owners import named_owners
-from receiver.operator.load_wire import CentreLoadAnswer, CentreLoadRequest
 from receiver.operator.sql_loads import totals_of
+from receiver.operator.views.load_wire import CentreLoadAnswer, CentreLoadRequest
 
 __all__ = ["load"]
 

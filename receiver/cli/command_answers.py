@@ -6,8 +6,8 @@ from common.json_option import OpenForm
 from common.wire import Struct
 from common.wire.base import CommitTs
 from receiver.metadata.model.records import Op
-from receiver.operator.enrolment import EnrolledEdge
-from receiver.operator.wire import RetiredKey
+from receiver.operator.edges.enrolment import EnrolledEdge
+from receiver.operator.views.wire import RetiredKey
 
 __all__ = [
     "BackupDone",

@@ -9,10 +9,10 @@ from common.errors import EXIT_NOT_LOADED
 from common.json_option import json_option
 from receiver.cli.showing import show
 from receiver.config import ReceiverConfig
+from receiver.operator.asked_work.compact import compact_stopped
 from receiver.operator.client import NotRunningError, OperatorClient
-from receiver.operator.compact import compact_stopped
-from receiver.operator.compact_views import CompactView
-from receiver.operator.wire import CompactRequest
+from receiver.operator.views.compact_views import CompactView
+from receiver.operator.views.wire import CompactRequest
 
 __all__ = ["compact"]
 

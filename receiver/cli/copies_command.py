@@ -14,7 +14,7 @@ from receiver.config import ReceiverConfig
 from receiver.metadata.commit.tablet_making import table_nodes
 from receiver.metadata.model.paths import format_path
 from receiver.operator.client import OperatorClient
-from receiver.operator.copy_views import BackView, CopiesView, OfferedTable, OfferedView
+from receiver.operator.views.copy_views import BackView, CopiesView, OfferedTable, OfferedView
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,8 +10,8 @@ from common.terminal import printable, size_text
 from receiver.cli.showing import commit_time, show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask, segment
-from receiver.operator.deletes import list_held_deletes
-from receiver.operator.wire import DeletesDecided, HeldDeletesAnswer
+from receiver.operator.stored.deletes import list_held_deletes
+from receiver.operator.views.wire import DeletesDecided, HeldDeletesAnswer
 
 __all__ = ["deletes"]
 

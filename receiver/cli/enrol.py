@@ -21,18 +21,18 @@ from receiver.config import ReceiverConfig
 from receiver.metadata.model import records
 from receiver.open_engine import open_engine
 from receiver.operator.client import NotRunningError, OperatorClient
-from receiver.operator.enrolment import (
+from receiver.operator.edges.enrolment import (
     EdgeFiles,
     EnrolledEdge,
     ListedEdge,
     enrolment_plan,
     read_edges,
 )
-from receiver.operator.sender_views import SenderView
-from receiver.operator.senders import list_senders
-from receiver.operator.tokens import list_tokens, make_token
-from receiver.operator.views import TokenMade, TokenView
-from receiver.operator.wire import SendersAnswer, TokenRequest, TokensAnswer
+from receiver.operator.edges.senders import list_senders
+from receiver.operator.edges.tokens import list_tokens, make_token
+from receiver.operator.views.operator_views import TokenMade, TokenView
+from receiver.operator.views.sender_views import SenderView
+from receiver.operator.views.wire import SendersAnswer, TokenRequest, TokensAnswer
 
 __all__ = ["enrol", "lifetime"]
 

@@ -14,9 +14,14 @@ from receiver.cli.sender_names import sender_option
 from receiver.cli.showing import commit_time, show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask_all
-from receiver.operator.files import FILE_STATES, list_files
-from receiver.operator.views import FilesPage, FileView
-from receiver.operator.wire import DeleteAnswer, DeleteRequest, UndeleteAnswer, UndeleteRequest
+from receiver.operator.stored.files import FILE_STATES, list_files
+from receiver.operator.views.operator_views import FilesPage, FileView
+from receiver.operator.views.wire import (
+    DeleteAnswer,
+    DeleteRequest,
+    UndeleteAnswer,
+    UndeleteRequest,
+)
 
 __all__ = ["files"]
 

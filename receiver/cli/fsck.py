@@ -15,7 +15,7 @@ from common.terminal import counted, printable, size_text, table
 from receiver.cli.storage import check_copies
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient
-from receiver.operator.copy_views import BackView, MendRequest
+from receiver.operator.views.copy_views import BackView, MendRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +61,7 @@ _AT_ONCE: Final = 50
 @click.option("--deep", is_flag=True, help="With --storage: read the bytes of each object too.")
 @json_option(
     "receiver.load.upkeep.fsck_findings:Report",
-    JsonForm("receiver.storage.object_check:CopiesReport", "with `--storage`"),
+    JsonForm("receiver.storage.objects.object_check:CopiesReport", "with `--storage`"),
 )
 @click.pass_obj
 def fsck(

@@ -30,7 +30,7 @@ from receiver.config import ReceiverConfig
 from receiver.datadirs.directory_finding import adopt as adopt_directories
 from receiver.metadata.engine import Engine
 from receiver.open_engine import MADE, open_engine
-from receiver.operator.tokens import require_tokens
+from receiver.operator.edges.tokens import require_tokens
 
 __all__ = ["init"]
 

@@ -12,8 +12,8 @@ from receiver.cli.sender_names import sender_option
 from receiver.cli.showing import commit_time, show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask
-from receiver.operator.lost import list_lost
-from receiver.operator.wire import AcknowledgeRequest, LostFilesAnswer
+from receiver.operator.edges.lost import list_lost
+from receiver.operator.views.wire import AcknowledgeRequest, LostFilesAnswer
 
 __all__ = ["lost"]
 

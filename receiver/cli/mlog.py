@@ -21,8 +21,8 @@ from common.terminal import printable
 from receiver.cli.command_answers import LoggedCommit
 from receiver.config import ReceiverConfig
 from receiver.metadata.text.schema_dump import Slots, log_lines, log_records
-from receiver.operator.schema import import_items, whole_schema
-from receiver.operator.wire import ImportAnswer
+from receiver.operator.namespace.schema import import_items, whole_schema
+from receiver.operator.views.wire import ImportAnswer
 
 __all__ = ["make_of_log", "mlog", "tlog_option", "whole_file", "write_tlog"]
 

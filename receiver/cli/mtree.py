@@ -16,8 +16,8 @@ from receiver.cli.command_answers import SchemaLine
 from receiver.cli.mlog import make_of_log, tlog_option, whole_file, write_tlog
 from receiver.config import ReceiverConfig
 from receiver.metadata.text.schema_dump import Slots, tree_lines
-from receiver.operator.schema import whole_schema
-from receiver.operator.wire import ImportAnswer
+from receiver.operator.namespace.schema import whole_schema
+from receiver.operator.views.wire import ImportAnswer
 
 __all__ = ["mtree"]
 

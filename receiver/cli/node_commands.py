@@ -14,8 +14,8 @@ from receiver.cli.remote_node_commands import REMOTE_COMMANDS, chosen_node
 from receiver.cli.showing import commit_time, moment
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask
-from receiver.operator.node_lists import list_nodes
-from receiver.operator.node_views import CheckView, LossRequest, LossView, NodesPage, NodeView
+from receiver.operator.places.node_lists import list_nodes
+from receiver.operator.views.node_views import CheckView, LossRequest, LossView, NodesPage, NodeView
 
 __all__ = ["nodes"]
 

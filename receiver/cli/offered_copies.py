@@ -8,14 +8,14 @@ from common.durable import Tree
 from common.errors import ProtocolError, TsferryError
 from common.names import FilePath, is_sender_uuid
 from common.wire import DeletionsForm
-from receiver.storage.object_fetching import fetch_beside, settle_fetched
+from receiver.storage.cache.object_fetching import fetch_beside, settle_fetched
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from receiver.operator.client import OperatorClient
-    from receiver.operator.copy_views import OfferedFile
+    from receiver.operator.views.copy_views import OfferedFile
 
 __all__ = ["fetch_offered"]
 

@@ -13,9 +13,9 @@ from receiver.cli.sender_names import sender_argument, sender_option
 from receiver.cli.showing import commit_time, show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask_all
-from receiver.operator.owners import list_owners as list_of_owners
-from receiver.operator.views import OwnersPage
-from receiver.operator.wire import OwnersMoved, ReleaseRequest, TransferRequest
+from receiver.operator.edges.owners import list_owners as list_of_owners
+from receiver.operator.views.operator_views import OwnersPage
+from receiver.operator.views.wire import OwnersMoved, ReleaseRequest, TransferRequest
 
 __all__ = ["owners"]
 

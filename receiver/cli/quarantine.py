@@ -16,9 +16,9 @@ from receiver.cli.sender_names import sender_option
 from receiver.cli.showing import commit_time, show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask
-from receiver.operator.quarantine import list_quarantine as list_of_entries
-from receiver.operator.views import QuarantineView
-from receiver.operator.wire import QuarantineAnswer, QuarantineKey, RetryAnswer
+from receiver.operator.stored.quarantine import list_quarantine as list_of_entries
+from receiver.operator.views.operator_views import QuarantineView
+from receiver.operator.views.wire import QuarantineAnswer, QuarantineKey, RetryAnswer
 
 __all__ = ["quarantine"]
 

@@ -15,10 +15,10 @@ from receiver.cli.command_answers import FoundNode, MasterConfirmed, NodeAccepte
 from receiver.cli.showing import show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask, ask_all
-from receiver.operator.node_lists import choose_node, node_of
-from receiver.operator.node_views import NodesPage
-from receiver.operator.remote_node_views import RemoteNodeView, UnknownTablets
-from receiver.operator.remote_nodes import show_remote_node, unknown_tablets
+from receiver.operator.places.node_lists import choose_node, node_of
+from receiver.operator.places.remote_nodes import show_remote_node, unknown_tablets
+from receiver.operator.views.node_views import NodesPage
+from receiver.operator.views.remote_node_views import RemoteNodeView, UnknownTablets
 
 __all__ = ["REMOTE_COMMANDS", "chosen_node"]
 

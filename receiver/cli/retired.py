@@ -14,10 +14,10 @@ from receiver.cli.sender_names import sender_option
 from receiver.cli.showing import commit_time, show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask, ask_all
-from receiver.operator.retired import list_retired as page_of_retired
-from receiver.operator.retired import show_retired as retired_file
-from receiver.operator.retired_views import RetiredPage, RetiredView
-from receiver.operator.wire import RetiredKey
+from receiver.operator.stored.retired import list_retired as page_of_retired
+from receiver.operator.stored.retired import show_retired as retired_file
+from receiver.operator.views.retired_views import RetiredPage, RetiredView
+from receiver.operator.views.wire import RetiredKey
 
 __all__ = ["retired"]
 

@@ -15,10 +15,10 @@ from common.json_option import json_option
 from common.terminal import printable
 from common.text_numbers import whole_number
 from receiver.config import ReceiverConfig
-from receiver.operator.background_tasks import ADDED_BY_HAND, list_tasks
-from receiver.operator.background_views import BackgroundTasksPage, BackgroundTaskView
+from receiver.operator.asked_work.background_tasks import ADDED_BY_HAND, list_tasks
 from receiver.operator.client import NotRunningError, OperatorClient
 from receiver.operator.paging import collect
+from receiver.operator.views.background_views import BackgroundTasksPage, BackgroundTaskView
 
 if TYPE_CHECKING:
     from receiver.executor.executor_files import ExecutorFiles

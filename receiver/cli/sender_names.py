@@ -10,9 +10,9 @@ import click
 from common.cli import Invocation
 from receiver.config import ReceiverConfig
 from receiver.operator.client import ask
+from receiver.operator.edges.senders import all_senders
 from receiver.operator.named_senders import UUID_LENGTH, sender_named
-from receiver.operator.senders import all_senders
-from receiver.operator.wire import SendersAnswer
+from receiver.operator.views.wire import SendersAnswer
 
 __all__ = ["asked_senders", "sender_argument", "sender_option"]
 

@@ -17,10 +17,10 @@ from receiver.cli.sender_names import asked_senders, sender_argument
 from receiver.cli.showing import commit_time, moment, show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, segment
-from receiver.operator.edge_troubles import heard_troubles
-from receiver.operator.lateness import silence_of
-from receiver.operator.sender_views import SenderView
-from receiver.operator.wire import (
+from receiver.operator.edges.edge_troubles import heard_troubles
+from receiver.operator.edges.lateness import silence_of
+from receiver.operator.views.sender_views import SenderView
+from receiver.operator.views.wire import (
     AdoptRequest,
     OwnersMoved,
     SenderRemoved,

@@ -12,15 +12,15 @@ from common.terminal import counted, folded, size_text
 from receiver.cli.receiver_check import check_line_of, node_check_line
 from receiver.cli.showing import commit_time, moment
 from receiver.config import ReceiverConfig
-from receiver.operator.background_views import BackgroundTotals
 from receiver.operator.client import NotRunningError, OperatorClient
-from receiver.operator.compact_views import MergeTotals
 from receiver.operator.directories import look
-from receiver.operator.log_file_views import FollowView
-from receiver.operator.remote_node_views import NodeTotals
-from receiver.operator.retired_views import RetiredTotals
 from receiver.operator.status import status as status_of
-from receiver.operator.views import DirectoryView, StatusView
+from receiver.operator.views.background_views import BackgroundTotals
+from receiver.operator.views.compact_views import MergeTotals
+from receiver.operator.views.log_file_views import FollowView
+from receiver.operator.views.operator_views import DirectoryView, StatusView
+from receiver.operator.views.remote_node_views import NodeTotals
+from receiver.operator.views.retired_views import RetiredTotals
 
 __all__ = ["status"]
 

@@ -33,14 +33,14 @@ from receiver.datadirs.disks import AwayError, Disks
 from receiver.metadata.engine import Engine
 from receiver.open_engine import check_etcd, open_engine, read_current, read_told
 from receiver.operator.client import OperatorClient, ask
-from receiver.operator.storage import storage_in_catalogue
-from receiver.operator.views import FilesPage, StorageView
+from receiver.operator.stored.storage import storage_in_catalogue
+from receiver.operator.views.operator_views import FilesPage, StorageView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from receiver.storage.object_check import CopiesReport
-    from receiver.storage.object_store import ObjectStore
+    from receiver.storage.objects.object_check import CopiesReport
+    from receiver.storage.stores.object_store import ObjectStore
 
 __all__ = ["check_copies", "restore", "storage"]
 
@@ -61,7 +61,7 @@ def storage() -> None:
 def check(ctx: click.Context, as_json: bool) -> None:
     """Try everything that copies need of the store, on objects that are removed again."""
     from receiver.storage.copying import store_of
-    from receiver.storage.store_check import check_store
+    from receiver.storage.stores.store_check import check_store
 
     invocation: Invocation[ReceiverConfig] = ctx.obj
     store = store_of(_configured(invocation.load().value).storage)
@@ -142,8 +142,8 @@ def takeover(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
     has to be started again.
     """
     from receiver.storage.copying import store_of
-    from receiver.storage.incarnation import next_incarnation
-    from receiver.storage.owned_prefix import own_prefix
+    from receiver.storage.stores.incarnation import next_incarnation
+    from receiver.storage.stores.owned_prefix import own_prefix
 
     config = _configured(invocation.load().value)
     with read_current(config) as engine:
@@ -252,7 +252,9 @@ def fetch(invocation: Invocation[ReceiverConfig], pattern: tuple[str, ...], as_j
 @click.option(
     "--on-demand", is_flag=True, help="Leave files in the store: they come when they are needed."
 )
-@json_option(RestoreDone, JsonForm("receiver.storage.object_check:CopiesReport", "with `--check`"))
+@json_option(
+    RestoreDone, JsonForm("receiver.storage.objects.object_check:CopiesReport", "with `--check`")
+)
 @click.pass_context
 def restore(
     ctx: click.Context,
@@ -277,13 +279,13 @@ def restore(
             "of storage.url"
         )
     from common.progress_line import showing_progress
+    from receiver.storage.cache.file_restore import restore_files
     from receiver.storage.copying import store_of
-    from receiver.storage.file_restore import restore_files
-    from receiver.storage.incarnation import forget_store, next_incarnation
-    from receiver.storage.log_succession import put_fork
-    from receiver.storage.metadata_restore import restore_metadata
-    from receiver.storage.owned_prefix import engine_in
-    from receiver.storage.store_manifests import StoreManifest
+    from receiver.storage.log_copies.log_succession import put_fork
+    from receiver.storage.log_copies.metadata_restore import restore_metadata
+    from receiver.storage.stores.incarnation import forget_store, next_incarnation
+    from receiver.storage.stores.owned_prefix import engine_in
+    from receiver.storage.stores.store_manifests import StoreManifest
 
     invocation: Invocation[ReceiverConfig] = ctx.obj
     config = _configured(invocation.load().value, url)
@@ -419,11 +421,11 @@ def check_copies(
     """`fsck --storage`: check what is in the store, and put it right; the exit code."""
     from common.progress_line import showing_progress
     from receiver.storage.copying import store_of
-    from receiver.storage.incarnation import own_incarnation
-    from receiver.storage.object_adoption import adopt_objects
-    from receiver.storage.object_repair import OF_NODES, examine_store, repair_store
-    from receiver.storage.owned_prefix import own_prefix
-    from receiver.storage.scrubbing import note_bad
+    from receiver.storage.objects.object_adoption import adopt_objects
+    from receiver.storage.objects.object_repair import OF_NODES, examine_store, repair_store
+    from receiver.storage.objects.scrubbing import note_bad
+    from receiver.storage.stores.incarnation import own_incarnation
+    from receiver.storage.stores.owned_prefix import own_prefix
 
     store = store_of(_configured(config).storage)
     try:
@@ -494,7 +496,7 @@ def _restored_to(config: ReceiverConfig, uuid: str, at: int | None) -> int | Non
     Raises:
         UsageError: another engine is there, or this one with commits of after a moment.
     """
-    from receiver.storage.file_restore import is_of_restore
+    from receiver.storage.cache.file_restore import is_of_restore
 
     try:
         with Engine.read_only(config.schema_dir) as engine:

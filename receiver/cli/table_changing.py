@@ -17,7 +17,7 @@ from common.terminal import printable
 from common.text_numbers import whole_number
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, segment
-from receiver.operator.table_views import TableChange, TableRequest, TableStanding
+from receiver.operator.views.table_views import TableChange, TableRequest, TableStanding
 
 __all__ = ["TABLE_COMMANDS"]
 

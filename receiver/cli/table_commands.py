@@ -11,8 +11,8 @@ from receiver.cli.showing import commit_time
 from receiver.cli.table_changing import TABLE_COMMANDS
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask, segment
-from receiver.operator.table_lists import list_tables, list_tablets
-from receiver.operator.table_views import TablesPage, TabletsPage
+from receiver.operator.namespace.table_lists import list_tables, list_tablets
+from receiver.operator.views.table_views import TablesPage, TabletsPage
 
 __all__ = ["tables", "tablets"]
 

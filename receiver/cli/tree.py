@@ -14,9 +14,9 @@ from common.terminal import printable, size_text, table
 from receiver.cli.showing import commit_time
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask
-from receiver.operator.tree import list_tree
-from receiver.operator.tree_chunks import list_chunks
-from receiver.operator.tree_views import ChunksPage, ChunkView, TreeNodeView, TreePage
+from receiver.operator.namespace.tree import list_tree
+from receiver.operator.namespace.tree_chunks import list_chunks
+from receiver.operator.views.tree_views import ChunksPage, ChunkView, TreeNodeView, TreePage
 
 __all__ = ["tree"]
 

@@ -8,7 +8,7 @@ from common.cli import Invocation, emit_json
 from common.json_option import json_option
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient
-from receiver.operator.wire import TtlAnswer
+from receiver.operator.views.wire import TtlAnswer
 
 __all__ = ["ttl"]
 

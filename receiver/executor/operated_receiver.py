@@ -22,9 +22,9 @@ from receiver.compaction.remote_merges import RemoteMerges
 from receiver.datadirs.disks import Disks
 from receiver.executor.worker_calls import AskedQuestion
 from receiver.open_engine import open_engine
-from receiver.operator.background_tasks import task_number
-from receiver.operator.background_views import TaskTaken
+from receiver.operator.asked_work.background_tasks import task_number
 from receiver.operator.directories import ReceiverDirectories
+from receiver.operator.views.background_views import TaskTaken
 from receiver.superseding.proof_work import PROVE
 from receiver.superseding.prover import Prover
 from receiver.superseding.remote_proofs import RemoteProofs

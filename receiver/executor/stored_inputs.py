@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 from common import wire
 from receiver.metadata.state.uploaded_rows import UploadedRow
+from receiver.storage.cache.stored_files import place_of
 from receiver.storage.reading.file_tiers import FileTiers, ShutStores
 from receiver.storage.reading.open_stores import OpenStores
 from receiver.storage.reading.stored_place import ReceiverAddress, StoreAddress, StoredPlace
-from receiver.storage.stored_files import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from common.client_certificate import ClientCertificate
     from receiver.executor.work_kinds import Answerer
     from receiver.executor.worker_calls import AskedQuestion
-    from receiver.operator.background_views import TaskTaken
+    from receiver.operator.views.background_views import TaskTaken
 
 __all__ = ["Executor", "ExecutorCalls", "executor_of"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 from common import __version__, wire
 from common.digests import xxh3_64
 from common.errors import ProtocolError
-from receiver.operator.background_views import TaskEndRequest, TaskTaken, TaskTakeRequest
+from receiver.operator.views.background_views import TaskEndRequest, TaskTaken, TaskTakeRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

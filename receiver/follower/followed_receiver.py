@@ -14,7 +14,7 @@ from receiver.follower.log_source import (
     SourceLog,
     SourceSegment,
 )
-from receiver.operator.log_file_views import LogFilesView
+from receiver.operator.views.log_file_views import LogFilesView
 from receiver.storage.reading.reader_calls import ReaderCalls
 from receiver.storage.reading.several_addresses import Failover, addresses_in
 

@@ -20,16 +20,16 @@ from receiver.follower.log_source import (
     SourceSegment,
 )
 from receiver.metadata.log.tlog import TLOG_NAME
-from receiver.storage.incarnation import incarnations
-from receiver.storage.object_content import ContentChangedError
-from receiver.storage.owned_prefix import engine_in
-from receiver.storage.store_manifests import StoreManifest
+from receiver.storage.stores.incarnation import incarnations
+from receiver.storage.stores.object_content import ContentChangedError
+from receiver.storage.stores.owned_prefix import engine_in
+from receiver.storage.stores.store_manifests import StoreManifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from receiver.storage.object_store import ObjectStore
-    from receiver.storage.store_manifests import FilePiece
+    from receiver.storage.stores.object_store import ObjectStore
+    from receiver.storage.stores.store_manifests import FilePiece
 
 __all__ = ["FollowedStore"]
 

@@ -19,7 +19,7 @@ from receiver.follower.log_copy import LogCopy
 from receiver.follower.log_source import CircleError, NotContinuedError, ReplacedSourceError
 from receiver.metadata.following_engine import FollowingEngine
 from receiver.metadata.model.timestamps import from_seconds
-from receiver.operator.log_file_views import LogOrigin
+from receiver.operator.views.log_file_views import LogOrigin
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,7 +22,7 @@ from receiver.follower.log_source import NotContinuedError
 from receiver.metadata.log.checkpoints import Checkpoint, checkpoints, open_checkpoint
 from receiver.metadata.log.segments import segments
 from receiver.metadata.log.tlog import TLOG_NAME
-from receiver.storage.object_content import ContentChangedError
+from receiver.storage.stores.object_content import ContentChangedError
 
 if TYPE_CHECKING:
     from pathlib import Path

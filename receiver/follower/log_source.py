@@ -10,7 +10,7 @@ from receiver.metadata.log.checkpoints import checkpoint_name
 from receiver.metadata.log.segments import segment_name
 
 if TYPE_CHECKING:
-    from receiver.operator.log_file_views import LogOrigin
+    from receiver.operator.views.log_file_views import LogOrigin
 
 __all__ = [
     "CircleError",

@@ -26,10 +26,10 @@ from receiver.follower.node_directory import NodeDirectory
 from receiver.follower.source_opening import open_source
 from receiver.metadata.following_engine import FollowingEngine
 from receiver.open_engine import options_of
+from receiver.operator.centre.loaded_content import LoadedContent
 from receiver.operator.directories import ReceiverDirectories
-from receiver.operator.loaded_content import LoadedContent
-from receiver.operator.log_file_views import FollowView, LogFilesView
-from receiver.operator.log_files import log_files
+from receiver.operator.stored.log_files import log_files
+from receiver.operator.views.log_file_views import FollowView, LogFilesView
 from receiver.transfer.listing import Listing
 from receiver.transfer.schemachanges import SchemaReader
 

@@ -18,7 +18,7 @@ from receiver.metadata.following_engine import FollowingEngine
 
 if TYPE_CHECKING:
     from receiver.follower.log_source import SourceLog
-    from receiver.storage.object_store import ObjectStore
+    from receiver.storage.stores.object_store import ObjectStore
 
 __all__ = ["StoreView"]
 

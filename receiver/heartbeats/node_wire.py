@@ -222,7 +222,7 @@ class MasterMark(Struct, frozen=True, kw_only=True):
 
     Attributes:
         engine: its uuid.
-        incarnation: see `receiver.storage.incarnation`; 0 for one that never had a store.
+        incarnation: see `receiver.storage.stores.incarnation`; 0 for one that never had a store.
         ident: of the incarnation; empty with 0.
         commit: the newest.
         life: of the process, as the engine's log has it; empty of an earlier release, and while it

@@ -18,7 +18,7 @@ from common.durable import failed_sync
 from common.hooks.event_content import FilesTold, LateEdge, StandingTrouble, ToldFile, told_files
 from common.threads import PeriodicThread
 from receiver.metadata.query.lost import lost_files
-from receiver.operator.lateness import presences
+from receiver.operator.edges.lateness import presences
 
 if TYPE_CHECKING:
     from common.hooks.hook_service import HookService

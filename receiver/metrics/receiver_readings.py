@@ -22,14 +22,14 @@ from receiver.metrics.files_nowhere import FilesNowhere
 from receiver.metrics.oldest_proof import OldestProof
 from receiver.metrics.receiver_measures import EDGE_TROUBLE, RECEIVER_MEASURES
 from receiver.metrics.receiver_measures import ReceiverMeasures as of
-from receiver.operator.background_tasks import background_totals
-from receiver.operator.backup_note import read_backup_note
-from receiver.operator.compact import merge_totals
+from receiver.operator.asked_work.background_tasks import background_totals
+from receiver.operator.asked_work.compact import merge_totals
 from receiver.operator.directories import RunningReceiver, time_of
-from receiver.operator.ending import SOON, ended_tokens
-from receiver.operator.lateness import Presence, presences, several_labels, shared_labels
-from receiver.operator.remote_nodes import node_totals
-from receiver.operator.retired import retired_totals
+from receiver.operator.edges.ending import SOON, ended_tokens
+from receiver.operator.edges.lateness import Presence, presences, several_labels, shared_labels
+from receiver.operator.places.remote_nodes import node_totals
+from receiver.operator.stored.backup_note import read_backup_note
+from receiver.operator.stored.retired import retired_totals
 from receiver.transfer import epochs
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import SenderRow, TokenRow
     from receiver.metrics.request_tallies import NodeStanding, RequestTallies
     from receiver.operator.directories import ReceiverDirectories
-    from receiver.operator.remote_node_views import NodeTotals
+    from receiver.operator.views.remote_node_views import NodeTotals
 
 __all__ = ["ReceiverReadings"]
 

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from receiver.heartbeats.node_manager import NodeManager
     from receiver.load.service import LoadService
     from receiver.operator.adopting.adoptions import Adoptions
-    from receiver.operator.centre_loading import CentreLoads
-    from receiver.operator.centre_writes import CentreWrites
+    from receiver.operator.centre.centre_loading import CentreLoads
+    from receiver.operator.centre.centre_writes import CentreWrites
     from receiver.operator.damaged_files import DamagedFiles
     from receiver.placement.copy_service import CopyService
+    from receiver.storage.cache.disk_room import DiskRoom
     from receiver.storage.copying import StorageService
-    from receiver.storage.disk_room import DiskRoom
     from receiver.superseding.prover import Prover
     from receiver.transfer.checks import Checks
     from receiver.transfer.uploads import Uploads

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from receiver.operator.load_owners import named_owners
-from receiver.operator.load_wire import CentreLoadAnswer, CentreLoadRequest
-from receiver.operator.loaded_paths import allowed_path
+from receiver.operator.centre.load_owners import named_owners
+from receiver.operator.centre.loaded_paths import allowed_path
+from receiver.operator.views.load_wire import CentreLoadAnswer, CentreLoadRequest
 
 if TYPE_CHECKING:
     from receiver.metadata.sql.statements import LoadFiles

@@ -8,8 +8,8 @@ from receiver.metadata.commit.tablet_making import table_nodes
 from receiver.metadata.model.errors import TableRefusedError
 from receiver.metadata.model.paths import format_path
 from receiver.metadata.sql.statements import CreateTable
-from receiver.operator.table_changes import change_table, make_table
-from receiver.operator.table_views import TableChange, TableRequest
+from receiver.operator.namespace.table_changes import change_table, make_table
+from receiver.operator.views.table_views import TableChange, TableRequest
 
 if TYPE_CHECKING:
     from receiver.metadata.model.paths import Nodes

@@ -17,22 +17,28 @@ from receiver.metadata.clock.clock_record import read_record
 from receiver.metadata.log.checkpoints import checkpoints
 from receiver.metadata.query.lost import lost_files
 from receiver.metadata.state.table_rows import FileState
-from receiver.operator.background_tasks import background_concerns, background_totals
-from receiver.operator.backup_note import read_backup_note
-from receiver.operator.compact import merge_totals
+from receiver.operator.asked_work.background_tasks import background_concerns, background_totals
+from receiver.operator.asked_work.compact import merge_totals
 from receiver.operator.directories import RunningReceiver, time_of
-from receiver.operator.edge_troubles import edge_concerns
-from receiver.operator.ending import edge_certificates_ending, ending_concerns, tokens_ending
-from receiver.operator.files import EXPIRED
-from receiver.operator.lateness import label_concerns, late_senders, shared_labels
-from receiver.operator.node_lists import list_directories, node_concerns
+from receiver.operator.edges.edge_troubles import edge_concerns
+from receiver.operator.edges.ending import edge_certificates_ending, ending_concerns, tokens_ending
+from receiver.operator.edges.lateness import label_concerns, late_senders, shared_labels
+from receiver.operator.edges.senders import loaded_bad
 from receiver.operator.paging import every_row
-from receiver.operator.remote_nodes import node_totals, remote_node_concerns
-from receiver.operator.retired import retired_totals
-from receiver.operator.retired_views import KeptView
-from receiver.operator.senders import loaded_bad
-from receiver.operator.storage import storage_concerns
-from receiver.operator.views import AwayView, ClockView, DirectoryView, SchemaView, StatusView
+from receiver.operator.places.node_lists import list_directories, node_concerns
+from receiver.operator.places.remote_nodes import node_totals, remote_node_concerns
+from receiver.operator.stored.backup_note import read_backup_note
+from receiver.operator.stored.files import EXPIRED
+from receiver.operator.stored.retired import retired_totals
+from receiver.operator.stored.storage import storage_concerns
+from receiver.operator.views.operator_views import (
+    AwayView,
+    ClockView,
+    DirectoryView,
+    SchemaView,
+    StatusView,
+)
+from receiver.operator.views.retired_views import KeptView
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -165,10 +165,10 @@ class CopiesBack:
             NotFoundError: there is no such file any more.
             OSError: of the disk.
         """
-        from receiver.storage.object_content import ContentChangedError
-        from receiver.storage.object_fetching import fetch_beside
+        from receiver.storage.cache.object_fetching import fetch_beside
         from receiver.storage.reading.copy_reads import tell_doubt
         from receiver.storage.reading.reader_calls import ReaderCalls
+        from receiver.storage.stores.object_content import ContentChangedError
 
         places = self._places(row.physical)
         for place in places:
@@ -281,7 +281,7 @@ class CopiesBack:
 
     def _from_nodes(self, row: FileRow, into: Tree | None = None) -> bool:
         """Have a file in this directory, or where it was; whether a node gave it."""
-        from receiver.storage.object_fetching import settle_fetched
+        from receiver.storage.cache.object_fetching import settle_fetched
 
         trees = self._trees()
         tree = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from common.durable import Closing
+from receiver.storage.cache.disk_room import DiskRoom
+from receiver.storage.cache.object_fetching import sweep_fetched
 from receiver.storage.copy_jobs import CopyJobs
-from receiver.storage.disk_room import DiskRoom
-from receiver.storage.object_fetching import sweep_fetched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from receiver.config import StorageConfig
     from receiver.eviction_place import EvictionPlace
     from receiver.metadata.engine import Engine
-    from receiver.storage.file_fetching import FetchSource
-    from receiver.storage.store_trouble import StoreTrouble
+    from receiver.storage.cache.file_fetching import FetchSource
+    from receiver.storage.stores.store_trouble import StoreTrouble
 
 __all__ = ["NodeRoom"]
 

@@ -165,8 +165,8 @@ class SlotKeeper:
         if row is None or not row.nodes or there is None or not file.size:
             return None
         # Only here: what never had a store imports nothing of it.
+        from receiver.storage.cache.stored_files import place_of
         from receiver.storage.reading.block_digests import WHOLE_BYTES
-        from receiver.storage.stored_files import place_of
 
         place = place_of(None, self._engine.uuid, there, file.md5)
         if place.size > WHOLE_BYTES and not place.blocks:

@@ -88,8 +88,8 @@ class StagedSources:
             NoSpaceError: the disk is full.
             OSError: of the disk.
         """
-        from receiver.storage.object_content import ContentChangedError
-        from receiver.storage.object_fetching import fetch_beside
+        from receiver.storage.cache.object_fetching import fetch_beside
+        from receiver.storage.stores.object_content import ContentChangedError
 
         for place in places:
             source = self._at(place.url, row)

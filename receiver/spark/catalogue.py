@@ -26,8 +26,8 @@ from receiver.metadata.state.uploaded_rows import UploadedRow
 from receiver.spark.finder import DataFile
 from receiver.spark.noted_deletions import FileDeletions
 from receiver.spark.standing_in import StandIn
+from receiver.storage.cache.stored_files import place_of
 from receiver.storage.reading.stored_place import ReceiverAddress, StoreAddress, StoredPlace
-from receiver.storage.stored_files import place_of
 
 if TYPE_CHECKING:
     from receiver.metadata.state.ranges import Devices

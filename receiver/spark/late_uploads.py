@@ -17,11 +17,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from common.errors import NotFoundError, Transient
 from receiver.metadata.model.errors import HistoryGoneError
-from receiver.storage.incarnation import incarnations
-from receiver.storage.object_keys import data_key
-from receiver.storage.object_store import ObjectMissingError, StoreAwayError, StoreRefusedError
+from receiver.storage.cache.stored_files import place_of
 from receiver.storage.reading.open_stores import of_process, opened_at
-from receiver.storage.stored_files import place_of
+from receiver.storage.stores.incarnation import incarnations
+from receiver.storage.stores.object_keys import data_key
+from receiver.storage.stores.object_store import (
+    ObjectMissingError,
+    StoreAwayError,
+    StoreRefusedError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

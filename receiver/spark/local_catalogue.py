@@ -22,7 +22,7 @@ from receiver.spark.finder import DataFile
 from receiver.spark.noted_deletions import NotedDeletions
 from receiver.spark.standing_in import StandIn, is_whole_here
 from receiver.storage.reading.stored_place import ReceiverAddress, StoreAddress
-from receiver.storage.store_opening import StoreOptions, open_store
+from receiver.storage.stores.store_opening import StoreOptions, open_store
 
 if TYPE_CHECKING:
     from receiver.follower.store_view import StoreView

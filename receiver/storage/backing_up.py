@@ -17,14 +17,14 @@ from common import crash
 from common.errors import BusyError, TsferryError
 from common.names import FilePath
 from common.step_progress import StepCounter, untold
-from receiver.storage.confirming import put_confirmed
-from receiver.storage.incarnation import own_incarnation
-from receiver.storage.log_shipping import LogShipper
-from receiver.storage.object_content import ContentChangedError, FileContent
-from receiver.storage.object_keys import data_key, resource_key, stored_key
-from receiver.storage.object_places import file_of, is_beside, list_objects
-from receiver.storage.owned_prefix import own_prefix
-from receiver.storage.stored_files import StoredContent
+from receiver.storage.cache.stored_files import StoredContent
+from receiver.storage.log_copies.log_shipping import LogShipper
+from receiver.storage.objects.object_places import file_of, is_beside, list_objects
+from receiver.storage.stores.confirming import put_confirmed
+from receiver.storage.stores.incarnation import own_incarnation
+from receiver.storage.stores.object_content import ContentChangedError, FileContent
+from receiver.storage.stores.object_keys import data_key, resource_key, stored_key
+from receiver.storage.stores.owned_prefix import own_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.uploaded_rows import UploadedRow
-    from receiver.storage.incarnation import Incarnation
-    from receiver.storage.object_store import ObjectStore
+    from receiver.storage.stores.incarnation import Incarnation
+    from receiver.storage.stores.object_store import ObjectStore
 
 __all__ = ["BackedUp", "back_up"]
 

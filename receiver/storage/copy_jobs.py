@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from common.errors import StoppedError, TsferryError
 from common.threads import join_begun
 from receiver.metadata.model.errors import FencedError
-from receiver.storage.store_trouble import StoreTrouble, trouble_of
+from receiver.storage.stores.store_trouble import StoreTrouble, trouble_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -15,24 +15,24 @@ from common.bandwidth import Bandwidth
 from common.durable import Closing, Tree
 from common.errors import DamagedError, TsferryError
 from receiver.metadata.model.errors import HistoryGoneError
+from receiver.storage.cache.disk_room import DiskRoom
+from receiver.storage.cache.object_fetching import sweep_fetched
+from receiver.storage.cache.store_place import ReachedStore, StorePlace, StoreSource
+from receiver.storage.cache.stored_files import stands_in
 from receiver.storage.copy_jobs import CopyJobs
-from receiver.storage.digest_backlog import DigestBacklog
-from receiver.storage.disk_room import DiskRoom
-from receiver.storage.incarnation import has_been_put
-from receiver.storage.log_removal import LogRemover
-from receiver.storage.log_succession import claim_log
-from receiver.storage.object_fetching import sweep_fetched
-from receiver.storage.object_keys import stored_key
-from receiver.storage.object_removal import ObjectRemover
-from receiver.storage.object_store import StoreAwayError, StoreRefusedError
-from receiver.storage.owned_prefix import check_prefix, own_prefix
-from receiver.storage.read_objects import ReadObjects
-from receiver.storage.scrubbing import Scrubber
-from receiver.storage.store_opening import StoreOptions, open_store
-from receiver.storage.store_place import ReachedStore, StorePlace, StoreSource
-from receiver.storage.store_trouble import StoreTrouble
-from receiver.storage.stored_files import stands_in
-from receiver.storage.uploader import Uploader, UploadProgress
+from receiver.storage.log_copies.log_removal import LogRemover
+from receiver.storage.log_copies.log_succession import claim_log
+from receiver.storage.objects.object_removal import ObjectRemover
+from receiver.storage.objects.read_objects import ReadObjects
+from receiver.storage.objects.scrubbing import Scrubber
+from receiver.storage.stores.incarnation import has_been_put
+from receiver.storage.stores.object_keys import stored_key
+from receiver.storage.stores.object_store import StoreAwayError, StoreRefusedError
+from receiver.storage.stores.owned_prefix import check_prefix, own_prefix
+from receiver.storage.stores.store_opening import StoreOptions, open_store
+from receiver.storage.stores.store_trouble import StoreTrouble
+from receiver.storage.uploading.digest_backlog import DigestBacklog
+from receiver.storage.uploading.uploader import Uploader, UploadProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from receiver.eviction_place import EvictionPlace
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.storage.file_fetching import FetchSource
-    from receiver.storage.incarnation import Incarnation
-    from receiver.storage.log_shipping import LogShipper
-    from receiver.storage.object_store import ObjectStore
-    from receiver.storage.pulled_files import PulledFiles
+    from receiver.storage.cache.file_fetching import FetchSource
+    from receiver.storage.log_copies.log_shipping import LogShipper
+    from receiver.storage.stores.incarnation import Incarnation
+    from receiver.storage.stores.object_store import ObjectStore
     from receiver.storage.tree.tree_removal import TreeRemover
     from receiver.storage.tree.tree_shipping import TreeShipper
+    from receiver.storage.uploading.pulled_files import PulledFiles
 
 __all__ = ["StorageProgress", "StorageService", "store_of"]
 

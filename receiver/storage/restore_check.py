@@ -12,18 +12,18 @@ from common.durable import Tree
 from common.errors import DamagedError
 from common.step_progress import untold
 from receiver.metadata.engine import Engine
-from receiver.storage.metadata_restore import restore_metadata
-from receiver.storage.object_check import CopiesReport, ObjectFinding, check_objects
-from receiver.storage.object_content import ContentChangedError
-from receiver.storage.object_places import place_objects
-from receiver.storage.object_store import ObjectMissingError
-from receiver.storage.owned_prefix import engine_in
+from receiver.storage.log_copies.metadata_restore import restore_metadata
+from receiver.storage.objects.object_check import CopiesReport, ObjectFinding, check_objects
+from receiver.storage.objects.object_places import place_objects
+from receiver.storage.stores.object_content import ContentChangedError
+from receiver.storage.stores.object_store import ObjectMissingError
+from receiver.storage.stores.owned_prefix import engine_in
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from common.step_progress import ToldProgress
-    from receiver.storage.object_store import ObjectStore
+    from receiver.storage.stores.object_store import ObjectStore
 
 __all__ = ["check_restore"]
 

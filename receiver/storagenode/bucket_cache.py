@@ -24,7 +24,7 @@ from receiver.tablet_copies.read_tickets import READ_TICKET
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from receiver.storage.object_store import ObjectStore
+    from receiver.storage.stores.object_store import ObjectStore
     from receiver.storagenode.disk_blocks import DiskBlocks
     from receiver.tablet_copies.cached_files import CachedFile
 

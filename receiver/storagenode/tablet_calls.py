@@ -11,8 +11,8 @@ from common import wire
 from common.errors import ForbiddenError, UsageError
 from common.text_numbers import whole_number
 from receiver.placement.node_orders import DROP_TABLETS, KEPT_FILES, MAKE_TABLETS, PROVE_FILE
-from receiver.storage.object_content import FileContent
 from receiver.storage.reading.copy_reads import CONTENT_OF_NODE, DOUBT_COPY
+from receiver.storage.stores.object_content import FileContent
 from receiver.storagenode.node_calls import NodeCall, NodeCallRole, NodeRoutes
 from receiver.tablet_copies.copies_wire import CopyOrders, DropOrders, KeptFiles, ProofAsked
 from receiver.tablet_copies.held_proofs import give_proof

@@ -32,7 +32,7 @@ from common import wire
 from common.config import is_loopback
 from common.errors import ForbiddenError, UnauthorizedError
 from receiver.metadata.model.records import OPERATOR, READER, SENDER, STORAGE_NODE, WORKER, WRITER
-from receiver.operator.tokens import hash_token
+from receiver.operator.edges.tokens import hash_token
 from receiver.principal import Principal
 from receiver.web.routes import Role
 

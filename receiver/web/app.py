@@ -43,8 +43,8 @@ from receiver.web.call import Call, ReadingSide
 from receiver.web.routes import Role
 from receiver.web.server import RequestHead
 from receiver.web.site import Site
-from receiver.web.ui.every_page import PAGES
 from receiver.web.ui.page_answers import as_page, is_of_pages
+from receiver.web.ui.screens.every_page import PAGES
 
 if TYPE_CHECKING:
     from receiver.config import ReceiverConfig

@@ -13,7 +13,7 @@ from flask import Response
 from common.errors import ProtocolError, UsageError
 from common.names import is_task_id
 from common.text_numbers import whole_number
-from receiver.operator.background_tasks import (
+from receiver.operator.asked_work.background_tasks import (
     TASK_STATES,
     add_task,
     cancel_load,
@@ -22,7 +22,7 @@ from receiver.operator.background_tasks import (
     retry_task,
     task_number,
 )
-from receiver.operator.background_views import (
+from receiver.operator.views.background_views import (
     BackgroundTasksPage,
     CancelRequest,
     TaskAddRequest,

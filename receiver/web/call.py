@@ -15,7 +15,7 @@ from common.errors import ForbiddenError, ProtocolError, TsferryError, UsageErro
 from common.names import is_sender_uuid, is_task_id
 from common.text_numbers import whole_number
 from receiver.node import Node
-from receiver.operator.load_owners import rights_of
+from receiver.operator.centre.load_owners import rights_of
 from receiver.web.server.body_decompression import EncodingError
 from receiver.web.server.whole_body import WholeBody
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
     from receiver.metadata.engine import Engine
     from receiver.metadata.query.cursors import Cursors
-    from receiver.operator.centre_writes import CentreWrites
+    from receiver.operator.centre.centre_writes import CentreWrites
+    from receiver.operator.centre.load_owners import LoadRights
+    from receiver.operator.centre.loaded_content import LoadedContent
     from receiver.operator.directories import ReceiverDirectories, RunningReceiver
-    from receiver.operator.load_owners import LoadRights
-    from receiver.operator.loaded_content import LoadedContent
-    from receiver.operator.log_file_views import FollowView, LogFilesView
+    from receiver.operator.views.log_file_views import FollowView, LogFilesView
     from receiver.principal import Principal
     from receiver.transfer.listing import Listing
     from receiver.transfer.schemachanges import SchemaReader
@@ -93,7 +93,7 @@ class ReadingSide(Protocol):
         """Where a node that follows stands; None of a receiver."""
 
     def log_files(self, lsn: int, ts: int) -> LogFilesView:
-        """The files of the engine, for nodes that follow; see `receiver.operator.log_files`."""
+        """The files of the engine, for nodes that follow; see `stored.log_files`."""
 
     def reach(self, ts: int | None) -> None:
         """Wait a moment until a question about this time can be answered.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from flask import Response
 
 from common.wire import BASE, CrowdedReport
-from receiver.operator import wire
-from receiver.operator.compact import compact_files
-from receiver.operator.compact_views import CompactView
+from receiver.operator.asked_work.compact import compact_files
+from receiver.operator.views import wire
+from receiver.operator.views.compact_views import CompactView
 from receiver.web.call import Call, json_answer
 from receiver.web.routes import EMPTY, AnswerRow, Role, Routes
 

@@ -6,7 +6,7 @@ from flask import Response
 
 from common import wire
 from common.errors import TooLargeError, UsageError
-from receiver.operator.loaded_content import MOST_CONTENT
+from receiver.operator.centre.loaded_content import MOST_CONTENT
 from receiver.web.call import Call
 from receiver.web.routes import AnswerRow, Parameter, Role, Routes
 

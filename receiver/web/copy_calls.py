@@ -10,8 +10,8 @@ from flask import Response
 from common.errors import NotFoundError, ProtocolError, UsageError
 from common.names import is_sender_uuid
 from receiver.metadata.state.placed_files import placement_of
-from receiver.operator.copies import bring_back, copies_view, mend_files, offered_view
-from receiver.operator.copy_views import BackView, CopiesView, MendRequest, OfferedView
+from receiver.operator.places.copies import bring_back, copies_view, mend_files, offered_view
+from receiver.operator.views.copy_views import BackView, CopiesView, MendRequest, OfferedView
 from receiver.tablet_copies.copies_wire import (
     CopyNews,
     CopyPage,

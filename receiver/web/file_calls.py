@@ -9,16 +9,17 @@ from common.wire import FetchAnswer, FetchRequest
 from receiver.load.merge_verdicts import BadMerge, ProvedMerge, dissolve_bad, record_merges
 from receiver.load.upkeep.verdicts import Verdict
 from receiver.metadata.sql.executing import moment
-from receiver.operator import verdict_wire, views, wire
-from receiver.operator.files import FILE_STATES, delete_files, list_files, undelete_files
-from receiver.operator.lost import acknowledge_lost, list_lost
-from receiver.operator.quarantine import drop_quarantined, list_quarantine, retry_quarantined
-from receiver.operator.retired import GONE_STATES, drop_retired, list_retired, show_retired
-from receiver.operator.retired_views import RetiredPage, RetiredView
-from receiver.operator.storage import fetch_files
-from receiver.operator.tree import list_tree
-from receiver.operator.tree_chunks import list_chunks
-from receiver.operator.tree_views import ChunksPage, TreePage
+from receiver.operator.edges.lost import acknowledge_lost, list_lost
+from receiver.operator.namespace.tree import list_tree
+from receiver.operator.namespace.tree_chunks import list_chunks
+from receiver.operator.stored.files import FILE_STATES, delete_files, list_files, undelete_files
+from receiver.operator.stored.quarantine import drop_quarantined, list_quarantine, retry_quarantined
+from receiver.operator.stored.retired import GONE_STATES, drop_retired, list_retired, show_retired
+from receiver.operator.stored.storage import fetch_files
+from receiver.operator.views import operator_views as views
+from receiver.operator.views import verdict_wire, wire
+from receiver.operator.views.retired_views import RetiredPage, RetiredView
+from receiver.operator.views.tree_views import ChunksPage, TreePage
 from receiver.web.call import Call, json_answer
 from receiver.web.routes import (
     EMPTY,

@@ -5,13 +5,17 @@ from __future__ import annotations
 from flask import Response
 
 from receiver.heartbeats.node_wire import NodeHeartbeat, NodeHeartbeatAnswer
-from receiver.operator.remote_node_views import RemoteNodesPage, RemoteNodeView, UnknownTablets
-from receiver.operator.remote_nodes import (
+from receiver.operator.places.remote_nodes import (
     accept_node,
     declare_node_found,
     list_remote_nodes,
     show_remote_node,
     unknown_tablets,
+)
+from receiver.operator.views.remote_node_views import (
+    RemoteNodesPage,
+    RemoteNodeView,
+    UnknownTablets,
 )
 from receiver.web.call import Call, json_answer
 from receiver.web.routes import (

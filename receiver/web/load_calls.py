@@ -5,9 +5,9 @@ from __future__ import annotations
 from flask import Response
 from msgspec.structs import replace
 
-from receiver.operator import load_wire
-from receiver.operator.load_views import CentreLoadsAnswer
-from receiver.operator.loaded_paths import allowed_path
+from receiver.operator.centre.loaded_paths import allowed_path
+from receiver.operator.views import load_wire
+from receiver.operator.views.load_views import CentreLoadsAnswer
 from receiver.web.call import Call, json_answer
 from receiver.web.routes import AnswerRow, Parameter, Role, Routes
 

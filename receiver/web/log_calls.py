@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from flask import Response
 
-from receiver.operator.log_file_views import LogFilesView
-from receiver.operator.log_files import read_log_file
+from receiver.operator.stored.log_files import read_log_file
+from receiver.operator.views.log_file_views import LogFilesView
 from receiver.web.call import Call, json_answer
 from receiver.web.routes import AnswerRow, Parameter, Role, Routes
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from flask import Response
 
-from receiver.operator.forgetting_nodes import forget_node
-from receiver.operator.node_lists import drain_node, list_nodes, undrain_node
-from receiver.operator.node_losses import lose_node
-from receiver.operator.node_views import LossRequest, LossView, NodesPage, NodeView
+from receiver.operator.places.forgetting_nodes import forget_node
+from receiver.operator.places.node_lists import drain_node, list_nodes, undrain_node
+from receiver.operator.places.node_losses import lose_node
+from receiver.operator.views.node_views import LossRequest, LossView, NodesPage, NodeView
 from receiver.web.call import Call, json_answer
 from receiver.web.routes import EMPTY, AnswerRow, Role, Routes
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from flask import Response
 from msgspec.structs import asdict, replace
 
-from receiver.operator import views, wire
-from receiver.operator.schema import import_into
+from receiver.operator.edges.tokens import list_tokens, make_token
+from receiver.operator.edges.tokens import revoke_token as revoke
+from receiver.operator.namespace.schema import import_into
 from receiver.operator.status import running_status
-from receiver.operator.storage import running_storage
-from receiver.operator.tokens import list_tokens, make_token
-from receiver.operator.tokens import revoke_token as revoke
+from receiver.operator.stored.storage import running_storage
+from receiver.operator.views import operator_views as views
+from receiver.operator.views import wire
 from receiver.web.call import Call, json_answer
 from receiver.web.routes import EMPTY, AnswerRow, Body, Role, Routes
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from flask import Response
 
-from receiver.operator import views, wire
-from receiver.operator.deletes import allow_held_deletes, drop_held_deletes, list_held_deletes
-from receiver.operator.owners import adopt_sender, list_owners, set_owner
-from receiver.operator.senders import accept_all, all_senders, remove_sender, set_lateness
-from receiver.operator.senders import accept_sender as accept
+from receiver.operator.edges.owners import adopt_sender, list_owners, set_owner
+from receiver.operator.edges.senders import accept_all, all_senders, remove_sender, set_lateness
+from receiver.operator.edges.senders import accept_sender as accept
+from receiver.operator.stored.deletes import (
+    allow_held_deletes,
+    drop_held_deletes,
+    list_held_deletes,
+)
+from receiver.operator.views import operator_views as views
+from receiver.operator.views import wire
 from receiver.web.call import Call, json_answer
 from receiver.web.routes import EMPTY, OF_SENDER, PAGE_AFTER, PAGE_LIMIT, AnswerRow, Role, Routes
 

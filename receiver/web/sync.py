@@ -7,7 +7,7 @@ from flask import Response
 from common import wire
 from common.errors import UsageError
 from common.schemaitems import SchemaChanges
-from receiver.operator.storage import fetch_files
+from receiver.operator.stored.storage import fetch_files
 from receiver.transfer.listing import page_limit
 from receiver.web.call import Call, MediaTypeError, json_answer
 from receiver.web.routes import (

@@ -7,9 +7,9 @@ from flask import Response
 from common.errors import UsageError
 from common.text_numbers import signed_number
 from receiver.metadata.sql.executing import moment
-from receiver.operator.table_changes import change_table, make_table, table_standing
-from receiver.operator.table_lists import list_tables, list_tablets
-from receiver.operator.table_views import (
+from receiver.operator.namespace.table_changes import change_table, make_table, table_standing
+from receiver.operator.namespace.table_lists import list_tables, list_tablets
+from receiver.operator.views.table_views import (
     TableChange,
     TableRequest,
     TablesPage,

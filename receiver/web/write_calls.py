@@ -6,8 +6,8 @@ from flask import Response
 
 from common.errors import UsageError
 from common.text_numbers import whole_number
-from receiver.operator.load_wire import CentreLoadAnswer
-from receiver.operator.write_wire import (
+from receiver.operator.views.load_wire import CentreLoadAnswer
+from receiver.operator.views.write_wire import (
     KnownDevicesAnswer,
     KnownDevicesRequest,
     WriteCommit,

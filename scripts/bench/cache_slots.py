@@ -38,10 +38,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from receiver.placement.slot_map import rendezvous
+from receiver.storage.cache.stored_files import place_of
 from receiver.storage.reading.open_stores import OpenStores
 from receiver.storage.reading.receiver_reads import TOKEN, ReceiverReads
 from receiver.storage.reading.stored_place import ReceiverAddress, StoreAddress, StoredPlace
-from receiver.storage.stored_files import place_of
 from tests.support.centre import COMMAND
 from tests.support.node_process import NodeProcess
 from tests.support.procs import Children, children, wait_until

@@ -32,7 +32,7 @@ from receiver.spark.source.source_options import parse_options
 from receiver.storage.reading import open_stores
 from receiver.storage.reading.open_stores import OpenStores
 from receiver.storage.reading.ranged_file import RangedFile
-from receiver.storage.s3_store import S3Store
+from receiver.storage.stores.s3_store import S3Store
 from tests.support.s3_server import KEY, REGION, SECRET, S3Server, s3_server
 from tests.support.spark_world import NORTH
 from tests.support.stored_world import StoredWorld

@@ -17,9 +17,9 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from receiver.storage.disk_cache import DiskCache
-from receiver.storage.file_fetching import FileFetcher
-from receiver.storage.store_opening import StoreOptions, open_store
+from receiver.storage.cache.disk_cache import DiskCache
+from receiver.storage.cache.file_fetching import FileFetcher
+from receiver.storage.stores.store_opening import StoreOptions, open_store
 from tests.support.s3_proxy import S3Proxy
 from tests.support.s3_server import KEY, REGION, SECRET, s3_server
 from tests.support.uploading import Centre

@@ -26,8 +26,8 @@ from receiver.config import LimitsConfig, ReceiverConfig
 from receiver.load import loading
 from receiver.metadata.model import records
 from receiver.node import Node
-from receiver.operator.load_judge import LoadJudge
-from receiver.operator.load_wire import CentreLoadRequest
+from receiver.operator.centre.load_judge import LoadJudge
+from receiver.operator.views.load_wire import CentreLoadRequest
 from scripts.bench.large_commit import SENDER, Longest, Others
 from tests.support.tsfile_bytes import build
 

@@ -19,8 +19,8 @@ from typing import Any
 from receiver.metadata.state.lock import Reading
 from receiver.metadata.state.state import State
 from receiver.metadata.state.table_rows import FileRow, FileState, OwnerRow
-from receiver.operator.files import list_files
-from receiver.operator.owners import list_owners
+from receiver.operator.edges.owners import list_owners
+from receiver.operator.stored.files import list_files
 
 
 class TimedReading:

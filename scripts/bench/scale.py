@@ -46,7 +46,7 @@ from receiver.heartbeats.node_wire import (
 from receiver.metadata.model import records
 from receiver.metadata.state.tables.tablets import TabletRow
 from receiver.node import Node
-from receiver.operator.remote_nodes import node_totals
+from receiver.operator.places.remote_nodes import node_totals
 from receiver.principal import Principal
 
 ROOT = Path(__file__).resolve().parents[2]

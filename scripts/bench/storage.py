@@ -48,10 +48,10 @@ sys.path.insert(0, str(ROOT))
 from common.digests import md5_of_fd  # noqa: E402
 from receiver.metadata.state.table_rows import FileRow  # noqa: E402
 from receiver.points import TsFileReader  # noqa: E402
-from receiver.storage.disk_cache import DiskCache  # noqa: E402
-from receiver.storage.file_fetching import FileFetcher  # noqa: E402
-from receiver.storage.object_store import ObjectStore  # noqa: E402
-from receiver.storage.store_opening import StoreOptions, open_store  # noqa: E402
+from receiver.storage.cache.disk_cache import DiskCache  # noqa: E402
+from receiver.storage.cache.file_fetching import FileFetcher  # noqa: E402
+from receiver.storage.stores.object_store import ObjectStore  # noqa: E402
+from receiver.storage.stores.store_opening import StoreOptions, open_store  # noqa: E402
 from scripts.bench.cold_reads import read as read_rows  # noqa: E402
 from scripts.bench.marked_page import fill  # noqa: E402
 from tests.support.centre import Centre as Receiver  # noqa: E402

@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from common.digests import md5  # noqa: E402
-from receiver.storage.store_opening import StoreOptions, open_store  # noqa: E402
+from receiver.storage.stores.store_opening import StoreOptions, open_store  # noqa: E402
 from scripts.bench.marked_page import fill  # noqa: E402
 from tests.support.s3_server import KEY, REGION, SECRET, s3_server  # noqa: E402
 

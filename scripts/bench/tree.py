@@ -34,8 +34,8 @@ import large_centre
 from common.durable import Tree
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
-from receiver.storage.directory_store import DirectoryStore
-from receiver.storage.incarnation import own_incarnation
+from receiver.storage.stores.directory_store import DirectoryStore
+from receiver.storage.stores.incarnation import own_incarnation
 from receiver.storage.tree.tree_manifests import newest_tree
 from receiver.storage.tree.tree_shipping import TreeShipper
 from receiver.storage.tree.unnamed_tables import UnnamedTables

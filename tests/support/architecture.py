@@ -279,8 +279,9 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
                                "receiver.spark.backlog"),
     # Rows become files here, and a load by an operator's calls.
     "receiver.spark.sink": ("common", "receiver.metadata", "receiver.storage", "receiver.writing",
-                            "receiver.operator.load_wire", "receiver.operator.write_wire",
-                            "receiver.operator.load_owners", "receiver.row_checks",
+                            "receiver.operator.views.load_wire",
+                            "receiver.operator.views.write_wire",
+                            "receiver.operator.centre.load_owners", "receiver.row_checks",
                             "receiver.spark"),
     # What a merged file has to give is found out by merging what it stands for.
     "receiver.spark.verify": ("common", "receiver.metadata", "receiver.load", "receiver.config",
@@ -291,7 +292,7 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Verdicts go the way of the commands: to the server that runs, in its operators' words.
     "receiver.spark.verify.delivery": ("common", "receiver.load", "receiver.config",
                                        "receiver.open_engine", "receiver.operator.client",
-                                       "receiver.operator.verdict_wire"),
+                                       "receiver.operator.views.verdict_wire"),
     "receiver.web": ("common", "receiver.metadata", "receiver.load", "receiver.transfer",
                      "receiver.operator", "receiver.config", "receiver.principal",
                      "receiver.metrics",

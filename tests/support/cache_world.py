@@ -22,7 +22,7 @@ from common.errors import UnreachableError
 from receiver.config import LimitsConfig, NodeConfig, NodesConfig, ReceiverConfig, StorageConfig
 from receiver.heartbeats.node_manager import NodeManager
 from receiver.placement.copy_service import CopyService
-from receiver.storage.directory_store import DirectoryStore
+from receiver.storage.cache.stored_files import place_of
 from receiver.storage.reading.block_cache import BlockCache
 from receiver.storage.reading.copy_reads import CopyReads
 from receiver.storage.reading.file_tiers import FileTiers, ShutStores
@@ -30,7 +30,7 @@ from receiver.storage.reading.ranged_file import RangedFile
 from receiver.storage.reading.reader_calls import CallAnswer, ReaderCalls
 from receiver.storage.reading.receiver_reads import ReceiverReads
 from receiver.storage.reading.stored_place import ReceiverAddress, StoreAddress, StoredPlace
-from receiver.storage.stored_files import place_of
+from receiver.storage.stores.directory_store import DirectoryStore
 from receiver.storagenode.node_app import ServedNode
 from receiver.tablet_copies.cached_files import CACHED_AT_NODE, cached_file_of
 from receiver.tablet_copies.copies_wire import FilePlaces

@@ -18,9 +18,9 @@ from receiver.metadata.model import records
 from receiver.metadata.model.paths import parse_pattern
 from receiver.metadata.state.table_rows import FileRow, FileState
 from receiver.node import Node
-from receiver.operator.files import delete_files, undelete_files
-from receiver.operator.quarantine import drop_quarantined
-from receiver.operator.retired import drop_retired
+from receiver.operator.stored.files import delete_files, undelete_files
+from receiver.operator.stored.quarantine import drop_quarantined
+from receiver.operator.stored.retired import drop_retired
 from tests.support.merging_node import merge_here, points_of, with_interval
 from tests.support.node_world import B, Clock, Edge, World, plan_entry
 from tests.support.proving import Site, in_this_process

@@ -18,10 +18,10 @@ from common.errors import TsferryError
 from receiver.metadata.model import records
 from receiver.metadata.state.placed_files import placement_of
 from receiver.metadata.state.table_rows import FileState
-from receiver.operator.forgetting_nodes import forget_node
-from receiver.operator.node_losses import lose_node
-from receiver.operator.node_views import LossRequest
-from receiver.operator.remote_nodes import declare_node_found
+from receiver.operator.places.forgetting_nodes import forget_node
+from receiver.operator.places.node_losses import lose_node
+from receiver.operator.places.remote_nodes import declare_node_found
+from receiver.operator.views.node_views import LossRequest
 from tests.support.edges_with_tickets import EdgesWithTickets
 from tests.support.homed_nodes import HomedNode
 from tests.support.late_messages import LateMessages

@@ -15,11 +15,11 @@ from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.sql.executing import execute
-from receiver.storage.directory_store import DirectoryStore
-from receiver.storage.incarnation import own_incarnation
-from receiver.storage.log_shipping import LogShipper
-from receiver.storage.metadata_restore import restore_metadata
-from receiver.storage.owned_prefix import own_prefix
+from receiver.storage.log_copies.log_shipping import LogShipper
+from receiver.storage.log_copies.metadata_restore import restore_metadata
+from receiver.storage.stores.directory_store import DirectoryStore
+from receiver.storage.stores.incarnation import own_incarnation
+from receiver.storage.stores.owned_prefix import own_prefix
 from tests.support.schema_commits import series
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from common.cli import run
 from receiver.cli.commands import cli
-from receiver.operator.storage import running_storage
+from receiver.operator.stored.storage import running_storage
 from tests.support.etcd import Settings
 from tests.support.node_world import A, Edge, World, path_of, tsfile
 from tests.support.web import until

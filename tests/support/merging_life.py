@@ -12,7 +12,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.ranks import highest
 from receiver.metadata.state.table_rows import FileRow, FileState
 from receiver.node import Node
-from receiver.operator.retired import drop_retired
+from receiver.operator.stored.retired import drop_retired
 from tests.support.merging_node import (
     MergedHere,
     compactions,

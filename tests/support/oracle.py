@@ -26,7 +26,7 @@ from receiver.config import (
 )
 from receiver.metadata.state.deletion_rows import DeletionsRow
 from receiver.metadata.state.table_rows import FileRow, FileState
-from receiver.operator.senders import accept_sender
+from receiver.operator.edges.senders import accept_sender
 from receiver.spark.source.inferring import columns_of, list_sources, plan_of, read_tail_of
 from receiver.spark.source.slice_reader import read_slices
 from receiver.spark.source.slicing import plan

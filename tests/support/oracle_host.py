@@ -31,9 +31,9 @@ from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.state.state import State
 from receiver.node import Node
-from receiver.operator.owners import adopt_sender, set_owner
-from receiver.operator.senders import accept_sender
-from receiver.operator.tokens import make_token
+from receiver.operator.edges.owners import adopt_sender, set_owner
+from receiver.operator.edges.senders import accept_sender
+from receiver.operator.edges.tokens import make_token
 from receiver.principal import Principal
 from receiver.web.app import close, create_app, site_of
 from tests.support.merging_node import MergedHere, compactions, merge_here

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from common.errors import TsferryError
 from receiver.metadata.sql.executing import execute
-from receiver.operator.retired import drop_retired
+from receiver.operator.stored.retired import drop_retired
 from tests.support.edge_shapes import ROW, SERIES, SPAN, Points
 from tests.support.oracle import difference
 from tests.support.oracle_few_values import FewValuesPlay

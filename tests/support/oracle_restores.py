@@ -18,10 +18,10 @@ from common.durable import Tree
 from receiver.config import StorageConfig
 from receiver.datadirs.directory_finding import adopt
 from receiver.open_engine import open_engine
+from receiver.storage.cache.file_restore import restore_files
 from receiver.storage.copying import store_of
-from receiver.storage.file_restore import restore_files
-from receiver.storage.incarnation import next_incarnation
-from receiver.storage.metadata_restore import restore_metadata
+from receiver.storage.log_copies.metadata_restore import restore_metadata
+from receiver.storage.stores.incarnation import next_incarnation
 from receiver.web.app import close, create_app, site_of
 from tests.support.edge_shapes import Points, Shape
 from tests.support.oracle import Oracle, difference, receiver_config

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from common import wire
 from receiver.metadata.model import records
-from receiver.operator.background_tasks import add_task
-from receiver.operator.background_views import TaskAddRequest
-from receiver.operator.tokens import make_token
+from receiver.operator.asked_work.background_tasks import add_task
+from receiver.operator.edges.tokens import make_token
+from receiver.operator.views.background_views import TaskAddRequest
 from tests.support.node_world import Edge, path_of, sender, tsfile
 from tests.support.page_reader import HOSTILE
 

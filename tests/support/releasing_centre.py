@@ -16,10 +16,10 @@ from receiver.placement.copy_places import CopyPlaces
 from receiver.placement.node_place import NodePlace, NodeSource
 from receiver.placement.placeable_nodes import PlaceableNode
 from receiver.placement.released_files import ReleasedFiles
-from receiver.storage.cache_books import CacheBooks
-from receiver.storage.disk_cache import DiskCache
-from receiver.storage.evicting import Evictor
-from receiver.storage.file_fetching import FileFetcher
+from receiver.storage.cache.cache_books import CacheBooks
+from receiver.storage.cache.disk_cache import DiskCache
+from receiver.storage.cache.evicting import Evictor
+from receiver.storage.cache.file_fetching import FileFetcher
 from receiver.storage.reading.reader_calls import ReaderCalls
 from receiver.tablet_copies.copies_wire import CopySource, ProofAsked
 from receiver.tablet_copies.held_proofs import give_proof

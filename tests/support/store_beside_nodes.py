@@ -17,14 +17,14 @@ from hypothesis.stateful import invariant, rule
 
 from common.errors import TsferryError, UnreachableError
 from receiver.metadata.state.table_rows import FileRow
-from receiver.storage.object_store import ObjectStore
-from receiver.storage.read_objects import ReadObjects
+from receiver.storage.cache.stored_files import place_of
+from receiver.storage.objects.read_objects import ReadObjects
 from receiver.storage.reading.block_cache import BlockCache
 from receiver.storage.reading.file_tiers import FileTiers, ShutStores
 from receiver.storage.reading.open_stores import opened_at
 from receiver.storage.reading.ranged_file import RangedFile
 from receiver.storage.reading.stored_place import StoreAddress, StoredPlace
-from receiver.storage.stored_files import place_of
+from receiver.storage.stores.object_store import ObjectStore
 from tests.support.disks_and_operators import DisksAndOperators
 from tests.support.masters_and_edges import GROUP, MASTER, NODE
 from tests.support.storing_master import StoringMaster

@@ -15,9 +15,9 @@ from receiver.metadata.engine import Engine
 from receiver.metadata.state.table_rows import FileRow, FileState
 from receiver.metadata.state.uploaded_rows import UploadedRow
 from receiver.storage.copying import store_of
-from receiver.storage.object_check import md5_of_object
-from receiver.storage.object_keys import resource_key, stored_key
-from receiver.storage.object_store import ObjectMissingError, ObjectStore
+from receiver.storage.objects.object_check import md5_of_object
+from receiver.storage.stores.object_keys import resource_key, stored_key
+from receiver.storage.stores.object_store import ObjectMissingError, ObjectStore
 from tests.support.judge import md5_of
 from tests.support.workload import Workload
 

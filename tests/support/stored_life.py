@@ -22,11 +22,11 @@ from receiver.metadata.model.errors import HistoryGoneError, SeriesMissingError
 from receiver.metadata.sql.executing import execute
 from receiver.metadata.state.table_rows import FileRow
 from receiver.open_engine import open_engine
-from receiver.operator.senders import accept_sender
+from receiver.operator.edges.senders import accept_sender
+from receiver.storage.cache.file_restore import restore_files
 from receiver.storage.copying import StorageService, store_of
-from receiver.storage.file_restore import restore_files
-from receiver.storage.incarnation import next_incarnation
-from receiver.storage.metadata_restore import restore_metadata
+from receiver.storage.log_copies.metadata_restore import restore_metadata
+from receiver.storage.stores.incarnation import next_incarnation
 from tests.support.merging_life import FINAL_AFTER, MergingLife, merged_answer
 from tests.support.merging_node import MergedHere, compactions, merge_here, with_interval
 from tests.support.node_world import Clock, Edge, World

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from common.durable import Tree
-from receiver.storage.incarnation import own_incarnation
-from receiver.storage.object_keys import data_key
-from receiver.storage.store_opening import StoreOptions, open_store
-from receiver.storage.uploader import Uploader
+from receiver.storage.stores.incarnation import own_incarnation
+from receiver.storage.stores.object_keys import data_key
+from receiver.storage.stores.store_opening import StoreOptions, open_store
+from receiver.storage.uploading.uploader import Uploader
 from tests.support.spark_world import World
 from tests.support.tsfile_bytes import build, noise
 

@@ -14,11 +14,11 @@ from receiver import node as server
 from receiver.config import LimitsConfig, ReceiverConfig, StorageConfig
 from receiver.load.upkeep.verdicts import Verdict
 from receiver.metadata.state.table_rows import FileRow
+from receiver.operator.centre.loaded_content import LoadedContent
 from receiver.operator.damaged_files import DamagedFiles
-from receiver.operator.loaded_content import LoadedContent
 from receiver.storage.copying import StorageService
-from receiver.storage.object_check import CopiesReport
-from receiver.storage.object_repair import examine_store, repair_store
+from receiver.storage.objects.object_check import CopiesReport
+from receiver.storage.objects.object_repair import examine_store, repair_store
 from receiver.transfer.listing import Listing
 from tests.support.two_masters import OneOfTwo, TwoMasters
 

@@ -15,7 +15,7 @@ from common.digests import md5
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.query.past_files import files_at
-from receiver.storage.log_shipping import LogShipper
+from receiver.storage.log_copies.log_shipping import LogShipper
 from receiver.storage.tree.tree_removal import TreeRemover
 from receiver.storage.tree.tree_rows import ForgottenError
 from receiver.storage.tree.tree_shipping import TreeShipper

@@ -41,10 +41,10 @@ from receiver.operator.directories import RunningReceiver
 from receiver.placement.copy_service import CopyService
 from receiver.placement.node_place import NodeSource
 from receiver.placement.placeable_nodes import PlaceableNode
-from receiver.storage.cache_books import CacheBooks
-from receiver.storage.disk_cache import DiskCache
-from receiver.storage.evicting import Evictor
-from receiver.storage.file_fetching import FileFetcher
+from receiver.storage.cache.cache_books import CacheBooks
+from receiver.storage.cache.disk_cache import DiskCache
+from receiver.storage.cache.evicting import Evictor
+from receiver.storage.cache.file_fetching import FileFetcher
 from receiver.storage.reading.reader_calls import ReaderCalls
 from receiver.tablet_copies.copies_wire import CopyOrders, DropOrders, KeptFiles, ProofAsked
 from receiver.tablet_copies.read_tickets import READ_TICKET

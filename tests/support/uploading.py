@@ -13,11 +13,11 @@ from common.durable import Tree
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.engine_options import EngineOptions
-from receiver.storage.incarnation import own_incarnation
-from receiver.storage.object_keys import data_key
-from receiver.storage.object_store import ObjectStore
-from receiver.storage.pulled_files import PulledFiles
-from receiver.storage.uploader import Uploader
+from receiver.storage.stores.incarnation import own_incarnation
+from receiver.storage.stores.object_keys import data_key
+from receiver.storage.stores.object_store import ObjectStore
+from receiver.storage.uploading.pulled_files import PulledFiles
+from receiver.storage.uploading.uploader import Uploader
 
 SENDER = "5e" * 16
 

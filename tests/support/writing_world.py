@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from receiver.node import Node
-from receiver.operator.load_owners import named_owners
-from receiver.operator.load_wire import CentreLoadAnswer
-from receiver.operator.write_wire import KnownDevice, StagedPart, WriteRequest
+from receiver.operator.centre.load_owners import named_owners
+from receiver.operator.views.load_wire import CentreLoadAnswer
+from receiver.operator.views.write_wire import KnownDevice, StagedPart, WriteRequest
 from receiver.spark.sink.sink_options import parse_sink_options
 from receiver.spark.sink.task_rows import write_rows
 from receiver.spark.sink.write_plan import SinkColumn, WritePlan, planned_columns

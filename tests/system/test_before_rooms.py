@@ -9,7 +9,7 @@ import pytest
 from receiver.metadata.kv.embedded import EmbeddedKV
 from receiver.metadata.sql.executing import execute
 from receiver.node import Node
-from receiver.operator.files import list_files
+from receiver.operator.stored.files import list_files
 from sender.round.look import dry_run, standing
 from tests.support.edge import Edge
 from tests.support.node_world import B, World, fsck_of, path_of, results, tsfile

@@ -14,7 +14,7 @@ import pytest
 from receiver.config import DeletesConfig
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileRow, FileState
-from receiver.operator.files import delete_files
+from receiver.operator.stored.files import delete_files
 from sender.config import StorageGroupFilter
 from sender.send.calls import Client
 from tests.support import tiers

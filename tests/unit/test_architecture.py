@@ -169,8 +169,8 @@ def test_reading_and_the_door_itself_are_no_raw_change(text):
         ("receiver.transfer.task", "from receiver.web.app import x"),
         ("receiver.transfer.task", "from receiver.cli import x"),
         ("receiver.transfer.task", "from receiver.operator import views"),
-        ("receiver.operator.files", "from receiver.node import Node"),
-        ("receiver.operator.files", "from receiver.web.call import Call"),
+        ("receiver.operator.stored.files", "from receiver.node import Node"),
+        ("receiver.operator.stored.files", "from receiver.web.call import Call"),
         ("receiver.operator.client", "from receiver.cli import x"),
         ("receiver.load.loader", "from receiver.operator import wire"),
         ("receiver.web.app", "from receiver.cli import x"),
@@ -182,7 +182,7 @@ def test_reading_and_the_door_itself_are_no_raw_change(text):
         ("receiver.spark.verify.job", "from receiver.node import Node"),
         ("receiver.spark.verify.delivery", "from receiver.cli import session"),
         ("receiver.spark.verify.delivery", "from receiver.web.app import x"),
-        ("receiver.spark.verify.delivery", "from receiver.operator.files import x"),
+        ("receiver.spark.verify.delivery", "from receiver.operator.stored.files import x"),
     ],
 )
 def test_an_import_against_the_arrows_is_seen(name, text):
@@ -199,7 +199,7 @@ def test_an_import_against_the_arrows_is_seen(name, text):
         ("receiver.web.app", "import flask\nfrom receiver.node import Node"),
         ("receiver.web.operating", "from receiver.operator import wire"),
         ("receiver.node", "from receiver.operator.status import status"),
-        ("receiver.operator.files", "from receiver.transfer.listing import page_limit"),
+        ("receiver.operator.stored.files", "from receiver.transfer.listing import page_limit"),
         ("receiver.spark.verify.delivery", "from receiver.operator.client import x"),
         ("receiver.cli.serve", "from receiver.web import create_app"),
         (

@@ -254,7 +254,10 @@ def test_what_cuts_a_run_off_has_it_clean_up_and_ends_a_fork_at_once(number):
 def test_a_program_that_a_test_has_started_ends_with_it_even_if_that_is_killed(tmp_path):
     code = (
         "import sys, time\nfrom pathlib import Path\nfrom tests.support.procs import Child\n"
-        "print(Child(['sleep', '1000'], Path(sys.argv[1])).pid, flush=True)\ntime.sleep(1000)"
+        "pid = Child(['sleep', '1000'], Path(sys.argv[1])).pid\n"
+        # A death before it has begun, in its first thousandth of a second, it does not hear of.
+        "while Path(f'/proc/{pid}/comm').read_text() != 'sleep\\n': pass\n"
+        "print(pid, flush=True)\ntime.sleep(1000)"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "out")]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:

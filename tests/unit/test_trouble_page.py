@@ -22,12 +22,12 @@ COMPLETE = {
     "receiver.datadirs.directory_finding": "raise",
     "receiver.load.incoming_space": "problem",
     "receiver.load.service": "concerns problem",
-    "receiver.operator.background_tasks": "background_concerns",
-    "receiver.operator.ending": "ending_concerns",
-    "receiver.operator.lateness": "label_concerns",
-    "receiver.operator.node_lists": "node_concerns",
-    "receiver.operator.remote_nodes": "remote_node_concerns",
-    "receiver.operator.storage": "storage_concerns",
+    "receiver.operator.asked_work.background_tasks": "background_concerns",
+    "receiver.operator.edges.ending": "ending_concerns",
+    "receiver.operator.edges.lateness": "label_concerns",
+    "receiver.operator.places.node_lists": "node_concerns",
+    "receiver.operator.places.remote_nodes": "remote_node_concerns",
+    "receiver.operator.stored.storage": "storage_concerns",
 }
 """Modules of which each message is on the page."""
 

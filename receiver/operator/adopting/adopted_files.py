@@ -23,13 +23,13 @@ from receiver.load.tail_facts import facts_of
 from receiver.metadata.model import records
 from receiver.metadata.model.paths import IllegalPathError
 from receiver.operator.adopting.old_receiver import OutOfOrder
-from receiver.operator.centre_entries import deletion_parts
+from receiver.operator.centre.centre_entries import deletion_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from receiver.operator.adopting.old_receiver import FoundFile
-    from receiver.operator.centre_files import CentreFile
+    from receiver.operator.centre.centre_files import CentreFile
 
 __all__ = ["AdoptableFile", "Claims", "look_at_files"]
 

@@ -14,7 +14,7 @@ from receiver.metadata.commit.draft import Draft
 from receiver.metadata.model import records
 from receiver.metadata.model.records import FileOutcome
 from receiver.metadata.state.placed_files import parts_elsewhere
-from receiver.operator.centre_entries import entry_of
+from receiver.operator.centre.centre_entries import entry_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

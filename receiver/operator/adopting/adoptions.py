@@ -47,10 +47,10 @@ from receiver.operator.adopting.adoption_judge import (
 )
 from receiver.operator.adopting.bringing_in import BringingIn
 from receiver.operator.adopting.old_receiver import read_old_receiver
-from receiver.operator.centre_files import size_of
-from receiver.operator.load_owners import uuid_of
-from receiver.operator.load_wire import AdoptionAnswer, AdoptionFile, AdoptionOddity
-from receiver.operator.step_now import StepNow
+from receiver.operator.centre.centre_files import size_of
+from receiver.operator.centre.load_owners import uuid_of
+from receiver.operator.views.load_wire import AdoptionAnswer, AdoptionFile, AdoptionOddity
+from receiver.operator.views.step_now import StepNow
 from receiver.row_checks.check_process import CheckedRows, RowChecks
 from receiver.transfer.acknowledging import ToldContent
 from receiver.transfer.intake import Intake
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.operator.adopting.adopted_files import AdoptableFile
     from receiver.operator.adopting.old_receiver import OldReceiver
-    from receiver.operator.load_wire import AdoptionRequest
+    from receiver.operator.views.load_wire import AdoptionRequest
     from receiver.transfer.acknowledging import Acknowledging
 
 __all__ = ["Adoptions"]

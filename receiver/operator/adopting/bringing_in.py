@@ -20,14 +20,14 @@ from common.step_progress import StepCounter
 from receiver.datadirs.disks import disk_room
 from receiver.load.folder.current_task import start_task
 from receiver.load.placing import tree_of
-from receiver.operator.centre_entries import (
+from receiver.operator.centre.centre_entries import (
     deletion_parts,
     entry_of,
     planned_as,
     resource_of_file,
 )
-from receiver.operator.centre_files import CentreFile
-from receiver.operator.copied_in import copy_in, drop_parts, link_in
+from receiver.operator.centre.centre_files import CentreFile
+from receiver.operator.centre.copied_in import copy_in, drop_parts, link_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

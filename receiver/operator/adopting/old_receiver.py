@@ -26,7 +26,7 @@ from typing import Final
 from common.errors import DamagedError, NameRefusedError, NotFoundError, UsageError
 from common.names import SUFFIX, FilePath, Kind, is_sender_uuid
 from receiver.operator.adopting.java_string_map import read_string_map
-from receiver.operator.centre_files import CentreFile, opened
+from receiver.operator.centre.centre_files import CentreFile, opened
 
 __all__ = ["FoundFile", "OldReceiver", "OutOfOrder", "read_old_receiver"]
 

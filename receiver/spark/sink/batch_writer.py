@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from receiver.operator.write_wire import StagedPart
+    from receiver.operator.views.write_wire import StagedPart
     from receiver.spark.sink.write_plan import WritePlan
 
 __all__ = ["TsFileBatchWriter", "WrittenParts", "planned_writer"]

@@ -25,7 +25,7 @@ from receiver.metadata.model.paths import device_nodes, format_path
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from receiver.operator.write_wire import KnownDevice
+    from receiver.operator.views.write_wire import KnownDevice
     from receiver.spark.sink.sink_calls import WriteCalls
     from receiver.spark.sink.write_plan import WritePlan
 

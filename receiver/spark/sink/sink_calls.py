@@ -11,9 +11,9 @@ from common import wire
 from common.digests import md5 as new_md5
 from common.digests import xxh3_64
 from common.errors import TsferryError, UsageError
-from receiver.operator.load_owners import named_owners
-from receiver.operator.load_wire import CentreLoadAnswer
-from receiver.operator.write_wire import (
+from receiver.operator.centre.load_owners import named_owners
+from receiver.operator.views.load_wire import CentreLoadAnswer
+from receiver.operator.views.write_wire import (
     KnownDevice,
     KnownDevicesAnswer,
     KnownDevicesRequest,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from common.durable import ScratchDirectory
-from receiver.operator.write_wire import StagedPart
+from receiver.operator.views.write_wire import StagedPart
 from receiver.row_checks.constraints import constraints_of
 from receiver.spark.sink.bucket_file import write_bucket
 from receiver.spark.sink.device_book import DeviceBook

@@ -20,8 +20,8 @@ from receiver.spark.verify.file_scope import FileScope
 from receiver.spark.verify.merge_checks import CompactionAsked
 from receiver.spark.verify.parts import Expected
 from receiver.spark.verify.schemacheck import SchemaCheck
+from receiver.storage.cache.stored_files import place_of
 from receiver.storage.reading.stored_place import ReceiverAddress, StoreAddress, StoredPlace
-from receiver.storage.stored_files import place_of
 from receiver.superseding.due import file_asked, notes_asked, notes_of
 
 if TYPE_CHECKING:

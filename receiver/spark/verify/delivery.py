@@ -22,7 +22,7 @@ from receiver.load.upkeep.verdicts import (
 )
 from receiver.open_engine import open_engine
 from receiver.operator.client import NotRunningError, OperatorClient
-from receiver.operator.verdict_wire import (
+from receiver.operator.views.verdict_wire import (
     BadCompaction,
     ComparedOutput,
     ProvedCompaction,

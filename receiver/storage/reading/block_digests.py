@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 from common.digests import md5, xxh3_128
 from common.errors import DamagedError
-from receiver.storage.object_content import checked_blocks
+from receiver.storage.stores.object_content import checked_blocks
 
 if TYPE_CHECKING:
-    from receiver.storage.object_content import ObjectContent
+    from receiver.storage.stores.object_content import ObjectContent
 
 __all__ = ["BLOCK_BYTES", "WHOLE_BYTES", "BlockDigests", "blocks_key", "packed_size"]
 

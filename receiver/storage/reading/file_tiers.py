@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from common.digests import md5
 from common.errors import ConfigError, NotFoundError, TsferryError, UnreachableError
-from receiver.storage.object_store import (
+from receiver.storage.reading.block_digests import blocks_key
+from receiver.storage.stores.object_store import (
     ObjectArchivedError,
     ObjectMissingError,
     StoreAwayError,
     StoreRefusedError,
 )
-from receiver.storage.reading.block_digests import blocks_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from receiver.storage.object_store import ObjectStore
     from receiver.storage.reading.copy_reads import CopyReads
     from receiver.storage.reading.receiver_reads import ReceiverReads
     from receiver.storage.reading.stored_place import StoreAddress, StoredPlace
+    from receiver.storage.stores.object_store import ObjectStore
 
 __all__ = ["BlockOrigin", "FileTiers", "NoTierError", "ShutStores"]
 

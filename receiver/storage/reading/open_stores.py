@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 from receiver.storage.reading.block_cache import BlockCache
 from receiver.storage.reading.file_tiers import FileTiers, ShutStores
 from receiver.storage.reading.ranged_file import RangedFile
-from receiver.storage.store_opening import StoreOptions, open_store
+from receiver.storage.stores.store_opening import StoreOptions, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from receiver.storage.object_store import ObjectStore
     from receiver.storage.reading.copy_reads import CopyReads
     from receiver.storage.reading.file_tiers import BlockOrigin
     from receiver.storage.reading.receiver_reads import ReceiverReads
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
         StoreAddress,
         StoredPlace,
     )
+    from receiver.storage.stores.object_store import ObjectStore
 
 __all__ = ["OpenStores", "of_process", "opened_at"]
 

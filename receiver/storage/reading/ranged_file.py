@@ -20,8 +20,6 @@ from common.digests import md5, xxh3_128
 from common.durable import Closing
 from common.errors import DamagedError
 from common.tsfile import Corrupt
-from receiver.storage.object_content import ContentChangedError
-from receiver.storage.object_store import ObjectMissingError
 from receiver.storage.reading.block_cache import BlockName, BlockWanted
 from receiver.storage.reading.block_digests import (
     BLOCK_BYTES,
@@ -30,6 +28,8 @@ from receiver.storage.reading.block_digests import (
     blocks_key,
     packed_size,
 )
+from receiver.storage.stores.object_content import ContentChangedError
+from receiver.storage.stores.object_store import ObjectMissingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

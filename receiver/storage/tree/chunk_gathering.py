@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from common.errors import TsferryError
 from common.tsfile.primitives import Corrupt
 from receiver.metadata.state.table_rows import FileState
-from receiver.storage.object_store import ObjectMissingError
+from receiver.storage.stores.object_store import ObjectMissingError
 from receiver.storage.tree.chunk_rows import chunk_rows
 from receiver.storage.tree.object_bytes import ObjectBytes
 from receiver.storage.tree.tree_rows import EngineFile
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from common.durable import Tree
     from receiver.metadata.engine import Engine
-    from receiver.storage.object_store import ObjectStore
+    from receiver.storage.stores.object_store import ObjectStore
 
 __all__ = ["ChunkGatherer"]
 

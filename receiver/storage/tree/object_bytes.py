@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from common.tsfile.primitives import Corrupt
 
 if TYPE_CHECKING:
-    from receiver.storage.object_store import ObjectStore
+    from receiver.storage.stores.object_store import ObjectStore
 
 __all__ = ["ObjectBytes"]
 

@@ -14,11 +14,11 @@ import msgspec
 
 from common.errors import DamagedError
 from common.text_numbers import whole_number
-from receiver.storage.numbered_manifest import NumberedManifest
+from receiver.storage.stores.numbered_manifest import NumberedManifest
 
 if TYPE_CHECKING:
-    from receiver.storage.incarnation import Incarnation
-    from receiver.storage.object_store import ObjectStore
+    from receiver.storage.stores.incarnation import Incarnation
+    from receiver.storage.stores.object_store import ObjectStore
 
 __all__ = ["TreeManifest", "TreeTable", "forget_tree", "newest_tree", "table_key"]
 

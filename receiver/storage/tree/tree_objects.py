@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from common.digests import md5
 from common.errors import DamagedError
-from receiver.storage.confirming import put_confirmed
-from receiver.storage.object_content import BytesContent
-from receiver.storage.object_store import ObjectMissingError
+from receiver.storage.stores.confirming import put_confirmed
+from receiver.storage.stores.object_content import BytesContent
+from receiver.storage.stores.object_store import ObjectMissingError
 from receiver.storage.tree.tree_manifests import TreeTable, table_key
 from receiver.storage.tree.tree_tables import as_parquet, from_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from receiver.storage.incarnation import Incarnation
-    from receiver.storage.object_store import ObjectStore
+    from receiver.storage.stores.incarnation import Incarnation
+    from receiver.storage.stores.object_store import ObjectStore
     from receiver.storage.tree.tree_tables import ArrowTable
     from receiver.storage.tree.unnamed_tables import UnnamedTables
 

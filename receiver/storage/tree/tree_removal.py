@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from common import crash
-from receiver.storage.incarnation import check_owner
-from receiver.storage.store_removal import ManifestRemover
+from receiver.storage.stores.incarnation import check_owner
+from receiver.storage.stores.store_removal import ManifestRemover
 from receiver.storage.tree.tree_manifests import TreeManifest
 
 if TYPE_CHECKING:

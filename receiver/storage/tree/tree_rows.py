@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from common.errors import Transient
 from receiver.metadata.model import records
 from receiver.metadata.query.file_tree import DirectoryName, directories_of, moves_of
-from receiver.storage.object_keys import stored_key
+from receiver.storage.stores.object_keys import stored_key
 from receiver.storage.tree.tree_tables import NODES
 
 if TYPE_CHECKING:

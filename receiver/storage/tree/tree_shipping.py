@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from common import crash
 from common.errors import ConflictError, DamagedError
 from receiver.metadata.model.errors import HistoryGoneError
-from receiver.storage.incarnation import check_owner
+from receiver.storage.stores.incarnation import check_owner
 from receiver.storage.tree.chunk_gathering import ChunkGatherer
 from receiver.storage.tree.tree_beginning import begin_tree
 from receiver.storage.tree.tree_manifests import TreeManifest, newest_tree
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from common.durable import Tree
     from receiver.metadata.engine import Engine
     from receiver.metadata.model.records import Commit
-    from receiver.storage.incarnation import Incarnation
-    from receiver.storage.object_store import ObjectStore
+    from receiver.storage.stores.incarnation import Incarnation
+    from receiver.storage.stores.object_store import ObjectStore
     from receiver.storage.tree.tree_manifests import TreeTable
     from receiver.storage.tree.tree_tables import ArrowTable
     from receiver.storage.tree.unnamed_tables import UnnamedTables

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from common.durable import Tree
-    from receiver.storage.incarnation import Incarnation
+    from receiver.storage.stores.incarnation import Incarnation
 
 __all__ = ["UnnamedTables"]
 

@@ -9,8 +9,8 @@ from flask import Response, g
 import common
 from common import wire
 from common.decoders import from_json
+from receiver.web.ui.drawing.page_templates import HOME, rendered
 from receiver.web.ui.page_call import NAVIGATION
-from receiver.web.ui.page_templates import HOME, rendered
 
 if TYPE_CHECKING:
     from flask import Request

@@ -12,7 +12,7 @@ from common.errors import ForbiddenError, UsageError
 from receiver.metadata.model.records import OPERATOR
 from receiver.operator.list_asked import ListAsked
 from receiver.operator.named_senders import sender_named
-from receiver.web.ui.page_templates import link, rendered
+from receiver.web.ui.drawing.page_templates import link, rendered
 
 if TYPE_CHECKING:
     from collections.abc import Callable

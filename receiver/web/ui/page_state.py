@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from receiver.operator.load_rates import LoadRates
+from receiver.operator.edges.load_rates import LoadRates
 from receiver.web.ui.login_limits import LoginLimits
 from receiver.web.ui.page_sessions import PageSessions
 

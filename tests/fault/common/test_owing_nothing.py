@@ -45,18 +45,18 @@ from receiver.metadata.engine import Engine
 from receiver.metadata.log.frames import encode_frame, encode_log_head, encode_payload
 from receiver.metadata.model import records
 from receiver.metadata.model.engine_options import EngineOptions
-from receiver.operator.load_wire import CentreLoadRequest
-from receiver.operator.write_wire import StagedPart, WriteRequest
+from receiver.operator.views.load_wire import CentreLoadRequest
+from receiver.operator.views.write_wire import StagedPart, WriteRequest
 from receiver.spark.report import summarise, write
-from receiver.storage.disk_cache import DiskCache
-from receiver.storage.file_fetching import FileFetcher
-from receiver.storage.store_place import StoreSource
-from receiver.storage.file_restore import restore_files
-from receiver.storage.incarnation import own_incarnation
-from receiver.storage.log_shipping import LogShipper
-from receiver.storage.metadata_restore import restore_metadata
-from receiver.storage.store_opening import open_store
-from receiver.storage.uploader import Uploader
+from receiver.storage.cache.disk_cache import DiskCache
+from receiver.storage.cache.file_fetching import FileFetcher
+from receiver.storage.cache.store_place import StoreSource
+from receiver.storage.cache.file_restore import restore_files
+from receiver.storage.stores.incarnation import own_incarnation
+from receiver.storage.log_copies.log_shipping import LogShipper
+from receiver.storage.log_copies.metadata_restore import restore_metadata
+from receiver.storage.stores.store_opening import open_store
+from receiver.storage.uploading.uploader import Uploader
 from receiver.transfer.partial import PartialUpload
 from tests.support.metadata import A, B, load, seen
 from tests.support.node_world import Clock, Edge, World, path_of, tsfile

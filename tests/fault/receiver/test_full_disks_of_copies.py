@@ -13,7 +13,7 @@ import pytest
 
 from common.errors import NoSpaceError, ReadOnlyError
 from receiver.follower.read_node import ReadNode
-from receiver.operator.storage import running_storage
+from receiver.operator.stored.storage import running_storage
 from tests.support.followed import FollowedCentre, known, wait_for
 from tests.support.node_world import Edge, World, path_of, tsfile
 from tests.support.web import until

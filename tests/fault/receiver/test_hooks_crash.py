@@ -15,7 +15,7 @@ import pytest
 
 from common import crash
 from common.hooks.hooks_config import HooksConfig
-from receiver.operator.files import list_files
+from receiver.operator.stored.files import list_files
 from tests.support.node_world import A, Edge, World, path_of, results, tsfile
 from tests.support.procs import wait_until
 

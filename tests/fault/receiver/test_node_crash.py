@@ -17,7 +17,7 @@ import pytest
 
 from common import crash, wire
 from receiver.load.upkeep.fsck import fsck
-from receiver.operator.files import list_files
+from receiver.operator.stored.files import list_files
 from tests.support import tiers
 from tests.support.node_world import (
     A,

@@ -11,8 +11,8 @@ from common.errors import LockedError
 from receiver.config import EtcdConfig
 from receiver.metadata.model import records
 from receiver.metadata.model.paths import parse_pattern
-from receiver.operator.files import list_files
 from receiver.operator.status import running_status
+from receiver.operator.stored.files import list_files
 from tests.support.etcd import Etcd
 from tests.support.node_world import Edge, World, fsck_of, path_of, results, tsfile
 from tests.support.procs import wait_until

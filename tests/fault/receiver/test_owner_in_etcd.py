@@ -15,13 +15,13 @@ from common.errors import ConflictError
 from receiver.config import EtcdConfig
 from receiver.metadata.engine import Engine
 from receiver.metadata.model.errors import FencedError
-from receiver.operator.storage import running_storage
-from receiver.storage.incarnation import next_incarnation
-from receiver.storage.log_succession import claim_log
-from receiver.storage.metadata_restore import restore_metadata
-from receiver.storage.object_store import ObjectStore
-from receiver.storage.store_manifests import StoreManifest
-from receiver.storage.store_opening import open_store
+from receiver.operator.stored.storage import running_storage
+from receiver.storage.log_copies.log_succession import claim_log
+from receiver.storage.log_copies.metadata_restore import restore_metadata
+from receiver.storage.stores.incarnation import next_incarnation
+from receiver.storage.stores.object_store import ObjectStore
+from receiver.storage.stores.store_manifests import StoreManifest
+from receiver.storage.stores.store_opening import open_store
 from tests.support.etcd import Etcd
 from tests.support.followed import step
 from tests.support.node_world import Edge, World, path_of, tsfile

@@ -10,9 +10,9 @@ import pytest
 from common import crash
 from common.crash import SimulatedCrash
 from receiver.metadata.engine import Engine
-from receiver.storage.directory_store import DirectoryStore
-from receiver.storage.owned_prefix import engine_in
-from receiver.storage.store_manifests import StoreManifest
+from receiver.storage.stores.directory_store import DirectoryStore
+from receiver.storage.stores.owned_prefix import engine_in
+from receiver.storage.stores.store_manifests import StoreManifest
 from tests.support import tiers
 from tests.support.machine import Machine
 from tests.support.node_world import A, B

@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from receiver.cli.commands import cli
+from receiver.storage.cache.stored_files import place_of
 from receiver.storage.reading.open_stores import OpenStores
 from receiver.storage.reading.receiver_reads import ReceiverReads
 from receiver.storage.reading.stored_place import ReceiverAddress, StoreAddress
-from receiver.storage.stored_files import place_of
 from tests.support.centre import COMMAND
 from tests.support.node_process import NodeProcess
 from tests.support.procs import Children, children, wait_until

@@ -9,8 +9,8 @@ import pytest
 
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient
-from receiver.operator.node_views import LossRequest
-from receiver.operator.remote_node_views import RemoteNodesPage
+from receiver.operator.views.node_views import LossRequest
+from receiver.operator.views.remote_node_views import RemoteNodesPage
 from receiver.storage.reading.open_stores import OpenStores
 from receiver.storage.reading.stored_place import ReceiverAddress, StoredPlace
 from tests.support.centre import Centre, centre

@@ -14,7 +14,7 @@ import pytest
 from receiver.metadata.state.table_rows import FileState
 from receiver.metadata.state.work_rows import WorkRow
 from receiver.node import Node
-from receiver.operator.tokens import make_token
+from receiver.operator.edges.tokens import make_token
 from receiver.web.app import close, create_app, site_of
 from tests.support.hurrying import hurry
 from tests.support.node_world import World

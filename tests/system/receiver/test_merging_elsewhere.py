@@ -15,7 +15,7 @@ import pytest
 
 from receiver.metadata.state.work_rows import WorkRow
 from receiver.node import Node
-from receiver.operator.tokens import make_token
+from receiver.operator.edges.tokens import make_token
 from receiver.web.app import close, create_app, site_of
 from tests.support.hurrying import hurry, hurrying
 from tests.support.merging_node import compactions, given_by, small_files

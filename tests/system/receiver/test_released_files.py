@@ -9,11 +9,11 @@ import pytest
 
 from common.errors import ConflictError, TsferryError
 from receiver.metadata.state.table_rows import FileRow
-from receiver.operator.copies import bring_back, copies_view
-from receiver.operator.forgetting_nodes import forget_node
-from receiver.operator.node_losses import lose_node
-from receiver.operator.node_views import LossRequest
-from receiver.operator.storage import fetch_files
+from receiver.operator.places.copies import bring_back, copies_view
+from receiver.operator.places.forgetting_nodes import forget_node
+from receiver.operator.places.node_losses import lose_node
+from receiver.operator.stored.storage import fetch_files
+from receiver.operator.views.node_views import LossRequest
 from receiver.storage.reading.block_digests import BlockDigests
 from tests.support.node_world import READER, sender
 from tests.support.upload_cluster import LARGE, UploadCluster

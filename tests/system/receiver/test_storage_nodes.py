@@ -14,8 +14,8 @@ from common.errors import TsferryError
 from receiver.config import ReceiverConfig
 from receiver.metadata.engine import Engine
 from receiver.operator.client import OperatorClient
-from receiver.operator.remote_node_views import RemoteNodesPage, RemoteNodeView
-from receiver.operator.tokens import make_token
+from receiver.operator.edges.tokens import make_token
+from receiver.operator.views.remote_node_views import RemoteNodesPage, RemoteNodeView
 from receiver.storagenode.node_status import NODE_STATUS, NodeStatus
 from tests.support.ports import free_port
 from tests.support.procs import Child, Children, children, wait_until

@@ -10,7 +10,7 @@ import pytest
 
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient
-from receiver.operator.remote_node_views import RemoteNodesPage
+from receiver.operator.views.remote_node_views import RemoteNodesPage
 from tests.support.centre import Centre, centre
 from tests.support.edge import Edge
 from tests.support.node_process import NodeProcess

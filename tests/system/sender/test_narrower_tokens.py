@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from common.config.loaded_values import Secret
-from receiver.operator.tokens import make_token
+from receiver.operator.edges.tokens import make_token
 from tests.support.oracle import Oracle, oracle
 
 

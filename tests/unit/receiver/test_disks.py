@@ -25,8 +25,8 @@ from receiver.datadirs.disks import AwayError, Disks
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.node import Node
-from receiver.operator.files import list_files
 from receiver.operator.status import running_status
+from receiver.operator.stored.files import list_files
 from tests.support.node_world import (
     READER,
     A,

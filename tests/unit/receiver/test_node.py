@@ -10,7 +10,7 @@ import pytest
 from common import wire
 from common.errors import LockedError
 from receiver.node import Node
-from receiver.operator.files import list_files
+from receiver.operator.stored.files import list_files
 from tests.support.node_world import A, B, Edge, World, fsck_of, path_of, results, tsfile
 from tests.support.web import descriptors
 

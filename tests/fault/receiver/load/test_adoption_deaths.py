@@ -16,8 +16,8 @@ import pytest
 from common import crash
 from receiver.load.upkeep.fsck import fsck
 from receiver.operator.adopting import bringing_in
-from receiver.operator.files import list_files
-from receiver.operator.load_wire import AdoptionAnswer, AdoptionRequest
+from receiver.operator.stored.files import list_files
+from receiver.operator.views.load_wire import AdoptionAnswer, AdoptionRequest
 from tests.support import tiers
 from tests.support.node_world import A, Edge, World, path_of, tsfile
 from tests.support.old_tool import OTHER, UUID, OldReceiverTree, name_of, tree_of

@@ -14,9 +14,9 @@ import pytest
 from common import crash
 from common.errors import NoSpaceError
 from receiver.load.upkeep.fsck import fsck
-from receiver.operator import load_carrier
-from receiver.operator.files import list_files
-from receiver.operator.load_wire import CentreLoadRequest
+from receiver.operator.centre import load_carrier
+from receiver.operator.stored.files import list_files
+from receiver.operator.views.load_wire import CentreLoadRequest
 from tests.support import tiers
 from tests.support.node_world import A, Edge, World, path_of, tsfile
 

@@ -16,8 +16,8 @@ from common.digests import md5, xxh3_64
 from common.errors import GoneError
 from receiver.load.upkeep.fsck import fsck
 from receiver.node import Node
-from receiver.operator.files import list_files
-from receiver.operator.write_wire import StagedPart, WriteRequest
+from receiver.operator.stored.files import list_files
+from receiver.operator.views.write_wire import StagedPart, WriteRequest
 from tests.support import tiers
 from tests.support.node_world import World, tsfile
 

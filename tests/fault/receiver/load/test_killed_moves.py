@@ -17,7 +17,7 @@ import pytest
 from common import crash
 from receiver.load.placing import tree_of
 from receiver.node import Node
-from receiver.operator.node_lists import drain_node, list_nodes, undrain_node
+from receiver.operator.places.node_lists import drain_node, list_nodes, undrain_node
 from tests.support import powercut, tiers
 from tests.support.disk import heal
 from tests.support.moved_bytes import contents, lost_of, places_of

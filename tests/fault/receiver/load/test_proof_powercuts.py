@@ -12,8 +12,8 @@ from common.tsfile import read_tail
 from common.tsfile.proving import series_proofs
 from receiver.load.folder.manifests import kept_tasks, read_table
 from receiver.load.upkeep.verdicts import Verdict, record_verdicts
-from receiver.operator.files import list_files
-from receiver.operator.quarantine import list_quarantine
+from receiver.operator.stored.files import list_files
+from receiver.operator.stored.quarantine import list_quarantine
 from tests.support import powercut
 from tests.support.disk import heal
 from tests.support.merging_node import compactions, merge_here, small_files

@@ -10,8 +10,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from common import wire
-from receiver.operator.deletes import allow_held_deletes, drop_held_deletes, list_held_deletes
-from receiver.operator.files import list_files
+from receiver.operator.stored.deletes import (
+    allow_held_deletes,
+    drop_held_deletes,
+    list_held_deletes,
+)
+from receiver.operator.stored.files import list_files
 from tests.support import tiers
 from tests.support.node_world import Clock, Edge, World, path_of, tsfile
 

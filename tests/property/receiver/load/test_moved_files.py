@@ -23,9 +23,9 @@ from common.errors import ConflictError
 from receiver.config import ReceiverConfig
 from receiver.load.placing import tree_of
 from receiver.node import Node
-from receiver.operator.node_lists import drain_node, list_nodes, undrain_node
-from receiver.operator.node_losses import lose_node
-from receiver.operator.node_views import LossRequest
+from receiver.operator.places.node_lists import drain_node, list_nodes, undrain_node
+from receiver.operator.places.node_losses import lose_node
+from receiver.operator.views.node_views import LossRequest
 from tests.support import tiers
 from tests.support.moved_bytes import contents, lost_of, places_of
 from tests.support.node_world import A, B, Clock, Edge, World, fsck_of, path_of, results, tsfile

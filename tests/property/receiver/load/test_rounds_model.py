@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from common import wire
 from receiver.node import Node
-from receiver.operator.files import list_files
+from receiver.operator.stored.files import list_files
 from tests.support import tiers
 from tests.support.node_world import A, Edge, World, fsck_of, path_of, results, tsfile
 

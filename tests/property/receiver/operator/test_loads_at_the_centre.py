@@ -16,7 +16,7 @@ import pytest
 
 from receiver.metadata.model.centre_source import centre_uuid
 from receiver.node import Node
-from receiver.operator.load_wire import CentreLoadRequest
+from receiver.operator.views.load_wire import CentreLoadRequest
 from receiver.shared_points.common_points import compare
 from receiver.shared_points.compare_process import CompareProcess
 from tests.support import tiers

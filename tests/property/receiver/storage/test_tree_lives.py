@@ -13,8 +13,8 @@ from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.metadata.query.file_tree import directories_of
 from receiver.metadata.state.table_rows import FileRow, FileState
-from receiver.storage.directory_store import DirectoryStore
-from receiver.storage.incarnation import next_incarnation
+from receiver.storage.stores.directory_store import DirectoryStore
+from receiver.storage.stores.incarnation import next_incarnation
 from receiver.storage.tree import tree_beginning, tree_merging, tree_shipping
 from tests.support import tiers
 from tests.support.tree_world import Duck, TreeCentre, bucket

@@ -16,7 +16,7 @@ from common.wire import Action
 from receiver.metadata.model.ranks import NOW, cut_in, highest, name_rank, rank_in
 from receiver.metadata.state.table_rows import FileState
 from receiver.metadata.state.transfer_cuts import TransferCuts
-from receiver.operator.owners import set_owner
+from receiver.operator.edges.owners import set_owner
 from tests.support.node_world import OPERATOR, A, B, Edge, World, plan_entry, results
 from tests.support.oracle import rows_read
 from tests.support.proving import in_this_process

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from receiver.storage.object_store import ObjectStore
-from receiver.storage.store_opening import StoreOptions, open_store
+from receiver.storage.stores.object_store import ObjectStore
+from receiver.storage.stores.store_opening import StoreOptions, open_store
 from tests.support.s3_server import KEY, REGION, SECRET, S3Server, s3_server
 
 _numbers = itertools.count(1)

@@ -14,13 +14,13 @@ from common.wire import Propagate
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.engine_options import EngineOptions
-from receiver.operator.storage import running_storage
-from receiver.storage.file_restore import restore_files
-from receiver.storage.log_removal import LogRemover
-from receiver.storage.log_shipping import LogShipper
-from receiver.storage.metadata_restore import restore_metadata
-from receiver.storage.object_removal import ObjectRemover
-from receiver.storage.store_opening import StoreOptions, open_store
+from receiver.operator.stored.storage import running_storage
+from receiver.storage.cache.file_restore import restore_files
+from receiver.storage.log_copies.log_removal import LogRemover
+from receiver.storage.log_copies.log_shipping import LogShipper
+from receiver.storage.log_copies.metadata_restore import restore_metadata
+from receiver.storage.objects.object_removal import ObjectRemover
+from receiver.storage.stores.store_opening import StoreOptions, open_store
 from tests.support.node_world import Edge as NodeEdge
 from tests.support.node_world import World, path_of, tsfile
 from tests.support.s3_server import KEY, REGION, SECRET, S3Server

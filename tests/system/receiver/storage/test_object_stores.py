@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from common.digests import md5
-from receiver.storage.object_content import ContentChangedError
-from receiver.storage.object_store import ObjectExistsError, ObjectMissingError, ObjectStore
-from receiver.storage.store_check import check_store
+from receiver.storage.stores.object_content import ContentChangedError
+from receiver.storage.stores.object_store import ObjectExistsError, ObjectMissingError, ObjectStore
+from receiver.storage.stores.store_check import check_store
 
 LARGE = 40 << 20
 

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from common.errors import Transient
-from receiver.storage.object_content import ContentChangedError
-from receiver.storage.object_store import StoreRefusedError
+from receiver.storage.cache.stored_files import place_of
 from receiver.storage.reading.file_tiers import NoTierError
 from receiver.storage.reading.open_stores import OpenStores
 from receiver.storage.reading.stored_place import ReceiverAddress, StoreAddress, StoredPlace
-from receiver.storage.stored_files import place_of
+from receiver.storage.stores.object_content import ContentChangedError
+from receiver.storage.stores.object_store import StoreRefusedError
 from tests.support.architecture import ROOT
 from tests.support.s3_proxy import Request, S3Proxy
 from tests.support.s3_server import KEY, REGION, SECRET, S3Server

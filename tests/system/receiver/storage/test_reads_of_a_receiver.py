@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.operator.tokens import make_token
+from receiver.operator.edges.tokens import make_token
 from receiver.storage.reading.receiver_reads import TOKEN, TOKEN_PATH
 from tests.support.architecture import ROOT
 from tests.support.centre import centre

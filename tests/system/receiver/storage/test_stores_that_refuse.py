@@ -15,9 +15,9 @@ import pytest
 
 from common.errors import NoSpaceError, TsferryError
 from receiver.metadata.state.table_rows import FileState
-from receiver.operator.storage import fetch_files, running_storage
-from receiver.storage.object_repair import examine_store, repair_store
-from receiver.storage.object_store import (
+from receiver.operator.stored.storage import fetch_files, running_storage
+from receiver.storage.objects.object_repair import examine_store, repair_store
+from receiver.storage.stores.object_store import (
     ClockSkewError,
     ObjectArchivedError,
     ObjectExistsError,
@@ -25,8 +25,8 @@ from receiver.storage.object_store import (
     StoreFailingError,
     StoreFullError,
 )
-from receiver.storage.store_check import check_store
-from receiver.storage.store_opening import StoreOptions, open_store
+from receiver.storage.stores.store_check import check_store
+from receiver.storage.stores.store_opening import StoreOptions, open_store
 from tests.support.node_world import Edge, World, path_of, tsfile
 from tests.support.s3_proxy import Request, S3Proxy
 from tests.support.s3_server import KEY, REGION, SECRET, S3Server, s3_server

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from receiver.metadata.model import records
-from receiver.storage.object_store import ObjectStore
+from receiver.storage.stores.object_store import ObjectStore
 from receiver.storage.tree import tree_merging
 from tests.support.tree_world import GRACE, Duck, TreeCentre, from_s3, said
 

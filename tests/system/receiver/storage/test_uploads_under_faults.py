@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from common.errors import Transient
-from receiver.storage.object_store import ObjectStore
-from receiver.storage.store_opening import StoreOptions, open_store
+from receiver.storage.stores.object_store import ObjectStore
+from receiver.storage.stores.store_opening import StoreOptions, open_store
 from tests.support.s3_proxy import Request, S3Proxy
 from tests.support.s3_server import KEY, REGION, SECRET, S3Server
 from tests.support.uploading import Centre
@@ -36,7 +36,7 @@ POINTS = [
 LIFE = """
 import json, sys
 from pathlib import Path
-from receiver.storage.store_opening import StoreOptions, open_store
+from receiver.storage.stores.store_opening import StoreOptions, open_store
 from tests.support.uploading import Centre
 
 url, options = json.loads(sys.argv[2])

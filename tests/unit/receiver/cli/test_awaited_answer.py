@@ -13,8 +13,8 @@ from common.progress_bar import WorkProgress
 from receiver.cli import awaited_load, centre_load
 from receiver.cli.awaited_answer import awaited
 from receiver.cli.commands import cli
-from receiver.operator.load_wire import CentreLoadAnswer, CentreLoadFile, CentreLoadRequest
-from receiver.operator.step_now import StepNow
+from receiver.operator.views.load_wire import CentreLoadAnswer, CentreLoadFile, CentreLoadRequest
+from receiver.operator.views.step_now import StepNow
 from tests.unit.common.test_progress_bar import Terminal
 
 REQUEST = CentreLoadRequest(task="1" * 32, paths=["/mnt"])

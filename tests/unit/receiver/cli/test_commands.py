@@ -24,7 +24,7 @@ from receiver.load.upkeep.verdicts import Verdict, record_verdicts
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.node import Node
-from receiver.operator.files import list_files
+from receiver.operator.stored.files import list_files
 from receiver.storagenode.master_calls import MasterCalls, Masters
 from receiver.web import serving
 from receiver.web.app import site_of

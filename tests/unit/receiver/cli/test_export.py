@@ -22,7 +22,7 @@ from receiver.cli.commands import cli
 from receiver.exporting.export_run import ExportManifest
 from receiver.metadata.model import records
 from receiver.points import Column, TsFileReader
-from receiver.storage.object_keys import stored_key
+from receiver.storage.stores.object_keys import stored_key
 from receiver.writing.device_writers import PlainDeviceWriter
 from tests.support.disk import CHANGING, NAMING, Faults, heal
 from tests.support.machine import Machine

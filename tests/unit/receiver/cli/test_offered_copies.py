@@ -11,7 +11,7 @@ from common.digests import md5
 from common.errors import UnreachableError
 from receiver.cli.offered_copies import fetch_offered
 from receiver.operator.client import ServerAnswer
-from receiver.operator.copy_views import OfferedDeletions, OfferedFile
+from receiver.operator.views.copy_views import OfferedDeletions, OfferedFile
 
 PATH = "sequence/root.t/0/0/1-1-0-0.tsfile"
 OLD, NEW = b"older" * 30, b"newer" * 40

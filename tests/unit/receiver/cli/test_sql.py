@@ -26,8 +26,8 @@ from receiver.config import ENV_PREFIX, ReceiverConfig
 from receiver.metadata.engine import Engine
 from receiver.metadata.sql.executing import execute
 from receiver.node import Node
-from receiver.operator.load_wire import CentreLoadAnswer, CentreLoadFile
-from receiver.operator.step_now import StepNow
+from receiver.operator.views.load_wire import CentreLoadAnswer, CentreLoadFile
+from receiver.operator.views.step_now import StepNow
 from receiver.web import serving
 from receiver.web.sql_wire import SqlAnswer
 from tests.support.web import BOUND

@@ -10,7 +10,7 @@ import pytest
 from common.digests import md5
 from receiver.config import PricesConfig
 from receiver.metadata.engine import Engine
-from receiver.operator.storage import running_storage
+from receiver.operator.stored.storage import running_storage
 from tests.support.etcd import Etcd
 from tests.support.machine import Machine
 from tests.support.node_world import B, path_of

@@ -14,9 +14,9 @@ from receiver.metadata.model import records
 from receiver.metadata.query.past_files import files_at
 from receiver.metadata.state.table_rows import FileRow, FileState
 from receiver.node import Node
-from receiver.operator.compact import merge_totals
-from receiver.operator.files import delete_files, undelete_files
-from receiver.operator.load_wire import CentreLoadAnswer, CentreLoadRequest
+from receiver.operator.asked_work.compact import merge_totals
+from receiver.operator.stored.files import delete_files, undelete_files
+from receiver.operator.views.load_wire import CentreLoadAnswer, CentreLoadRequest
 from receiver.shared_points.common_points import compare
 from receiver.shared_points.compare_process import CompareProcess
 from tests.support.merging_node import compactions, merge_here, points_of

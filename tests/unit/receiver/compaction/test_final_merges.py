@@ -40,13 +40,13 @@ from receiver.metadata.query.past_files import files_at
 from receiver.metadata.state.table_rows import FileRow, FileState
 from receiver.metadata.state.tables.placements import PlacementRow
 from receiver.node import Node
-from receiver.operator.compact import merge_totals
-from receiver.operator.files import delete_files, undelete_files
-from receiver.operator.retired import drop_retired, show_retired
+from receiver.operator.asked_work.compact import merge_totals
+from receiver.operator.stored.files import delete_files, undelete_files
+from receiver.operator.stored.retired import drop_retired, show_retired
 from receiver.points import TsFileReader
-from receiver.storage.directory_store import DirectoryStore
-from receiver.storage.file_restore import is_of_restore, restore_files
-from receiver.storage.upload_queue import UploadQueue
+from receiver.storage.cache.file_restore import is_of_restore, restore_files
+from receiver.storage.stores.directory_store import DirectoryStore
+from receiver.storage.uploading.upload_queue import UploadQueue
 from tests.support.copy_nodes import place_tablets
 from tests.support.merging_node import (
     ComparedHere,

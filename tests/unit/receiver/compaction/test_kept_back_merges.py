@@ -6,8 +6,8 @@ import secrets
 from pathlib import Path
 
 from receiver.node import Node
-from receiver.operator.compact import merge_totals
-from receiver.operator.load_wire import CentreLoadRequest
+from receiver.operator.asked_work.compact import merge_totals
+from receiver.operator.views.load_wire import CentreLoadRequest
 from tests.support.merging_node import compactions, merge_here, small_files
 from tests.support.node_world import Clock, World, tsfile
 from tests.support.proving import Site, in_this_process

@@ -11,8 +11,8 @@ from receiver.compaction.merge_due import files_of
 from receiver.metadata.model import records
 from receiver.metadata.state.tables.retired import PartitionKey
 from receiver.node import Node
-from receiver.storage.cache_books import CacheBooks, allocated
-from receiver.storage.disk_cache import DiskCache
+from receiver.storage.cache.cache_books import CacheBooks, allocated
+from receiver.storage.cache.disk_cache import DiskCache
 from tests.support.merging_node import compactions, merge_here, small_files
 from tests.support.node_world import Clock, World
 from tests.support.proving import Site

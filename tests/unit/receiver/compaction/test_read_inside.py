@@ -12,10 +12,10 @@ from receiver.load.merge_verdicts import ProvedMerge, record_merges
 from receiver.metadata.model import records
 from receiver.metadata.sql.executing import execute
 from receiver.node import Node
-from receiver.operator.file_search import FileSearch, search_files
-from receiver.operator.files import list_files
-from receiver.operator.retired import show_retired
-from receiver.operator.tree import list_tree
+from receiver.operator.namespace.tree import list_tree
+from receiver.operator.stored.file_search import FileSearch, search_files
+from receiver.operator.stored.files import list_files
+from receiver.operator.stored.retired import show_retired
 from tests.support.merging_node import compactions, merge_here, small_files, with_interval
 from tests.support.node_world import A, Clock, World
 from tests.support.proving import Site, in_this_process

@@ -39,7 +39,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.records import WorkPlace
 from receiver.metadata.state.work_rows import WorkRow
 from receiver.node import Node
-from receiver.operator.background_views import TaskTaken
+from receiver.operator.views.background_views import TaskTaken
 from tests.support.merging_node import (
     MergedHere,
     Refusing,

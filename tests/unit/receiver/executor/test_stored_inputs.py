@@ -15,10 +15,10 @@ from receiver.executor.executor_files import ExecutorFiles
 from receiver.executor.stored_inputs import StoredInputs
 from receiver.node import Node
 from receiver.operator.client import ServerAnswer
-from receiver.storage.incarnation import own_incarnation
 from receiver.storage.reading.stored_place import ReceiverAddress
-from receiver.storage.store_opening import open_store
-from receiver.storage.uploader import Uploader
+from receiver.storage.stores.incarnation import own_incarnation
+from receiver.storage.stores.store_opening import open_store
+from receiver.storage.uploading.uploader import Uploader
 from receiver.superseding.asking import FileAsked
 from receiver.superseding.due import file_asked
 from tests.support.merging_node import small_files

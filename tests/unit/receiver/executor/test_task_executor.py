@@ -28,7 +28,7 @@ from receiver.executor.task_asked import TaskAsked
 from receiver.executor.task_executor import Executor
 from receiver.executor.work_kinds import WORK_KINDS
 from receiver.executor.worker_calls import AskedQuestion
-from receiver.operator.background_views import TaskTaken
+from receiver.operator.views.background_views import TaskTaken
 from receiver.superseding.asking import FileAsked, PartitionAnswer, PartitionAsked
 from tests.support.proving import content
 

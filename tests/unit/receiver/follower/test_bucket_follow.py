@@ -20,8 +20,8 @@ from receiver.metadata.engine import Engine
 from receiver.metadata.log.checkpoints import checkpoints
 from receiver.operator.directories import look
 from receiver.operator.status import status
-from receiver.storage.incarnation import next_incarnation
-from receiver.storage.store_manifests import StoreManifest
+from receiver.storage.stores.incarnation import next_incarnation
+from receiver.storage.stores.store_manifests import StoreManifest
 from tests.support.followed import FollowedCentre, known, wait_for
 
 

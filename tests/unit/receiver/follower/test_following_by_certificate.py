@@ -8,7 +8,7 @@ import pytest
 from common.errors import ConfigError, UnauthorizedError
 from receiver.config import AuthConfig, FollowConfig
 from receiver.follower.source_opening import open_source
-from receiver.operator.tokens import make_token
+from receiver.operator.edges.tokens import make_token
 from receiver.web.app import close, create_app, site_of
 from receiver.web.server import ServerTls, TlsFiles
 from tests.support.authority import Authority

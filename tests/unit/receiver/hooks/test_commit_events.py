@@ -7,7 +7,7 @@ from receiver.hooks.commit_log import CommitLog
 from receiver.hooks.receiver_hooks import receiver_source
 from receiver.load.upkeep.verdicts import Verdict, record_verdicts
 from receiver.metadata.model import records
-from receiver.operator.files import list_files
+from receiver.operator.stored.files import list_files
 from tests.support.node_world import A, B, Edge, path_of, tsfile
 
 

@@ -8,7 +8,7 @@ from common.hooks.hook_service import HookService
 from receiver.hooks import standing_looks
 from receiver.hooks.standing_looks import StandingLooks
 from receiver.metadata.model import records
-from receiver.operator.lost import acknowledge_lost
+from receiver.operator.edges.lost import acknowledge_lost
 from tests.support.hooked import Ticks
 from tests.support.node_world import A, B, Edge
 

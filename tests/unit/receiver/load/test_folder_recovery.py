@@ -12,7 +12,7 @@ from common.errors import DiskError
 from receiver.datadirs.directory_finding import adopt
 from receiver.node import Node
 from receiver.open_engine import open_engine
-from receiver.operator.files import list_files
+from receiver.operator.stored.files import list_files
 from tests.support.node_world import (
     A,
     Edge,

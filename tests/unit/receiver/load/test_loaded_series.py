@@ -12,8 +12,8 @@ from receiver.metadata.model import records
 from receiver.metadata.model.paths import parse_path, parse_pattern
 from receiver.metadata.schema import SeriesRow
 from receiver.node import Node
-from receiver.operator.files import list_files
-from receiver.operator.quarantine import list_quarantine, retry_quarantined
+from receiver.operator.stored.files import list_files
+from receiver.operator.stored.quarantine import list_quarantine, retry_quarantined
 from tests.support.node_world import (
     A,
     B,

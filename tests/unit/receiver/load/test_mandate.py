@@ -12,8 +12,8 @@ from common.wire import Action, Propagate
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import UnknownOutcomeError
 from receiver.node import Node
-from receiver.operator.files import list_files
-from receiver.operator.tokens import make_token, revoke_token
+from receiver.operator.edges.tokens import make_token, revoke_token
+from receiver.operator.stored.files import list_files
 from receiver.principal import Principal
 from tests.support.node_world import A, Clock, Edge, World, path_of, plan_entry, results, tsfile
 

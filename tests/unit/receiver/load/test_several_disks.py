@@ -20,8 +20,8 @@ from receiver.load.folder.manifests import read_table
 from receiver.load.folder.sender_folder import Folders, SenderFolder, folder_name
 from receiver.node import Node
 from receiver.operator import status as status_module
-from receiver.operator.quarantine import drop_quarantined, list_quarantine, retry_quarantined
 from receiver.operator.status import running_status
+from receiver.operator.stored.quarantine import drop_quarantined, list_quarantine, retry_quarantined
 from tests.support.node_world import A, B, Edge, World, fsck_of, path_of, results, tsfile
 
 MIB = 1 << 20

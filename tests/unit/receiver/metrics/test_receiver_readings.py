@@ -17,11 +17,11 @@ from receiver.metrics.receiver_measures import RECEIVER_MEASURES
 from receiver.metrics.receiver_readings import ReceiverReadings
 from receiver.metrics.request_tallies import NodeStanding, RequestTallies
 from receiver.node import Node
-from receiver.operator.backup_note import BackupNote, write_backup_note
 from receiver.operator.directories import look
-from receiver.operator.files import list_files
-from receiver.operator.senders import remove_sender
-from receiver.operator.tokens import make_token, revoke_token
+from receiver.operator.edges.senders import remove_sender
+from receiver.operator.edges.tokens import make_token, revoke_token
+from receiver.operator.stored.backup_note import BackupNote, write_backup_note
+from receiver.operator.stored.files import list_files
 from tests.support.authority import Authority
 from tests.support.copy_nodes import place_tablets
 from tests.support.heard_nodes import SpeakingNode, tablet

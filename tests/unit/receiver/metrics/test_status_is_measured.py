@@ -14,7 +14,7 @@ from common.measures import Measure
 from receiver.metrics.oldest_proof import OldestProof
 from receiver.metrics.receiver_measures import RECEIVER_MEASURES
 from receiver.metrics.receiver_measures import ReceiverMeasures as of
-from receiver.operator.views import StatusView
+from receiver.operator.views.operator_views import StatusView
 from sender.metrics.sender_measures import SENDER_MEASURES
 from sender.metrics.sender_measures import SenderMeasures as sent
 from sender.round.look import ReceiverStanding
@@ -129,7 +129,7 @@ def test_the_oldest_verification_is_found_in_pieces_and_again_after_a_commit(
     world: World, rows: int
 ) -> None:
     from receiver.load.upkeep.verdicts import Verdict, record_verdicts
-    from receiver.operator.files import list_files
+    from receiver.operator.stored.files import list_files
 
     with world.node() as node:
         Edge(node).round({path_of(n): tsfile(f"root.sg.d{n}", first=n * 100) for n in (1, 2, 3)})

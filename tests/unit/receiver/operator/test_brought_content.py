@@ -9,8 +9,8 @@ import pytest
 from common.errors import NoSpaceError, NotFoundError, UnreachableError
 from receiver.metadata.state.tables.released import ReleasedRow
 from receiver.node import Node
-from receiver.operator.loaded_content import LoadedContent
-from receiver.storage.object_store import ObjectMissingError
+from receiver.operator.centre.loaded_content import LoadedContent
+from receiver.storage.stores.object_store import ObjectMissingError
 from tests.support.node_world import READER, Edge, World, path_of, tsfile
 
 

@@ -3,7 +3,7 @@ import pytest
 from receiver.metadata.model import records
 from receiver.operator import commit_history
 from receiver.operator.commit_history import list_commits
-from receiver.operator.tokens import make_token
+from receiver.operator.edges.tokens import make_token
 from tests.support.node_world import A, Edge, World, path_of, tsfile
 
 

@@ -13,14 +13,14 @@ from receiver.metadata.log.journal import JOURNAL
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import HistoryGoneError
 from receiver.node import Node
-from receiver.operator.files import list_files
-from receiver.operator.lost import list_lost
-from receiver.operator.owners import list_owners, set_owner
-from receiver.operator.quarantine import list_quarantine
-from receiver.operator.retired import list_retired
-from receiver.operator.senders import list_senders
+from receiver.operator.edges.lost import list_lost
+from receiver.operator.edges.owners import list_owners, set_owner
+from receiver.operator.edges.senders import list_senders
+from receiver.operator.edges.tokens import list_tokens, make_token
 from receiver.operator.status import running_status
-from receiver.operator.tokens import list_tokens, make_token
+from receiver.operator.stored.files import list_files
+from receiver.operator.stored.quarantine import list_quarantine
+from receiver.operator.stored.retired import list_retired
 from tests.support.node_world import OPERATOR, Clock, Edge, World, path_of, tsfile
 
 TRUE = 1_800_000_000.0

@@ -12,9 +12,9 @@ from receiver.load.deciding import decision_pauses
 from receiver.metadata.model import records
 from receiver.metadata.state.lock import Reading
 from receiver.node import Node
-from receiver.operator.files import list_files
-from receiver.operator.load_wire import CentreLoadRequest
-from receiver.operator.owners import set_owner
+from receiver.operator.edges.owners import set_owner
+from receiver.operator.stored.files import list_files
+from receiver.operator.views.load_wire import CentreLoadRequest
 from tests.support.node_world import OPERATOR, A, B, Edge, path_of, tsfile
 
 

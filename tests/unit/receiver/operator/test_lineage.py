@@ -13,12 +13,12 @@ from receiver.metadata.model import records
 from receiver.metadata.model.ranks import stands_above
 from receiver.metadata.state.table_rows import FileRow
 from receiver.node import Node
-from receiver.operator.deletes import allow_held_deletes, list_held_deletes
-from receiver.operator.owners import adopt_sender, set_owner
-from receiver.operator.retired_views import KeptView
-from receiver.operator.senders import list_senders
+from receiver.operator.edges.owners import adopt_sender, set_owner
+from receiver.operator.edges.senders import list_senders
+from receiver.operator.edges.tokens import make_token
 from receiver.operator.status import running_status
-from receiver.operator.tokens import make_token
+from receiver.operator.stored.deletes import allow_held_deletes, list_held_deletes
+from receiver.operator.views.retired_views import KeptView
 from receiver.transfer.look_numbers import latest_look
 from tests.support.node_world import (
     OPERATOR,

@@ -1,6 +1,6 @@
 import pytest
 
-from receiver.operator.retired import list_retired
+from receiver.operator.stored.retired import list_retired
 from tests.support.node_world import A, B, Edge, World, path_of, tsfile
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from receiver.node import Node
-from receiver.operator.senders import list_running_senders
+from receiver.operator.edges.senders import list_running_senders
 from receiver.operator.status import running_status
 from tests.support.node_world import (
     Edge,

@@ -13,8 +13,8 @@ from common import crash
 from common.errors import NotFoundError
 from receiver.metadata.model import records
 from receiver.placement.node_place import NodeSource
-from receiver.storage.disk_cache import DiskCache
-from receiver.storage.file_fetching import FileFetcher
+from receiver.storage.cache.disk_cache import DiskCache
+from receiver.storage.cache.file_fetching import FileFetcher
 from tests.support.losing_master import Losing
 
 

@@ -12,9 +12,9 @@ from common.errors import CloneError, NotFoundError
 from receiver.heartbeats.node_wire import DirectoryRoom, ReportedTablet
 from receiver.metadata.model import records
 from receiver.node import Node
-from receiver.operator.copies import copies_view
-from receiver.operator.remote_nodes import node_totals, remote_node_concerns
-from receiver.operator.table_lists import list_tablets
+from receiver.operator.namespace.table_lists import list_tablets
+from receiver.operator.places.copies import copies_view
+from receiver.operator.places.remote_nodes import node_totals, remote_node_concerns
 from receiver.tablet_copies.copies_wire import HeldCopies, HeldCopy
 from receiver.tablet_copies.read_tickets import TicketKeys
 from tests.support.heard_nodes import SpeakingNode

@@ -14,9 +14,9 @@ import pytest
 
 from common.errors import UsageError
 from receiver.node import Node
-from receiver.operator.files import list_files
-from receiver.operator.load_judge import LoadJudge
-from receiver.operator.load_wire import AdoptionRequest, CentreLoadAnswer, CentreLoadRequest
+from receiver.operator.centre.load_judge import LoadJudge
+from receiver.operator.stored.files import list_files
+from receiver.operator.views.load_wire import AdoptionRequest, CentreLoadAnswer, CentreLoadRequest
 from receiver.row_checks import check_process, constraints, installed
 from receiver.row_checks.check_process import CheckedRows, RowChecks
 from receiver.row_checks.row_checking import check_rows

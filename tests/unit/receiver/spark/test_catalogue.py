@@ -18,7 +18,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.errors import HistoryGoneError
 from receiver.metadata.model.ranks import NOW, stands_above
 from receiver.metadata.model.timestamps import to_seconds
-from receiver.operator.tokens import make_token
+from receiver.operator.edges.tokens import make_token
 from receiver.spark.catalogue import Catalogue, _locations
 from receiver.spark.catalogue_opening import unit_of
 from receiver.spark.remote_catalogue import RemoteCatalogue

@@ -16,7 +16,7 @@ from common.errors import NotFoundError
 from receiver.config import ENV_PREFIX, ReceiverConfig
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
-from receiver.operator.tokens import make_token
+from receiver.operator.edges.tokens import make_token
 from receiver.spark.source.inferring import (
     catalogue_of,
     columns_of,

@@ -21,9 +21,9 @@ from receiver.spark.finder import DataFile
 from receiver.spark.local_catalogue import LocalCatalogue, StoreCatalogue
 from receiver.spark.source.inferring import catalogue_of, columns_of, list_sources
 from receiver.spark.source.source_options import parse_options
-from receiver.storage.directory_store import DirectoryStore
-from receiver.storage.incarnation import next_incarnation
 from receiver.storage.reading.stored_place import StoreAddress
+from receiver.storage.stores.directory_store import DirectoryStore
+from receiver.storage.stores.incarnation import next_incarnation
 from tests.support.compacting import compact
 from tests.support.followed import wait_for
 from tests.support.node_world import A, Edge, World, path_of, tsfile

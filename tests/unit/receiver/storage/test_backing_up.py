@@ -23,11 +23,11 @@ from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.node import Node
 from receiver.operator.directories import look
-from receiver.operator.storage import running_storage
+from receiver.operator.stored.storage import running_storage
 from receiver.storage.backing_up import BackedUp, back_up
-from receiver.storage.directory_store import DirectoryStore
-from receiver.storage.object_check import CopiesReport
+from receiver.storage.objects.object_check import CopiesReport
 from receiver.storage.restore_check import check_restore
+from receiver.storage.stores.directory_store import DirectoryStore
 from tests.support.copy_nodes import place_tablets
 from tests.support.node_world import Edge, World, fsck_of, path_of, tsfile
 from tests.support.proving import Site, in_this_process

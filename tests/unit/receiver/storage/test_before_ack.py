@@ -17,18 +17,18 @@ from receiver.load.upkeep.verdicts import Verdict, record_verdicts
 from receiver.metadata.engine import Engine
 from receiver.metadata.state.table_rows import FileState
 from receiver.node import Node
-from receiver.operator.load_wire import (
+from receiver.operator.views.load_wire import (
     AdoptionAnswer,
     AdoptionRequest,
     CentreLoadAnswer,
     CentreLoadRequest,
 )
-from receiver.storage.directory_store import DirectoryStore
-from receiver.storage.file_restore import restore_files
-from receiver.storage.metadata_restore import restore_metadata
-from receiver.storage.object_store import Fingerprint
-from receiver.storage.store_opening import open_store
-from receiver.storage.uploader import Uploader
+from receiver.storage.cache.file_restore import restore_files
+from receiver.storage.log_copies.metadata_restore import restore_metadata
+from receiver.storage.stores.directory_store import DirectoryStore
+from receiver.storage.stores.object_store import Fingerprint
+from receiver.storage.stores.store_opening import open_store
+from receiver.storage.uploading.uploader import Uploader
 from receiver.transfer import uploads
 from tests.support.node_world import B, Edge, World, path_of, tsfile
 from tests.support.old_tool import OldReceiverTree, name_of

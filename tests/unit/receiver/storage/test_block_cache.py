@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.storage.object_store import StoreAwayError
 from receiver.storage.reading.block_cache import (
     BlockCache,
     BlockName,
     BlockWanted,
     CacheFullError,
 )
+from receiver.storage.stores.object_store import StoreAwayError
 
 
 class Store:

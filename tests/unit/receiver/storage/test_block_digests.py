@@ -9,17 +9,17 @@ import pytest
 
 from common.digests import md5
 from receiver.metadata.model import records
-from receiver.storage.directory_store import DirectoryStore
-from receiver.storage.object_keys import stored_key
-from receiver.storage.object_places import file_of, place_objects
-from receiver.storage.object_removal import objects_of
-from receiver.storage.object_repair import examine_store, repair_store
+from receiver.storage.objects.object_places import file_of, place_objects
+from receiver.storage.objects.object_removal import objects_of
+from receiver.storage.objects.object_repair import examine_store, repair_store
 from receiver.storage.reading.block_digests import (
     BLOCK_BYTES,
     WHOLE_BYTES,
     BlockDigests,
     blocks_key,
 )
+from receiver.storage.stores.directory_store import DirectoryStore
+from receiver.storage.stores.object_keys import stored_key
 from tests.support.uploading import Centre
 
 LARGE = WHOLE_BYTES + 12345

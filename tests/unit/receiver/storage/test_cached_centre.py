@@ -18,14 +18,14 @@ from receiver.metadata.model import records
 from receiver.metadata.model.errors import HistoryGoneError
 from receiver.metadata.state.table_rows import FileRow, FileState
 from receiver.node import Node
-from receiver.operator.files import list_files, undelete_files
-from receiver.operator.quarantine import retry_quarantined
-from receiver.operator.storage import fetch_files, running_storage
+from receiver.operator.stored.files import list_files, undelete_files
+from receiver.operator.stored.quarantine import retry_quarantined
+from receiver.operator.stored.storage import fetch_files, running_storage
 from receiver.storage import copying
-from receiver.storage.directory_store import DirectoryStore
-from receiver.storage.file_restore import restore_files
-from receiver.storage.object_store import StoreAwayError
-from receiver.storage.store_opening import open_store
+from receiver.storage.cache.file_restore import restore_files
+from receiver.storage.stores.directory_store import DirectoryStore
+from receiver.storage.stores.object_store import StoreAwayError
+from receiver.storage.stores.store_opening import open_store
 from tests.support.node_world import (
     A,
     Edge,

@@ -8,7 +8,6 @@ import pytest
 
 from common.digests import md5
 from common.errors import ForbiddenError, NotFoundError, TsferryError, UnreachableError
-from receiver.storage.object_content import ContentChangedError
 from receiver.storage.reading.block_cache import BlockCache
 from receiver.storage.reading.copy_reads import CopyReads
 from receiver.storage.reading.file_tiers import FileTiers, ShutStores
@@ -16,6 +15,7 @@ from receiver.storage.reading.ranged_file import RangedFile
 from receiver.storage.reading.reader_calls import ReaderCalls
 from receiver.storage.reading.receiver_reads import ReceiverReads
 from receiver.storage.reading.stored_place import StoredPlace
+from receiver.storage.stores.object_content import ContentChangedError
 from receiver.tablet_copies.copies_wire import FilePlace, FilePlaces
 
 CONTENT = bytes(range(256)) * 20

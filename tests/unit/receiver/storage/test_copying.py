@@ -18,16 +18,16 @@ from receiver.metadata.model import records
 from receiver.metadata.model.records.commits_encoded import Commit
 from receiver.metadata.sql.executing import execute
 from receiver.operator.status import running_status
-from receiver.operator.storage import running_storage, storage_in_catalogue
+from receiver.operator.stored.storage import running_storage, storage_in_catalogue
 from receiver.storage import copying
-from receiver.storage.directory_store import DirectoryStore
-from receiver.storage.file_restore import restore_files
-from receiver.storage.incarnation import next_incarnation
-from receiver.storage.metadata_restore import DeletionsBehind, restore_metadata
-from receiver.storage.object_store import Fingerprint
+from receiver.storage.cache.file_restore import restore_files
+from receiver.storage.cache.store_place import StoreSource
+from receiver.storage.log_copies.metadata_restore import DeletionsBehind, restore_metadata
 from receiver.storage.reading.block_digests import WHOLE_BYTES
-from receiver.storage.store_opening import open_store
-from receiver.storage.store_place import StoreSource
+from receiver.storage.stores.directory_store import DirectoryStore
+from receiver.storage.stores.incarnation import next_incarnation
+from receiver.storage.stores.object_store import Fingerprint
+from receiver.storage.stores.store_opening import open_store
 from tests.support.node_world import A, Clock, Edge, World, epoch_of, path_of, tsfile
 from tests.support.tsfile_bytes import build
 from tests.support.web import BOUND, until
@@ -405,7 +405,7 @@ def test_what_came_without_digests_of_its_blocks_gets_them_by_itself(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     large = build({"root.sg.d1": {"s1": [(1, 1)]}}, pad_to=WHOLE_BYTES + 1)
-    monkeypatch.setattr("receiver.storage.uploader.put_block_digests", lambda *_: {})
+    monkeypatch.setattr("receiver.storage.uploading.uploader.put_block_digests", lambda *_: {})
     with world.node() as node:
         Edge(node).round({path_of(1): large})
         until(lambda: running_storage(node.operator).uploaded_files == 1)

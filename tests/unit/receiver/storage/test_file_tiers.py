@@ -7,16 +7,16 @@ from typing import Any, cast
 import pytest
 
 from common.errors import TsferryError
-from receiver.storage.object_store import (
+from receiver.storage.reading.file_tiers import FileTiers, NoTierError, ShutStores
+from receiver.storage.reading.receiver_reads import ReceiverReads
+from receiver.storage.reading.stored_place import StoreAddress, StoredPlace
+from receiver.storage.stores.object_store import (
     ObjectArchivedError,
     ObjectMissingError,
     ObjectStore,
     StoreAwayError,
     StoreForbiddenError,
 )
-from receiver.storage.reading.file_tiers import FileTiers, NoTierError, ShutStores
-from receiver.storage.reading.receiver_reads import ReceiverReads
-from receiver.storage.reading.stored_place import StoreAddress, StoredPlace
 
 ADDRESS = StoreAddress("file:///bucket")
 

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from receiver.storage.object_store import StoreAwayError
 from receiver.storage.reading.prefetching import fetched_ahead
+from receiver.storage.stores.object_store import StoreAwayError
 from tests.support.web import until
 
 

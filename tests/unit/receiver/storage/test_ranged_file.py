@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 
 from common.digests import md5
 from common.tsfile import Corrupt
-from receiver.storage.digest_uploads import ReadContent, put_block_digests
-from receiver.storage.directory_store import DirectoryStore
-from receiver.storage.object_content import ContentChangedError
-from receiver.storage.object_store import ObjectMissingError
 from receiver.storage.reading.block_cache import BlockCache
 from receiver.storage.reading.block_digests import BLOCK_BYTES as BLOCK
 from receiver.storage.reading.block_digests import WHOLE_BYTES as WHOLE
 from receiver.storage.reading.block_digests import BlockDigests, blocks_key
 from receiver.storage.reading.ranged_file import RangedFile
 from receiver.storage.reading.stored_place import StoreAddress, StoredPlace
+from receiver.storage.stores.directory_store import DirectoryStore
+from receiver.storage.stores.object_content import ContentChangedError
+from receiver.storage.stores.object_store import ObjectMissingError
+from receiver.storage.uploading.digest_uploads import ReadContent, put_block_digests
 from tests.support import tiers
 
 LARGE = random.Random(1).randbytes(WHOLE + 3 * BLOCK + 17)

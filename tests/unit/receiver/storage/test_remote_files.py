@@ -15,14 +15,14 @@ from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileRow, FileState
 from receiver.node import Node
-from receiver.operator.files import list_files
 from receiver.operator.status import running_status
-from receiver.operator.storage import running_storage
+from receiver.operator.stored.files import list_files
+from receiver.operator.stored.storage import running_storage
 from receiver.spark.local_catalogue import LocalCatalogue
 from receiver.spark.report.results import Severity
 from receiver.spark.verify.committed import CommittedFiles
 from receiver.spark.verify.file_scope import FileScope
-from receiver.storage.object_store import StoreAwayError
+from receiver.storage.stores.object_store import StoreAwayError
 from receiver.transfer.listing import Listing
 from tests.support.node_world import (
     READER,

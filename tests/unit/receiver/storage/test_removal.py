@@ -14,16 +14,16 @@ from common.errors import DamagedError
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import FencedError
-from receiver.storage.directory_store import DirectoryStore
-from receiver.storage.file_restore import restore_files
-from receiver.storage.incarnation import next_incarnation
-from receiver.storage.log_removal import LogRemover
-from receiver.storage.log_shipping import LogShipper
-from receiver.storage.metadata_restore import restore_metadata
-from receiver.storage.object_keys import data_key
-from receiver.storage.object_removal import ObjectRemover
-from receiver.storage.object_store import StoreAwayError, StoreRefusedError
-from receiver.storage.store_manifests import StoreManifest
+from receiver.storage.cache.file_restore import restore_files
+from receiver.storage.log_copies.log_removal import LogRemover
+from receiver.storage.log_copies.log_shipping import LogShipper
+from receiver.storage.log_copies.metadata_restore import restore_metadata
+from receiver.storage.objects.object_removal import ObjectRemover
+from receiver.storage.stores.directory_store import DirectoryStore
+from receiver.storage.stores.incarnation import next_incarnation
+from receiver.storage.stores.object_keys import data_key
+from receiver.storage.stores.object_store import StoreAwayError, StoreRefusedError
+from receiver.storage.stores.store_manifests import StoreManifest
 from tests.support.uploading import Centre
 
 DAY = 86_400.0

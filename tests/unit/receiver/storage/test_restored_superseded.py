@@ -9,8 +9,8 @@ import pytest
 
 from common.durable import Tree
 from receiver.metadata.model import records
-from receiver.storage.directory_store import DirectoryStore
-from receiver.storage.file_restore import RestoredFiles, restore_files
+from receiver.storage.cache.file_restore import RestoredFiles, restore_files
+from receiver.storage.stores.directory_store import DirectoryStore
 from tests.support.copy_nodes import place_tablets
 from tests.support.uploading import SENDER, Centre
 

@@ -16,7 +16,7 @@ from common.errors import (
     UsageError,
 )
 from receiver.follower.followed_receiver import FollowedReceiver
-from receiver.operator.log_file_views import LogFilesView, SegmentFile
+from receiver.operator.views.log_file_views import LogFilesView, SegmentFile
 from receiver.spark.option_values import WrongValueError, receiver_url
 from receiver.spark.remote_catalogue import RemoteCatalogue
 from receiver.storage.reading.reader_calls import CallAnswer, ReaderCalls

@@ -9,10 +9,10 @@ import pytest
 from common.config import ConfigFinding
 from receiver.config import StorageConfig
 from receiver.metadata.model import records
-from receiver.operator.storage import running_storage
+from receiver.operator.stored.storage import running_storage
 from receiver.storage import copying
-from receiver.storage.incarnation import next_incarnation
-from receiver.storage.store_opening import open_store
+from receiver.storage.stores.incarnation import next_incarnation
+from receiver.storage.stores.store_opening import open_store
 from tests.support.node_world import B, Edge, World, path_of, tsfile
 from tests.support.tree_world import Duck, said
 from tests.support.web import until

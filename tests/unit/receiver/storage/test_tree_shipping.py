@@ -13,10 +13,10 @@ from common.crash import SimulatedCrash
 from common.durable import Tree
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import FencedError
-from receiver.storage.directory_store import DirectoryStore
-from receiver.storage.incarnation import next_incarnation
-from receiver.storage.object_repair import examine_store, repair_store
-from receiver.storage.object_store import StoreAwayError
+from receiver.storage.objects.object_repair import examine_store, repair_store
+from receiver.storage.stores.directory_store import DirectoryStore
+from receiver.storage.stores.incarnation import next_incarnation
+from receiver.storage.stores.object_store import StoreAwayError
 from receiver.storage.tree import tree_merging
 from receiver.storage.tree.tree_manifests import TreeManifest, newest_tree
 from tests.support.tree_world import GRACE, Duck, TreeCentre, bucket, said

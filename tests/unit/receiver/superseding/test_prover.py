@@ -18,8 +18,8 @@ from receiver.metadata.model.errors import HistoryGoneError
 from receiver.metadata.query.past_files import files_at
 from receiver.metadata.state.table_rows import FileState
 from receiver.node import Node
-from receiver.operator.retired import drop_retired, list_retired, show_retired
 from receiver.operator.status import running_status
+from receiver.operator.stored.retired import drop_retired, list_retired, show_retired
 from receiver.superseding.asking import FileProof, PartitionAnswer, PartitionAsked
 from receiver.superseding.proof_work import _lowest_first
 from tests.support.node_world import Clock, World

@@ -10,7 +10,7 @@ import pytest
 from receiver.metadata.state.table_rows import FileRow, FileState
 from receiver.metadata.state.tables.retired import partition_of
 from receiver.node import Node
-from receiver.operator.owners import set_owner
+from receiver.operator.edges.owners import set_owner
 from tests.support.node_world import OPERATOR, A, B, Edge, World, plan_entry
 from tests.support.oracle import rows_read
 from tests.support.proving import in_this_process

@@ -9,8 +9,8 @@ import pytest
 from common import wire
 from common.errors import CloneError, ForbiddenError, GoneError, ProtocolError
 from receiver.node import Node
-from receiver.operator.files import list_files
-from receiver.operator.senders import accept_sender, list_running_senders
+from receiver.operator.edges.senders import accept_sender, list_running_senders
+from receiver.operator.stored.files import list_files
 from receiver.transfer.look_numbers import latest_look
 from tests.support.node_world import (
     OPERATOR,

@@ -14,7 +14,7 @@ from receiver.load.deciding.known_deletions import KnownDeletions
 from receiver.metadata.model import records
 from receiver.metadata.state.deletion_rows import DeletionsRow
 from receiver.node import Node
-from receiver.operator.tokens import make_token, revoke_token
+from receiver.operator.edges.tokens import make_token, revoke_token
 from receiver.principal import Principal
 from tests.support.node_world import A, Edge, World, path_of, plan_entry, results, tsfile
 

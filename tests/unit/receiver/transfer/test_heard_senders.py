@@ -6,7 +6,7 @@ import json
 
 from common import wire
 from receiver.node import Node
-from receiver.operator.senders import list_running_senders
+from receiver.operator.edges.senders import list_running_senders
 from receiver.transfer import heard_senders
 from receiver.transfer.heard_senders import HEARD_FILE, HeardSender, HeardSenders, read_heard
 from tests.support.node_world import A, B, Edge, World

@@ -11,7 +11,7 @@ from common import wire
 from common.errors import ForbiddenError, NotFoundError, TooLargeError, TsferryError
 from receiver.metadata.model import records
 from receiver.node import Node
-from receiver.operator.lost import acknowledge_lost, list_lost
+from receiver.operator.edges.lost import acknowledge_lost, list_lost
 from receiver.operator.status import running_status
 from tests.support.node_world import A, B, Edge, World, path_of, results, sender, tsfile
 

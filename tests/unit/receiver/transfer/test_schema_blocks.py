@@ -20,7 +20,7 @@ from common.wire import SchemaKind
 from receiver.load.schema import task_schema
 from receiver.metadata.model.paths import parse_pattern
 from receiver.node import Node
-from receiver.operator.senders import list_running_senders
+from receiver.operator.edges.senders import list_running_senders
 from tests.support.node_world import (
     A,
     B,

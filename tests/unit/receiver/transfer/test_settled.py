@@ -13,7 +13,7 @@ from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileState
 from receiver.node import Node
-from receiver.operator.lost import acknowledge_lost
+from receiver.operator.edges.lost import acknowledge_lost
 from tests.support.node_world import A, B, Edge, World, path_of, sender, tsfile
 
 PATHS = [path_of(number) for number in range(1, 6)]

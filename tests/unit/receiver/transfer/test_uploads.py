@@ -24,7 +24,7 @@ from common.errors import (
     TsferryError,
 )
 from receiver.node import Node
-from receiver.operator.quarantine import list_quarantine
+from receiver.operator.stored.quarantine import list_quarantine
 from receiver.transfer.register import UploadView
 from tests.support.node_world import (
     OPERATOR,

@@ -7,7 +7,7 @@ from common.config import AllowList
 from common.errors import ForbiddenError, UnauthorizedError
 from receiver.config import AuthConfig, ListenConfig
 from receiver.metadata.engine import Engine
-from receiver.operator.tokens import make_token, require_tokens, revoke_token
+from receiver.operator.edges.tokens import make_token, require_tokens, revoke_token
 from receiver.web.access import Access
 from receiver.web.app import ROUTES
 from receiver.web.server import RequestHead

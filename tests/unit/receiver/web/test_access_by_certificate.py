@@ -6,7 +6,7 @@ import pytest
 from common.errors import ForbiddenError, UnauthorizedError
 from receiver.config import AuthConfig, ListenConfig
 from receiver.metadata.engine import Engine
-from receiver.operator.tokens import make_token, revoke_token
+from receiver.operator.edges.tokens import make_token, revoke_token
 from receiver.web.access import Access
 from receiver.web.app import EVERYTHING
 from receiver.web.routes import Role

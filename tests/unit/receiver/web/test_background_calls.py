@@ -8,10 +8,10 @@ from common.digests import xxh3_64
 from receiver.metadata.commit.group_deletion import delete_groups
 from receiver.metadata.model.paths import parse_pattern
 from receiver.metadata.model.records import WorkPlace
-from receiver.operator import background_views as views
-from receiver.operator.background_tasks import ADDED_BY_HAND, background_concerns
-from receiver.operator.tokens import make_token
-from receiver.operator.views import StatusView
+from receiver.operator.asked_work.background_tasks import ADDED_BY_HAND, background_concerns
+from receiver.operator.edges.tokens import make_token
+from receiver.operator.views import background_views as views
+from receiver.operator.views.operator_views import StatusView
 from receiver.web.health import Health
 from tests.support.node_world import Edge, tsfile
 

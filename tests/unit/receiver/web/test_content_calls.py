@@ -13,15 +13,15 @@ from common.config import load as load_layers
 from common.digests import md5
 from common.errors import BusyError, DamagedError, UnauthorizedError, UsageError
 from receiver.config import ENV_PREFIX, ReceiverConfig
-from receiver.operator.tokens import make_token
-from receiver.storage.directory_store import DirectoryStore
-from receiver.storage.object_content import ContentChangedError
-from receiver.storage.object_store import StoreRefusedError
+from receiver.operator.edges.tokens import make_token
 from receiver.storage.reading.block_digests import BLOCK_BYTES, BlockDigests
 from receiver.storage.reading.file_tiers import NoTierError
 from receiver.storage.reading.open_stores import OpenStores
 from receiver.storage.reading.receiver_reads import TOKEN, TOKEN_PATH
 from receiver.storage.reading.stored_place import ReceiverAddress, StoreAddress, StoredPlace
+from receiver.storage.stores.directory_store import DirectoryStore
+from receiver.storage.stores.object_content import ContentChangedError
+from receiver.storage.stores.object_store import StoreRefusedError
 from receiver.web.app import close, create_app, site_of
 from tests.support.node_world import READER, A, Edge, path_of, tsfile
 from tests.support.spark_world import NORTH

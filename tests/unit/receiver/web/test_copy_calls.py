@@ -7,8 +7,8 @@ import pytest
 
 from receiver.heartbeats.node_wire import NodeStart
 from receiver.metadata.model import records
-from receiver.operator.copy_views import BackView, CopiesView
-from receiver.operator.tokens import make_token
+from receiver.operator.edges.tokens import make_token
+from receiver.operator.views.copy_views import BackView, CopiesView
 from receiver.tablet_copies.copies_wire import CopyNews, FilePlaces, HeldCopies, HeldCopy
 
 NODE, OTHER, TABLET = "a" * 32, "b" * 32, "c" * 32

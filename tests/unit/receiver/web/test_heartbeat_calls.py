@@ -7,10 +7,14 @@ import pytest
 
 from receiver.heartbeats.node_wire import DirectoryRoom, NodeHeartbeatAnswer, NodeRegistration
 from receiver.metadata.engine import Engine
-from receiver.operator.node_views import LossView, NodesPage, NodeView
-from receiver.operator.remote_node_views import RemoteNodesPage, RemoteNodeView, UnknownTablets
-from receiver.operator.tokens import make_token
-from receiver.operator.views import StatusView
+from receiver.operator.edges.tokens import make_token
+from receiver.operator.views.node_views import LossView, NodesPage, NodeView
+from receiver.operator.views.operator_views import StatusView
+from receiver.operator.views.remote_node_views import (
+    RemoteNodesPage,
+    RemoteNodeView,
+    UnknownTablets,
+)
 from receiver.storagenode.heartbeat_talk import HeartbeatTalk
 from tests.support.heard_nodes import CALL_KEY, SpeakingNode, tablet, tablet_id
 

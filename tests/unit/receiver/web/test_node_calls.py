@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from receiver.operator.node_views import LossRequest, NodesPage, NodeView
+from receiver.operator.views.node_views import LossRequest, NodesPage, NodeView
 from tests.support.node_world import A, Edge, path_of, tsfile
 
 JSON = {"Content-Type": "application/json"}

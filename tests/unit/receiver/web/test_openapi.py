@@ -3,7 +3,7 @@ import json
 from openapi_spec_validator import validate as validate_spec
 
 from receiver.web.app import ROUTES
-from receiver.web.ui.every_page import PAGES
+from receiver.web.ui.screens.every_page import PAGES
 from tests.unit.receiver.web.conftest import check_described
 
 

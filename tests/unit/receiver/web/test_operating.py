@@ -4,8 +4,9 @@ import msgspec
 import pytest
 
 from common.errors import ForbiddenError
-from receiver.operator import load_wire, verdict_wire, views, wire
-from receiver.operator.retired_views import RetiredPage, RetiredView
+from receiver.operator.views import load_wire, verdict_wire, wire
+from receiver.operator.views import operator_views as views
+from receiver.operator.views.retired_views import RetiredPage, RetiredView
 from receiver.principal import Principal
 from receiver.web.app import site_of
 from receiver.web.call import Call
@@ -147,7 +148,7 @@ def test_a_token_that_makes_no_sense_is_refused(ask, request_):
 
 
 def test_every_operators_call_is_closed_to_everybody_else(app, client, loaded):
-    from receiver.operator.tokens import make_token
+    from receiver.operator.edges.tokens import make_token
     from receiver.web.routes import Role
 
     engine = site_of(app).node.engine

@@ -21,9 +21,9 @@ from receiver.follower.read_node import ReadNode
 from receiver.metadata.sql import statements
 from receiver.metadata.sql.executing import execute
 from receiver.metadata.sql.parser import parse
-from receiver.operator import views
-from receiver.operator.log_file_views import LogFilesView
-from receiver.operator.storage import running_storage
+from receiver.operator.stored.storage import running_storage
+from receiver.operator.views import operator_views as views
+from receiver.operator.views.log_file_views import LogFilesView
 from receiver.web.app import ROUTES, close, create_app, site_of
 from receiver.web.routes import Role
 from tests.support.compacting import compact

@@ -8,7 +8,7 @@ import pytest
 from common import wire
 from common.schemaitems import Group, SchemaChanges, SeriesItem
 from common.schemawire import encode_schema_block
-from receiver.operator.wire import ImportAnswer, ImportRequest
+from receiver.operator.views.wire import ImportAnswer, ImportRequest
 from tests.unit.receiver.web import test_sync
 
 TASK, send, read = test_sync.TASK, test_sync.send, test_sync.read

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from receiver.metadata.query.cursors import Cursors
-from receiver.operator.tokens import make_token
+from receiver.operator.edges.tokens import make_token
 from receiver.web.app import site_of
 from receiver.web.sql_wire import SqlAnswer, SqlRequest
 

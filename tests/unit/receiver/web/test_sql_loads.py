@@ -11,9 +11,9 @@ import pytest
 from common.errors import UsageError
 from receiver.metadata.sql.executing import execute
 from receiver.operator import sql_loads
-from receiver.operator.files import list_files
-from receiver.operator.load_wire import CentreLoadRequest
-from receiver.operator.tokens import make_token
+from receiver.operator.edges.tokens import make_token
+from receiver.operator.stored.files import list_files
+from receiver.operator.views.load_wire import CentreLoadRequest
 from receiver.web.app import close, create_app, site_of
 from receiver.web.sql_wire import SqlAnswer, SqlRequest
 from tests.support.node_world import A, B, Edge, path_of, tsfile

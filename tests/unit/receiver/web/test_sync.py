@@ -192,7 +192,7 @@ def test_the_catalogue_is_asked_about_a_commit_and_since_one(client):
 
 def test_a_reader_reads_the_catalogue_and_nothing_else(app, client, operator):
     node = site_of(app).node
-    from receiver.operator.tokens import make_token
+    from receiver.operator.edges.tokens import make_token
 
     made = make_token(node.engine, "reader")
     reader = {"Authorization": f"Bearer {made.token}"}

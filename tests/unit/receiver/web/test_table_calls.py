@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from receiver.operator.table_views import TableChange, TableRequest, TableStanding
-from receiver.operator.tokens import make_token
+from receiver.operator.edges.tokens import make_token
+from receiver.operator.views.table_views import TableChange, TableRequest, TableStanding
 from receiver.web.sql_wire import SqlRequest
 
 JSON = {"Content-Type": "application/json"}

@@ -6,7 +6,7 @@ import hashlib
 import pytest
 
 from common.digests import xxh3_64, xxh3_128
-from receiver.operator.tokens import make_token
+from receiver.operator.edges.tokens import make_token
 from receiver.web import tus_headers
 from receiver.web.app import site_of
 from tests.support.node_world import A, B, path_of, tsfile

@@ -8,7 +8,7 @@ import pytest
 
 from common import wire
 from common.errors import UnreachableError
-from receiver.operator.tokens import make_token
+from receiver.operator.edges.tokens import make_token
 from receiver.txn.errors import TxnActiveError, TxnEndedError, TxnMissingError, WriteConflictError
 from receiver.web.app import site_of
 from receiver.web.txn_client import TxnClient

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from common.digests import md5, xxh3_64
-from receiver.operator.load_wire import CentreLoadAnswer
-from receiver.operator.tokens import make_token
-from receiver.operator.write_wire import (
+from receiver.operator.edges.tokens import make_token
+from receiver.operator.views.load_wire import CentreLoadAnswer
+from receiver.operator.views.write_wire import (
     KnownDevicesAnswer,
     KnownDevicesRequest,
     StagedPart,

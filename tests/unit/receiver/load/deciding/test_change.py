@@ -13,10 +13,10 @@ from receiver.load.deciding.candidates import physical_name
 from receiver.metadata.model.ranks import stands_above
 from receiver.metadata.state.table_rows import FileRow
 from receiver.node import Node
-from receiver.operator.files import list_files
-from receiver.operator.owners import set_owner
-from receiver.operator.quarantine import list_quarantine
+from receiver.operator.edges.owners import set_owner
 from receiver.operator.status import running_status
+from receiver.operator.stored.files import list_files
+from receiver.operator.stored.quarantine import list_quarantine
 from tests.support.node_world import (
     OPERATOR,
     A,

@@ -14,10 +14,14 @@ from receiver.metadata.model import records
 from receiver.metadata.model.timestamps import from_seconds
 from receiver.metadata.query.applied_deletions import applied_deletions
 from receiver.node import Node
-from receiver.operator.deletes import allow_held_deletes, drop_held_deletes, list_held_deletes
-from receiver.operator.files import list_files
+from receiver.operator.edges.tokens import make_token
 from receiver.operator.status import running_status
-from receiver.operator.tokens import make_token
+from receiver.operator.stored.deletes import (
+    allow_held_deletes,
+    drop_held_deletes,
+    list_held_deletes,
+)
+from receiver.operator.stored.files import list_files
 from tests.support.node_world import (
     A,
     Clock,

@@ -13,9 +13,9 @@ from common.digests import md5, xxh3_64
 from common.errors import ForbiddenError
 from receiver.metadata.sql.executing import execute
 from receiver.node import Node
-from receiver.operator.files import list_files
-from receiver.operator.load_wire import CentreLoadRequest
-from receiver.operator.write_wire import StagedPart, WriteRequest
+from receiver.operator.stored.files import list_files
+from receiver.operator.views.load_wire import CentreLoadRequest
+from receiver.operator.views.write_wire import StagedPart, WriteRequest
 from receiver.transfer.partial import PartialUpload
 from tests.support.node_world import Edge, World, path_of, plan_entry, results, tsfile
 

@@ -9,8 +9,8 @@ from receiver.metadata.model import records
 from receiver.metadata.model.ranks import stands_above
 from receiver.metadata.state.table_rows import FileRow
 from receiver.node import Node
-from receiver.operator import owners
-from receiver.operator.owners import set_owner
+from receiver.operator.edges import owners
+from receiver.operator.edges.owners import set_owner
 from tests.support.node_world import OPERATOR, A, B, Edge, path_of, plan_entry, results, tsfile
 
 ALL = wire.Propagate.ALL

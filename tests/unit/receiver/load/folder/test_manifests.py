@@ -15,7 +15,7 @@ from common.tsfile import read_tail
 from common.tsfile.proving import series_proofs
 from receiver.load.folder.manifests import read_table, tables_path
 from receiver.load.upkeep.fsck import fsck
-from receiver.operator.files import list_files
+from receiver.operator.stored.files import list_files
 from tests.support.node_world import (
     A,
     Clock,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from receiver.metadata.state.tables.compacted_rows import CompactedOutput
 from receiver.node import Node
-from receiver.operator.node_lists import drain_node, list_nodes
-from receiver.operator.storage import running_storage
+from receiver.operator.places.node_lists import drain_node, list_nodes
+from receiver.operator.stored.storage import running_storage
 from tests.support.merging_node import compactions, given_by, merge_here, small_files
 from tests.support.node_world import Clock, Edge, World, fsck_of, path_of, tsfile
 from tests.support.proving import Site

@@ -24,9 +24,9 @@ from receiver.load.placing import tree_of
 from receiver.metadata.model import records
 from receiver.node import Node
 from receiver.operator.directories import RunningReceiver
-from receiver.operator.forgetting_nodes import forget_node
-from receiver.operator.node_lists import drain_node, list_nodes, undrain_node
-from receiver.operator.node_views import DrainView, NodeView
+from receiver.operator.places.forgetting_nodes import forget_node
+from receiver.operator.places.node_lists import drain_node, list_nodes, undrain_node
+from receiver.operator.views.node_views import DrainView, NodeView
 from receiver.storage.copying import StorageService
 from tests.support.copy_nodes import place_tablets
 from tests.support.node_world import A, B, Edge, World, fsck_of, path_of, results, tsfile

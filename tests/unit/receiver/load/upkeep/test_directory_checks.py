@@ -10,9 +10,9 @@ import pytest
 from common import crash
 from receiver.metadata.model import records
 from receiver.node import Node
-from receiver.operator.node_lists import list_nodes
-from receiver.operator.node_views import CheckView
+from receiver.operator.places.node_lists import list_nodes
 from receiver.operator.status import running_status
+from receiver.operator.views.node_views import CheckView
 from tests.support.node_world import B, Edge, World, path_of, tsfile
 
 FILES = {path_of(number): tsfile(f"root.sg.d{number}") for number in range(3)}

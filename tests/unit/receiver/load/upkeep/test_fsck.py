@@ -16,8 +16,8 @@ from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.sql.executing import execute
 from receiver.node import Node
-from receiver.operator.files import list_files
-from receiver.operator.senders import accept_sender
+from receiver.operator.edges.senders import accept_sender
+from receiver.operator.stored.files import list_files
 from tests.support.node_world import A, Edge, World, fsck_of, path_of, results, tsfile
 from tests.support.proving import Site, in_this_process
 from tests.support.schema_commits import series

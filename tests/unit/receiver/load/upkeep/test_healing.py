@@ -13,8 +13,8 @@ from receiver.metadata.model import records
 from receiver.metadata.model.errors import HistoryGoneError
 from receiver.metadata.model.timestamps import to_seconds
 from receiver.node import Node
-from receiver.operator.files import list_files
 from receiver.operator.status import running_status
+from receiver.operator.stored.files import list_files
 from tests.support.followed_clock import clock_followed_blindly
 from tests.support.node_world import B, Edge, World, path_of, tsfile
 from tests.support.wrong_clocks import WrongMachine

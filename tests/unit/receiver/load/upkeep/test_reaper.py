@@ -13,10 +13,10 @@ from receiver.datadirs.directory_markers import RECEIVER_MARKER
 from receiver.metadata.model import records
 from receiver.metadata.sql.executing import execute
 from receiver.node import Node
-from receiver.operator.files import delete_files, undelete_files
-from receiver.operator.owners import set_owner
-from receiver.operator.senders import remove_sender
+from receiver.operator.edges.owners import set_owner
+from receiver.operator.edges.senders import remove_sender
 from receiver.operator.status import running_status
+from receiver.operator.stored.files import delete_files, undelete_files
 from tests.support.node_world import (
     OPERATOR,
     B,

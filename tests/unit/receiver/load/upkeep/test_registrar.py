@@ -12,9 +12,9 @@ from common.tsfile import DataType
 from receiver.metadata.model import records
 from receiver.metadata.model.paths import parse_pattern
 from receiver.node import Node
-from receiver.operator.files import list_files
-from receiver.operator.quarantine import list_quarantine, retry_quarantined
 from receiver.operator.status import running_status
+from receiver.operator.stored.files import list_files
+from receiver.operator.stored.quarantine import list_quarantine, retry_quarantined
 from tests.support.node_world import A, Edge, World, fsck_of, path_of, results, tsfile
 from tests.support.previous_version import unpack
 from tests.support.tsfile_bytes import build

@@ -9,9 +9,9 @@ import pytest
 from common import crash
 from receiver.metadata.model import records
 from receiver.node import Node
-from receiver.operator.files import list_files
-from receiver.operator.quarantine import list_quarantine
 from receiver.operator.status import running_status
+from receiver.operator.stored.files import list_files
+from receiver.operator.stored.quarantine import list_quarantine
 from tests.support.node_world import (
     Clock,
     Edge,

@@ -14,8 +14,8 @@ from receiver.metadata.model import records
 from receiver.metadata.query.past_files import files_at
 from receiver.metadata.state.table_rows import FileRow, FileState
 from receiver.node import Node
-from receiver.operator.files import undelete_files
-from receiver.operator.wire import UndeleteAnswer
+from receiver.operator.stored.files import undelete_files
+from receiver.operator.views.wire import UndeleteAnswer
 from tests.support.node_world import Clock, Edge, World, fsck_of, path_of, tsfile
 
 ALL = wire.Propagate.ALL

@@ -17,10 +17,10 @@ from receiver.load.upkeep.verdicts import (
 )
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
-from receiver.operator.files import list_files
-from receiver.operator.quarantine import drop_quarantined, list_quarantine, retry_quarantined
-from receiver.operator.senders import list_running_senders
+from receiver.operator.edges.senders import list_running_senders
 from receiver.operator.status import running_status
+from receiver.operator.stored.files import list_files
+from receiver.operator.stored.quarantine import drop_quarantined, list_quarantine, retry_quarantined
 from tests.support.node_world import A, B, Edge, path_of, plan_entry, results, tsfile
 
 FILES = {path_of(1): tsfile(), path_of(2): tsfile(first=100), path_of(3): tsfile(first=200)}

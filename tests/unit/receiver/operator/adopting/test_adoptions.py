@@ -13,10 +13,10 @@ from receiver.metadata.model.centre_source import centre_uuid
 from receiver.metadata.sql.executing import execute
 from receiver.node import Node
 from receiver.operator.adopting import bringing_in
-from receiver.operator.files import list_files
-from receiver.operator.load_wire import AdoptionAnswer, AdoptionRequest
-from receiver.operator.owners import set_owner
-from receiver.operator.step_now import StepNow
+from receiver.operator.edges.owners import set_owner
+from receiver.operator.stored.files import list_files
+from receiver.operator.views.load_wire import AdoptionAnswer, AdoptionRequest
+from receiver.operator.views.step_now import StepNow
 from receiver.transfer.intake import Intake
 from tests.support.metadata import load
 from tests.support.node_world import OPERATOR, A, Edge, World, fsck_of, path_of, plan_entry, tsfile

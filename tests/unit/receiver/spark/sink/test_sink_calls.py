@@ -10,9 +10,9 @@ import pytest
 
 from common.errors import BusyError, ConflictError, GoneError, UnreachableError, UsageError
 from receiver.node import Node
-from receiver.operator.load_wire import CentreLoadAnswer, CentreLoadFile
-from receiver.operator.tokens import make_token
-from receiver.operator.write_wire import StagedPart, WriteOpened
+from receiver.operator.edges.tokens import make_token
+from receiver.operator.views.load_wire import CentreLoadAnswer, CentreLoadFile
+from receiver.operator.views.write_wire import StagedPart, WriteOpened
 from receiver.spark.sink.sink_calls import WriteCalls, writer_token
 from receiver.spark.sink.sink_options import SinkOptions, parse_sink_options
 from receiver.spark.sink.write_plan import WritePlan

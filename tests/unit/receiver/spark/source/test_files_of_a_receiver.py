@@ -18,7 +18,7 @@ from common.errors import TsferryError, UnauthorizedError
 from receiver.compaction.crowded import CrowdedPartitions
 from receiver.config import ENV_PREFIX, AuthConfig, ReceiverConfig
 from receiver.metadata.model import records
-from receiver.operator.tokens import make_token, revoke_token
+from receiver.operator.edges.tokens import make_token, revoke_token
 from receiver.spark.source import crowding
 from receiver.spark.source.inferring import columns_of, list_sources, plan_of, read_tail_of
 from receiver.spark.source.selection import TimeRange

@@ -19,9 +19,9 @@ from receiver.spark.source.slice_reader import read_slices
 from receiver.spark.source.slicing import Slice
 from receiver.spark.source.slicing import plan as plan_parts
 from receiver.spark.source.source_options import parse_options
-from receiver.storage.directory_store import DirectoryStore
-from receiver.storage.object_content import ContentChangedError
 from receiver.storage.reading import open_stores
+from receiver.storage.stores.directory_store import DirectoryStore
+from receiver.storage.stores.object_content import ContentChangedError
 from tests.support.spark_world import NORTH
 from tests.support.stored_world import LARGE_DEVICES, StoredWorld, large
 from tests.support.tsfile_bytes import build

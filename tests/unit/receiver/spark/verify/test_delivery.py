@@ -12,10 +12,10 @@ from receiver.load.merge_verdicts import BadMerge, ProvedMerge
 from receiver.load.upkeep.verdicts import MOST_VERDICTS, Verdict
 from receiver.node import Node
 from receiver.open_engine import open_engine
-from receiver.operator.files import list_files
-from receiver.operator.quarantine import list_quarantine
 from receiver.operator.status import running_status
-from receiver.operator.verdict_wire import VerdictsAnswer
+from receiver.operator.stored.files import list_files
+from receiver.operator.stored.quarantine import list_quarantine
+from receiver.operator.views.verdict_wire import VerdictsAnswer
 from receiver.spark.verify import delivery
 from receiver.spark.verify.delivery import Delivered, deliver, deliver_merges
 from receiver.web import serving

@@ -20,11 +20,11 @@ from receiver.spark.verify.file_checks import CheckedPart, check_part
 from receiver.spark.verify.file_scope import FileScope
 from receiver.spark.verify.parts import FilePart
 from receiver.spark.verify.reading_ahead import read_ahead
-from receiver.storage.incarnation import own_incarnation
-from receiver.storage.log_shipping import LogShipper
-from receiver.storage.owned_prefix import own_prefix
+from receiver.storage.log_copies.log_shipping import LogShipper
 from receiver.storage.reading import open_stores
-from receiver.storage.store_opening import open_store
+from receiver.storage.stores.incarnation import own_incarnation
+from receiver.storage.stores.owned_prefix import own_prefix
+from receiver.storage.stores.store_opening import open_store
 from tests.support.spark_world import NORTH
 from tests.support.stored_world import StoredWorld, large
 from tests.support.tsfile_bytes import build

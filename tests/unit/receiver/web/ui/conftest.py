@@ -7,7 +7,7 @@ import pytest
 
 from common import wire
 from receiver.metadata.model import records
-from receiver.operator.tokens import make_token
+from receiver.operator.edges.tokens import make_token
 from receiver.web.app import close, create_app, site_of
 from tests.support.node_world import A, B, Edge, path_of, tsfile
 from tests.support.page_reader import HOSTILE, Person

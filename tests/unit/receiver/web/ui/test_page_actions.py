@@ -9,16 +9,16 @@ import pytest
 
 from common.wire import Propagate
 from receiver.metadata.model import records
-from receiver.operator.background_tasks import add_task
-from receiver.operator.background_views import TaskAddRequest
-from receiver.operator.lost import list_lost
-from receiver.operator.owners import set_owner
-from receiver.operator.quarantine import list_quarantine
-from receiver.operator.tokens import make_token
+from receiver.operator.asked_work.background_tasks import add_task
+from receiver.operator.edges.lost import list_lost
+from receiver.operator.edges.owners import set_owner
+from receiver.operator.edges.tokens import make_token
+from receiver.operator.stored.quarantine import list_quarantine
+from receiver.operator.views.background_views import TaskAddRequest
 from receiver.transfer import epochs
 from receiver.web.app import site_of
-from receiver.web.ui.confirming_page import _ACTIONS
-from receiver.web.ui.page_templates import link
+from receiver.web.ui.actions.confirming_page import _ACTIONS
+from receiver.web.ui.drawing.page_templates import link
 from tests.support.node_world import OPERATOR, A, B, Edge, path_of, tsfile
 from tests.support.page_reader import Person, Read
 from tests.unit.receiver.web.ui.test_pages_shown import SHOWN, quarantine

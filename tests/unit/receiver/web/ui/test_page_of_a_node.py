@@ -7,10 +7,10 @@ import pytest
 
 from common.config import Secret
 from receiver.config import FollowConfig
-from receiver.operator.tokens import make_token
+from receiver.operator.edges.tokens import make_token
 from receiver.web.app import close, create_app, site_of
-from receiver.web.ui.page_action import Confirmation
-from receiver.web.ui.page_templates import link
+from receiver.web.ui.actions.page_action import Confirmation
+from receiver.web.ui.drawing.page_templates import link
 from tests.support.followed import wait_for
 from tests.support.node_world import A
 from tests.support.page_reader import Person, Read

@@ -10,12 +10,12 @@ from common.hooks.hooks_config import HooksConfig
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import AdoptionRow
 from receiver.metadata.state.tables.files import FileTable
-from receiver.operator.background_tasks import add_task
-from receiver.operator.background_views import TaskAddRequest
-from receiver.operator.owners import set_owner
-from receiver.operator.tokens import make_token
+from receiver.operator.asked_work.background_tasks import add_task
+from receiver.operator.edges.owners import set_owner
+from receiver.operator.edges.tokens import make_token
+from receiver.operator.views.background_views import TaskAddRequest
 from receiver.web.app import site_of
-from receiver.web.ui.page_templates import link
+from receiver.web.ui.drawing.page_templates import link
 from tests.support.node_world import OPERATOR, A, B, Edge, path_of, sender, tsfile
 from tests.support.page_reader import HOSTILE, Person
 from tests.unit.receiver.web.ui.conftest import BAD_NODE, call_it, says
@@ -515,7 +515,7 @@ def test_what_is_wrong_is_said_on_top(operator, node, monkeypatch):
 def test_no_page_looks_at_all_files(operator, node, edges, monkeypatch):
     """What every file would have to be looked at for is left to the commands."""
     monkeypatch.setattr("receiver.operator.status._of_visible", lambda _: 1 / 0)
-    monkeypatch.setattr("receiver.operator.storage.storage_in_catalogue", lambda _: 1 / 0)
+    monkeypatch.setattr("receiver.operator.stored.storage.storage_in_catalogue", lambda _: 1 / 0)
     for path in ("/ui/", f"/ui/edge/{A}", *EMPTY):
         operator.see(path)
     group = "/ui/groups/root.sg"

@@ -1,0 +1,1 @@
+"""Work behind the scenes that an operator asks for: tasks and merges."""

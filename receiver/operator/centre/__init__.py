@@ -1,0 +1,1 @@
+"""Loading at the centre without an edge: what a load brings, judges, and commits."""

@@ -1,0 +1,1 @@
+"""Storage nodes and data directories as an operator sees and orders them."""

@@ -1,0 +1,1 @@
+"""Loaded files and what became of them: searched, quarantined, retired, deleted, stored."""

@@ -1,0 +1,1 @@
+"""The data directories as a cache of the store: what leaves them, and what is brought back."""

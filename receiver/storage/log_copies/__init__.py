@@ -1,0 +1,1 @@
+"""The engine's log in the store: shipped, removed, and an engine made of it again."""

@@ -1,0 +1,1 @@
+"""What is in the store is held against the catalogue, put right, and removed."""

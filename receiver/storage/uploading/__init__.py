@@ -1,0 +1,1 @@
+"""Loaded files are brought into the store, behind their commits."""

@@ -1,0 +1,1 @@
+"""How pages are drawn: templates, texts, and the small charts."""
