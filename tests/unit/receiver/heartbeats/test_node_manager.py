@@ -625,6 +625,29 @@ def test_a_restored_master_that_has_gone_on_is_doubted_until_an_operator_confirm
     assert node.home.doubt == ""
 
 
+def test_a_node_of_a_release_without_lives_doubts_a_restored_master_within_its_history(
+    master: Master, node: SpeakingNode, tmp_path: Path
+):
+    node.settle(master.manager)
+    master.engine.close()
+    shutil.copytree(master.path, tmp_path / "copy")
+    master.restart()
+    go_on(master, 1)
+    node.settle(master.manager)
+    own, lost = master.engine.newest_commit, node.talk.next()
+    assert lost.commit == own
+    assert lost.life
+    lost = msgspec.structs.replace(lost, life="")
+    assert not master.manager.heartbeat(lost).lacks
+    master.engine.close()
+    shutil.rmtree(master.path)
+    shutil.copytree(tmp_path / "copy", master.path)
+    master.restart()
+    go_on(master, 2)
+    assert master.engine.newest_commit > own
+    assert master.manager.heartbeat(lost).lacks == own
+
+
 def test_a_master_that_goes_on_from_its_own_commits_is_not_doubted(
     master: Master, node: SpeakingNode
 ):

@@ -161,7 +161,10 @@ def test_a_replica_of_another_generation_has_proved_nothing(
     assert centre.said(physical) is None
 
 
-@pytest.mark.parametrize("what", ["started anew", "placed anew", "deleted", "falls silent"])
+@pytest.mark.parametrize(
+    "what",
+    ["started anew", "started anew, and heard", "placed anew", "deleted", "falls silent"],
+)
 def test_what_changes_between_the_proof_and_the_moment_in_which_it_goes_keeps_it(
     centre: ReleasingCentre, pair: tuple[Machine, Machine], physical: str, what: str
 ) -> None:
@@ -170,8 +173,10 @@ def test_what_changes_between_the_proof_and_the_moment_in_which_it_goes_keeps_it
     def hook(name: str) -> None:
         if name != "copies.released":
             return
-        if what == "started anew":
+        if what.startswith("started anew"):
             pair[1].restart()
+            if what.endswith("heard"):
+                centre.settle()
         elif what == "falls silent":
             pair[1].is_silent = True
         elif what == "deleted":
