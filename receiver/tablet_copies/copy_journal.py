@@ -12,31 +12,44 @@
                               here (false), what is here does not go
     {"dropped": <number>}     the replica of this generation is going, with all it has
 
-One JSON object a line, `copies.log` in the directory of the tablet. A line is on the disk before
-what it says counts: that of a file behind its name, those of ends before the first byte goes. What
-is behind the last whole line never was. A line that says nothing, with others behind it, was
-damaged: these hold, and nothing of the replica goes until a master has listed all of it.
+One JSON object a line, `copies.log` in the directory of the tablet. Its first member is `check`:
+the xxh3-64 of the object without that member, which earlier releases overlook; their lines have
+none, and no member that is not above. A line is on the disk before what it says counts: that of a
+file behind its name, those of ends before the first byte goes. What is behind the last line feed
+never was. A line that says nothing, or not what was written, was damaged: the others hold, and
+nothing of the replica goes until a master has listed all of it.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from common.decoders import from_json
+from common.digests import xxh3_64
 from common.wire import Struct
 from receiver.tablet_copies.copies_wire import CopiedFile, CopyOrder, TableAttributes
 
 if TYPE_CHECKING:
     from common.durable import Tree
 
-__all__ = ["COPIES_LOG", "JournalLine", "JournalState", "append_lines", "read_journal"]
+__all__ = [
+    "COPIES_LOG",
+    "JournalLine",
+    "JournalState",
+    "append_lines",
+    "journal_line",
+    "read_journal",
+]
 
 log = logging.getLogger(__name__)
 
 COPIES_LOG = "copies.log"
+_CHECK: Final = b'{"check":"'
+_HEAD: Final = len(_CHECK) + 16 + len(b'",')
 
 
 class JournalLine(Struct, frozen=True, kw_only=True):
@@ -53,6 +66,10 @@ class JournalLine(Struct, frozen=True, kw_only=True):
     dropped: int | None = None
 
 
+class _UncheckedLine(JournalLine, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of an earlier release; one with another member had a check, and that was damaged."""
+
+
 class JournalState:
     """What the lines of a journal come to.
 
@@ -66,7 +83,7 @@ class JournalState:
         rotten: what was known of files whose bytes are not those that came.
         is_unlisted: whether no master that is trusted has listed what is here.
         dropped: the generation that is going, 0 for none.
-        damaged: lines that say nothing, and have others behind them.
+        damaged: lines that say nothing, or not what was written.
         is_doubtful: whether any line says nothing, be it the end that was cut off, or one of which
             this release knows no word.
     """
@@ -86,7 +103,7 @@ class JournalState:
 
     def take(self, line: JournalLine) -> None:
         """Apply a line."""
-        if line == JournalLine(life=line.life):
+        if line == type(line)(life=line.life):
             self.is_doubtful = True
         if line.made is not None:
             self.made = line.made
@@ -125,27 +142,47 @@ def read_journal(tree: Tree, rel: str) -> JournalState:
         rel: the journal in it.
     """
     state = JournalState()
-    decoder = msgspec.json.Decoder(JournalLine)
     with tree.append_file(rel) as file:
         data, at = tree.read(rel, limit=1 << 33), 0
         good: list[bytes] = []
-        whole = doubtful = 0
         while (end := data.find(b"\n", at)) >= 0:
-            try:
-                line = decoder.decode(data[at:end])
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-                doubtful += 1
+            line = _line_of(data[at:end])
+            if line is None:
+                state.damaged += 1
             else:
                 state.take(line)
                 good.append(data[at : end + 1])
-                whole, state.damaged = end + 1, doubtful
             at = end + 1
-        if whole != len(data):
+        if at != len(data):
             state.is_doubtful = True
-            file.truncate(whole)
+            file.truncate(at)
     if state.damaged:
         _leave_out(tree, rel, good, state)
     return state
+
+
+def journal_line(line: JournalLine) -> bytes:
+    """A line as it is written, with its check and the line feed."""
+    body = msgspec.json.encode(line)
+    return _head(body) + body[1:] + b"\n"
+
+
+def _head(body: bytes) -> bytes:
+    return b'%s%s",' % (_CHECK, xxh3_64(body).encode())
+
+
+def _line_of(written: bytes) -> JournalLine | None:
+    """What a line says; None where that is nothing, or not what was written."""
+    kind: type[JournalLine] = _UncheckedLine
+    if written.startswith(_CHECK):
+        body = b"{" + written[_HEAD:]
+        if _head(body) != written[:_HEAD]:
+            return None
+        kind, written = JournalLine, body
+    try:
+        return from_json(written, kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def _leave_out(tree: Tree, rel: str, good: list[bytes], state: JournalState) -> None:
@@ -155,11 +192,11 @@ def _leave_out(tree: Tree, rel: str, good: list[bytes], state: JournalState) -> 
         extra={"journal": f"{tree.path}/{rel}", "lines": state.damaged},
     )
     unlisted = JournalLine(unlisted=True)
-    tree.write_atomic(rel, b"".join([*good, msgspec.json.encode(unlisted) + b"\n"]))
+    tree.write_atomic(rel, b"".join([*good, journal_line(unlisted)]))
     state.take(unlisted)
 
 
 def append_lines(tree: Tree, rel: str, *lines: JournalLine) -> None:
     """Append lines in one write; they are on the disk when this returns."""
     with tree.append_file(rel, settled=tree.exists(rel)) as file:
-        file.append(b"".join(msgspec.json.encode(each) + b"\n" for each in lines))
+        file.append(b"".join(map(journal_line, lines)))
