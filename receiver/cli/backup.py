@@ -23,7 +23,7 @@ from receiver.operator.centre.loaded_content import MOST_CONTENT
 from receiver.operator.client import NotRunningError, OperatorClient
 from receiver.operator.directories import look
 from receiver.operator.stored.backup_note import BackupNote, write_backup_note
-from receiver.operator.views.operator_views import StorageView
+from receiver.operator.views.status_views import StorageView
 
 __all__ = ["backup"]
 

@@ -30,8 +30,8 @@ from receiver.operator.edges.enrolment import (
 )
 from receiver.operator.edges.senders import list_senders
 from receiver.operator.edges.tokens import list_tokens, make_token
-from receiver.operator.views.operator_views import TokenMade, TokenView
 from receiver.operator.views.sender_views import SenderView
+from receiver.operator.views.token_views import TokenMade, TokenView
 from receiver.operator.views.wire import SendersAnswer, TokenRequest, TokensAnswer
 
 __all__ = ["enrol", "lifetime"]

@@ -15,7 +15,7 @@ from receiver.cli.showing import commit_time, show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask_all
 from receiver.operator.stored.files import FILE_STATES, list_files
-from receiver.operator.views.operator_views import FilesPage, FileView
+from receiver.operator.views.file_views import FilesPage, FileView
 from receiver.operator.views.wire import (
     DeleteAnswer,
     DeleteRequest,

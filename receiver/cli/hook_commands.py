@@ -12,7 +12,7 @@ from common.json_option import json_option
 from receiver.config import ReceiverConfig
 from receiver.hooks.receiver_hooks import receiver_source
 from receiver.operator.client import OperatorClient
-from receiver.operator.views.operator_views import StatusView
+from receiver.operator.views.status_views import StatusView
 
 __all__ = ["hooks"]
 

@@ -14,7 +14,7 @@ from receiver.cli.showing import commit_time, show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask_all
 from receiver.operator.edges.owners import list_owners as list_of_owners
-from receiver.operator.views.operator_views import OwnersPage
+from receiver.operator.views.token_views import OwnersPage
 from receiver.operator.views.wire import OwnersMoved, ReleaseRequest, TransferRequest
 
 __all__ = ["owners"]

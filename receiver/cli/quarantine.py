@@ -17,7 +17,7 @@ from receiver.cli.showing import commit_time, show
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask
 from receiver.operator.stored.quarantine import list_quarantine as list_of_entries
-from receiver.operator.views.operator_views import QuarantineView
+from receiver.operator.views.file_views import QuarantineView
 from receiver.operator.views.wire import QuarantineAnswer, QuarantineKey, RetryAnswer
 
 __all__ = ["quarantine"]

@@ -8,7 +8,7 @@ from common.check_line import CheckLevel, CheckLine
 from common.terminal import counted
 
 if TYPE_CHECKING:
-    from receiver.operator.views.operator_views import StatusView
+    from receiver.operator.views.status_views import StatusView
     from receiver.storagenode.node_status import NodeStatus
 
 __all__ = ["check_line_of", "node_check_line"]

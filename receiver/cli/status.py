@@ -18,9 +18,9 @@ from receiver.operator.status import status as status_of
 from receiver.operator.views.background_views import BackgroundTotals
 from receiver.operator.views.compact_views import MergeTotals
 from receiver.operator.views.log_file_views import FollowView
-from receiver.operator.views.operator_views import DirectoryView, StatusView
 from receiver.operator.views.remote_node_views import NodeTotals
 from receiver.operator.views.retired_views import RetiredTotals
+from receiver.operator.views.status_views import DirectoryView, StatusView
 
 __all__ = ["status"]
 

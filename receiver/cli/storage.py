@@ -34,7 +34,8 @@ from receiver.metadata.engine import Engine
 from receiver.open_engine import check_etcd, open_engine, read_current, read_told
 from receiver.operator.client import OperatorClient, ask
 from receiver.operator.stored.storage import storage_in_catalogue
-from receiver.operator.views.operator_views import FilesPage, StorageView
+from receiver.operator.views.file_views import FilesPage
+from receiver.operator.views.status_views import StorageView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,7 +20,7 @@ from receiver.open_engine import open_engine
 from receiver.operator.client import NotRunningError, OperatorClient, ask, segment
 from receiver.operator.edges.tokens import list_tokens as list_of_tokens
 from receiver.operator.edges.tokens import make_token, revoke_token
-from receiver.operator.views.operator_views import TokenMade
+from receiver.operator.views.token_views import TokenMade
 from receiver.operator.views.wire import TokenRequest, TokensAnswer
 
 __all__ = ["token"]

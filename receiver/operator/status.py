@@ -31,14 +31,14 @@ from receiver.operator.stored.backup_note import read_backup_note
 from receiver.operator.stored.files import EXPIRED
 from receiver.operator.stored.retired import retired_totals
 from receiver.operator.stored.storage import storage_concerns
-from receiver.operator.views.operator_views import (
+from receiver.operator.views.retired_views import KeptView
+from receiver.operator.views.status_views import (
     AwayView,
     ClockView,
     DirectoryView,
     SchemaView,
     StatusView,
 )
-from receiver.operator.views.retired_views import KeptView
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,8 +16,8 @@ from receiver.operator.stored.files import FILE_STATES, delete_files, list_files
 from receiver.operator.stored.quarantine import drop_quarantined, list_quarantine, retry_quarantined
 from receiver.operator.stored.retired import GONE_STATES, drop_retired, list_retired, show_retired
 from receiver.operator.stored.storage import fetch_files
-from receiver.operator.views import operator_views as views
 from receiver.operator.views import verdict_wire, wire
+from receiver.operator.views.file_views import FilesPage
 from receiver.operator.views.retired_views import RetiredPage, RetiredView
 from receiver.operator.views.tree_views import ChunksPage, TreePage
 from receiver.web.call import Call, json_answer
@@ -56,7 +56,7 @@ _PHYSICAL = Parameter("physical", "query", {"type": "string"}, "Its physical pat
     "/v1/files",
     Role.OPERATOR,
     "Rows of the catalogue, in order of their physical paths",
-    AnswerRow(200, views.FilesPage),
+    AnswerRow(200, FilesPage),
     parameters=(OF_SENDER, _STATE, _UNVERIFIED, PAGE_AFTER, PAGE_LIMIT),
     reads=True,
 )

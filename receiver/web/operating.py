@@ -10,8 +10,9 @@ from receiver.operator.edges.tokens import revoke_token as revoke
 from receiver.operator.namespace.schema import import_into
 from receiver.operator.status import running_status
 from receiver.operator.stored.storage import running_storage
-from receiver.operator.views import operator_views as views
 from receiver.operator.views import wire
+from receiver.operator.views.status_views import StatusView, StorageView
+from receiver.operator.views.token_views import TokenMade
 from receiver.web.call import Call, json_answer
 from receiver.web.routes import EMPTY, AnswerRow, Body, Role, Routes
 
@@ -25,7 +26,7 @@ ROUTES = Routes()
     "/v1/status",
     Role.OPERATOR,
     "How the receiver is",
-    AnswerRow(200, views.StatusView),
+    AnswerRow(200, StatusView),
     reads=True,
     displaced=True,
 )
@@ -87,7 +88,7 @@ def tokens(call: Call) -> Response:
     "/v1/tokens",
     Role.OPERATOR,
     "Make a token; its text is in this answer and nowhere else",
-    AnswerRow(201, views.TokenMade),
+    AnswerRow(201, TokenMade),
     takes=wire.TokenRequest,
 )
 def create_token(call: Call) -> Response:
@@ -112,7 +113,7 @@ def revoke_token(call: Call) -> Response:
     "/v1/storage",
     Role.OPERATOR,
     "How far the copies in the object store are",
-    AnswerRow(200, views.StorageView),
+    AnswerRow(200, StorageView),
     reads=True,
 )
 def storage(call: Call) -> Response:

@@ -12,8 +12,8 @@ from receiver.operator.stored.deletes import (
     drop_held_deletes,
     list_held_deletes,
 )
-from receiver.operator.views import operator_views as views
 from receiver.operator.views import wire
+from receiver.operator.views.token_views import OwnersPage
 from receiver.web.call import Call, json_answer
 from receiver.web.routes import EMPTY, OF_SENDER, PAGE_AFTER, PAGE_LIMIT, AnswerRow, Role, Routes
 
@@ -53,7 +53,7 @@ def accept_sender(call: Call) -> Response:
     "/v1/owners",
     Role.OPERATOR,
     "Devices and who owns them",
-    AnswerRow(200, views.OwnersPage),
+    AnswerRow(200, OwnersPage),
     parameters=(OF_SENDER, PAGE_AFTER, PAGE_LIMIT),
     reads=True,
 )

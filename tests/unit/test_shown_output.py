@@ -14,8 +14,8 @@ from common.hooks.event_queue import QueueStanding
 from common.hooks.hook_showing import HooksView, view_lines
 from receiver.cli.commands import cli
 from receiver.cli.receiver_check import check_line_of
-from receiver.operator.views.operator_views import StorageView
 from receiver.operator.views.sender_views import LateView
+from receiver.operator.views.status_views import StorageView
 from receiver.operator.views.tree_views import TreeNodeView, TreePage
 from tests.support.architecture import ROOT
 from tests.support.page_commands import commands_of, differing

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from receiver.metadata.model.records import ANYONE
 from receiver.operator.edges.lateness import presences
-from receiver.operator.views.operator_views import EdgeCertificateEnding, TokenEnding
+from receiver.operator.views.token_views import EdgeCertificateEnding, TokenEnding
 from receiver.transfer import epochs
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import TokenRow
     from receiver.operator.directories import ReceiverDirectories
-    from receiver.operator.views.operator_views import StatusView
+    from receiver.operator.views.status_views import StatusView
 
 __all__ = [
     "SOON",

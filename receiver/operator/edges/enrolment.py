@@ -18,8 +18,8 @@ from common.errors import UsageError
 from common.names import is_sender_uuid
 from common.terminal import printable
 from receiver.metadata.model import records
-from receiver.operator.views.operator_views import TokenView
 from receiver.operator.views.sender_views import SenderView
+from receiver.operator.views.token_views import TokenView
 from receiver.scope import Scope
 
 __all__ = ["EdgeFiles", "EnrolledEdge", "ListedEdge", "enrolment_plan", "read_edges"]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import SenderRow
     from receiver.operator.directories import ReceiverDirectories
-    from receiver.operator.views.operator_views import StatusView
+    from receiver.operator.views.status_views import StatusView
     from receiver.transfer.heard_senders import HeardSender
 
 __all__ = [

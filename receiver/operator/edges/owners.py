@@ -12,7 +12,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
 from receiver.operator.edges.lateness import NEVER_LATE
 from receiver.operator.paging import every_row
-from receiver.operator.views.operator_views import OwnersPage, OwnerView
+from receiver.operator.views.token_views import OwnersPage, OwnerView
 from receiver.operator.views.wire import OwnersMoved
 from receiver.scope import Scope
 from receiver.transfer.listing import page_limit

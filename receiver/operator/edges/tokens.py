@@ -12,7 +12,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.centre_source import centre_uuid
 from receiver.metadata.model.certificate_names import name_to_bind
 from receiver.operator.centre.load_owners import uuid_of
-from receiver.operator.views.operator_views import TokenMade, TokenView
+from receiver.operator.views.token_views import TokenMade, TokenView
 from receiver.scope import Scope
 
 if TYPE_CHECKING:

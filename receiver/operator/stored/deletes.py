@@ -10,7 +10,7 @@ from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed
 from receiver.metadata.state.table_rows import FileState
-from receiver.operator.views.operator_views import HeldDeletesView
+from receiver.operator.views.file_views import HeldDeletesView
 
 if TYPE_CHECKING:
     from receiver.metadata.engine import Engine

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
     from receiver.operator.directories import ReceiverDirectories
-    from receiver.operator.views.operator_views import FileView
+    from receiver.operator.views.file_views import FileView
 
 __all__ = ["SEARCHED_STATES", "FileSearch", "FoundFiles", "search_files"]
 

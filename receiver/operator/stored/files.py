@@ -16,7 +16,7 @@ from receiver.metadata.state.placed_files import parts_elsewhere
 from receiver.metadata.state.table_rows import FileState
 from receiver.operator.paging import every_row
 from receiver.operator.stored.retired import merged_into
-from receiver.operator.views.operator_views import FilesPage, FileView
+from receiver.operator.views.file_views import FilesPage, FileView
 from receiver.operator.views.wire import DeleteAnswer, FailedDelete, FailedUndelete, UndeleteAnswer
 from receiver.transfer.listing import page_limit
 

@@ -27,7 +27,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.paths import IllegalPathError
 from receiver.metadata.state.placed_files import placed_nodes
 from receiver.metadata.state.table_rows import FileState
-from receiver.operator.views.operator_views import QuarantineView
+from receiver.operator.views.file_views import QuarantineView
 
 if TYPE_CHECKING:
     from common.durable import Tree

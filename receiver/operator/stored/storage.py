@@ -10,7 +10,7 @@ from common.errors import TooLargeError
 from common.wire import FailedFetch, FetchAnswer
 from receiver.load.placing import tree_of
 from receiver.operator.directories import RunningReceiver
-from receiver.operator.views.operator_views import StorageView
+from receiver.operator.views.status_views import StorageView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What operators' calls take and answer, beside the views of `operator_views`.
+"""What operators' calls take and answer, beside the views.
 
 Loads at the centre have theirs in `load_wire`, verifications in `verdict_wire`.
 """
@@ -12,9 +12,10 @@ import msgspec
 from common.schemaitems import Item
 from common.wire import SchemaFailure, Struct
 from common.wire.base import CommitTs
-from receiver.operator.views.operator_views import HeldDeletesView, QuarantineView, TokenView
+from receiver.operator.views.file_views import HeldDeletesView, QuarantineView
 from receiver.operator.views.retired_views import LostView
 from receiver.operator.views.sender_views import SenderView, SharedLabel
+from receiver.operator.views.token_views import TokenView
 
 __all__ = [
     "AcknowledgeRequest",

@@ -21,7 +21,7 @@ from receiver.web.ui.drawing.page_templates import link
 from receiver.web.ui.drawing.page_texts import plural, stamp
 
 if TYPE_CHECKING:
-    from receiver.operator.views.operator_views import HeldDeletesView, QuarantineView
+    from receiver.operator.views.file_views import HeldDeletesView, QuarantineView
     from receiver.web.ui.page_call import PageCall
 
 __all__ = ["FILE_ACTIONS"]

@@ -13,7 +13,7 @@ from receiver.web.ui.page_routes import PageRoutes
 if TYPE_CHECKING:
     from flask import Response
 
-    from receiver.operator.views.operator_views import StorageView
+    from receiver.operator.views.status_views import StorageView
     from receiver.web.ui.page_call import PageCall
 
 __all__ = ["ROUTES", "bucket_of"]

@@ -12,7 +12,7 @@ from receiver.web.ui.page_routes import PageRoutes
 if TYPE_CHECKING:
     from flask import Response
 
-    from receiver.operator.views.operator_views import TokenView
+    from receiver.operator.views.token_views import TokenView
     from receiver.web.ui.page_call import PageCall
 
 __all__ = ["ROUTES"]

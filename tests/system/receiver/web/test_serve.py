@@ -20,7 +20,7 @@ from tusclient.client import TusClient
 from common.config import load
 from receiver.config import ReceiverConfig
 from receiver.operator.client import NotRunningError, OperatorClient
-from receiver.operator.views.operator_views import StorageView
+from receiver.operator.views.status_views import StorageView
 from tests.support import warm
 from tests.support.centre import COMMAND
 from tests.support.node_world import A, path_of

@@ -6,8 +6,8 @@ import pytest
 from common.cli import run
 from receiver.cli.commands import cli
 from receiver.cli.receiver_check import check_line_of, node_check_line
-from receiver.operator.views.operator_views import AwayView, ClockView, StatusView
 from receiver.operator.views.sender_views import LateView
+from receiver.operator.views.status_views import AwayView, ClockView, StatusView
 from receiver.storagenode.node_status import NodeStatus
 
 FINE = StatusView(

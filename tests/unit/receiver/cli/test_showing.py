@@ -3,8 +3,8 @@ from __future__ import annotations
 import json
 
 from common.cli import emit_json
-from receiver.operator.views.operator_views import StatusView, StorageView
 from receiver.operator.views.sender_views import LateView
+from receiver.operator.views.status_views import StatusView, StorageView
 
 
 def test_every_member_is_written_however_deep_it_stands(capsys) -> None:

@@ -14,7 +14,7 @@ from common.measures import Measure
 from receiver.metrics.oldest_proof import OldestProof
 from receiver.metrics.receiver_measures import RECEIVER_MEASURES
 from receiver.metrics.receiver_measures import ReceiverMeasures as of
-from receiver.operator.views.operator_views import StatusView
+from receiver.operator.views.status_views import StatusView
 from sender.metrics.sender_measures import SENDER_MEASURES
 from sender.metrics.sender_measures import SenderMeasures as sent
 from sender.round.look import ReceiverStanding

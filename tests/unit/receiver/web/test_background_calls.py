@@ -11,7 +11,7 @@ from receiver.metadata.model.records import WorkPlace
 from receiver.operator.asked_work.background_tasks import ADDED_BY_HAND, background_concerns
 from receiver.operator.edges.tokens import make_token
 from receiver.operator.views import background_views as views
-from receiver.operator.views.operator_views import StatusView
+from receiver.operator.views.status_views import StatusView
 from receiver.web.health import Health
 from tests.support.node_world import Edge, tsfile
 

@@ -9,12 +9,12 @@ from receiver.heartbeats.node_wire import DirectoryRoom, NodeHeartbeatAnswer, No
 from receiver.metadata.engine import Engine
 from receiver.operator.edges.tokens import make_token
 from receiver.operator.views.node_views import LossView, NodesPage, NodeView
-from receiver.operator.views.operator_views import StatusView
 from receiver.operator.views.remote_node_views import (
     RemoteNodesPage,
     RemoteNodeView,
     UnknownTablets,
 )
+from receiver.operator.views.status_views import StatusView
 from receiver.storagenode.heartbeat_talk import HeartbeatTalk
 from tests.support.heard_nodes import CALL_KEY, SpeakingNode, tablet, tablet_id
 

@@ -5,8 +5,10 @@ import pytest
 
 from common.errors import ForbiddenError
 from receiver.operator.views import load_wire, verdict_wire, wire
-from receiver.operator.views import operator_views as views
+from receiver.operator.views.file_views import FilesPage
 from receiver.operator.views.retired_views import RetiredPage, RetiredView
+from receiver.operator.views.status_views import StatusView
+from receiver.operator.views.token_views import OwnersPage, TokenMade
 from receiver.principal import Principal
 from receiver.web.app import site_of
 from receiver.web.call import Call
@@ -34,7 +36,7 @@ def loaded(node):
 
 
 def test_status(ask, loaded):
-    status = ask("GET", "/v1/status", views.StatusView)
+    status = ask("GET", "/v1/status", StatusView)
     assert (status.files, status.devices, status.senders, status.ready) == (2, 2, 1, True)
 
 
@@ -46,23 +48,23 @@ def test_senders_and_accepting_one(ask, loaded):
 
 
 def test_files_in_pages(ask, loaded):
-    first = ask("GET", "/v1/files?limit=1", views.FilesPage)
-    second = ask("GET", f"/v1/files?limit=1&after={first.next}", views.FilesPage)
+    first = ask("GET", "/v1/files?limit=1", FilesPage)
+    second = ask("GET", f"/v1/files?limit=1&after={first.next}", FilesPage)
     assert [f.path for f in first.files + second.files] == [path_of(1), path_of(2)]
-    assert ask("GET", f"/v1/files?sender={B}", views.FilesPage).files == []
-    assert ask("GET", "/v1/files?state=deleted", views.FilesPage).files == []
+    assert ask("GET", f"/v1/files?sender={B}", FilesPage).files == []
+    assert ask("GET", "/v1/files?state=deleted", FilesPage).files == []
     ask("GET", "/v1/files?state=odd", expected=400)
 
 
 def test_owners_are_released_and_transferred(ask, loaded, node):
-    page = ask("GET", "/v1/owners", views.OwnersPage)
+    page = ask("GET", "/v1/owners", OwnersPage)
     assert {each.device: each.sender for each in page.owners} == {"root.sg.d1": A, "root.sg.d2": A}
     Edge(node, uuid=B).check()
     Edge(node, uuid=B).round({path_of(3, sg="root.other"): tsfile("root.other.d")})
     body = wire.TransferRequest(device="root.sg.d1", sender=B)
     assert ask("POST", "/v1/owners/transfer", wire.OwnersMoved, body).commit
     ask("POST", "/v1/owners/release", wire.OwnersMoved, wire.ReleaseRequest(device="root.sg.d2"))
-    page = ask("GET", "/v1/owners", views.OwnersPage)
+    page = ask("GET", "/v1/owners", OwnersPage)
     assert {each.device: each.sender for each in page.owners} == {
         "root.other.d": B,
         "root.sg.d1": B,
@@ -120,7 +122,7 @@ def test_retired_files_are_listed_shown_and_dropped(ask, loaded):
 
 def test_tokens_are_made_listed_and_revoked(ask, client):
     request = wire.TokenRequest(role="sender", sender=A, scope=["root.a.**"], note="edge 7")
-    made = ask("POST", "/v1/tokens", views.TokenMade, request, expected=201)
+    made = ask("POST", "/v1/tokens", TokenMade, request, expected=201)
     sending = {"Authorization": f"Bearer {made.token}"}
     assert client.get("/sync/v1/inventory", headers=sending).status_code == 200
     (listed,) = ask("GET", "/v1/tokens", wire.TokensAnswer).tokens
@@ -175,7 +177,7 @@ def test_a_handler_has_the_receiver_as_operators_have_it_for_operators_alone(app
 
 
 def test_verdicts_are_recorded_and_shown(ask, loaded):
-    one, two = ask("GET", "/v1/files", views.FilesPage).files
+    one, two = ask("GET", "/v1/files", FilesPage).files
     request = verdict_wire.VerdictsRequest(
         verdicts=[
             verdict_wire.VerdictEntry(physical=one.physical, md5=one.md5),
@@ -185,9 +187,9 @@ def test_verdicts_are_recorded_and_shown(ask, loaded):
     answer = ask("POST", "/v1/verdicts", verdict_wire.VerdictsAnswer, request)
     assert (answer.verified, answer.quarantined, answer.stale) == (1, 1, 0)
     assert ask("POST", "/v1/verdicts", verdict_wire.VerdictsAnswer, request) == answer
-    (good,) = ask("GET", "/v1/files?unverified=false", views.FilesPage).files
+    (good,) = ask("GET", "/v1/files?unverified=false", FilesPage).files
     assert good.verified > good.created
-    assert ask("GET", "/v1/files?unverified=true", views.FilesPage).files == []
+    assert ask("GET", "/v1/files?unverified=true", FilesPage).files == []
     ask("GET", "/v1/files?unverified=odd", expected=400)
     (bad,) = ask("GET", "/v1/quarantine", wire.QuarantineAnswer).entries
     assert (bad.path, bad.reason) == (two.path, "its sum differs")

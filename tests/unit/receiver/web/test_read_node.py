@@ -22,8 +22,8 @@ from receiver.metadata.sql import statements
 from receiver.metadata.sql.executing import execute
 from receiver.metadata.sql.parser import parse
 from receiver.operator.stored.storage import running_storage
-from receiver.operator.views import operator_views as views
 from receiver.operator.views.log_file_views import LogFilesView
+from receiver.operator.views.status_views import StatusView
 from receiver.web.app import ROUTES, close, create_app, site_of
 from receiver.web.routes import Role
 from tests.support.compacting import compact
@@ -209,7 +209,7 @@ def test_a_node_is_less_than_a_second_behind_its_receiver(app, reader):
 
 def test_status_says_where_a_node_stands(app, reader):
     answer = reader.test_client().get("/v1/status", headers=OPERATOR)
-    view = wire.decode(answer.get_data(), views.StatusView, "status")
+    view = wire.decode(answer.get_data(), StatusView, "status")
     assert view.ready
     assert view.follows is not None
     assert view.follows.commit == view.newest_commit == site_of(app).node.engine.newest_commit

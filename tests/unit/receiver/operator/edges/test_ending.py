@@ -11,7 +11,7 @@ from receiver.operator.edges.ending import SOON
 from receiver.operator.edges.fleet import edge_row
 from receiver.operator.edges.tokens import make_token
 from receiver.operator.status import running_status
-from receiver.operator.views.operator_views import StatusView
+from receiver.operator.views.status_views import StatusView
 from tests.support.authority import Authority
 from tests.support.node_world import A, Edge, World, path_of, sender, tsfile
 from tests.support.web import make_certificate

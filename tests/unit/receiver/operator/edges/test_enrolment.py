@@ -10,8 +10,8 @@ from receiver.operator.edges.enrolment import (
     enrolment_plan,
     read_edges,
 )
-from receiver.operator.views.operator_views import TokenView
 from receiver.operator.views.sender_views import SenderView
+from receiver.operator.views.token_views import TokenView
 
 A, B, NEW = "a" * 32, "b" * 32, "c" * 32
 TOKEN = "tsf_0a1b2c3d_secret"  # of no centre

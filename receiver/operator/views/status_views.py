@@ -1,4 +1,4 @@
-"""What an operator, a page or a command is shown: plain structs that become JSON as they are.
+"""What `status` shows: plain structs that become JSON as they are, like all views.
 
 Times are seconds since the epoch, except those that are called commits, which are commit
 timestamps (milliseconds << 18 | counter).
@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from common.wire import Struct
-from common.wire.base import CommitTs, Time
+from common.wire.base import CommitTs
 from receiver.operator.views.background_views import BackgroundTotals
 from receiver.operator.views.compact_views import MergeTotals
 from receiver.operator.views.load_views import CentreLoadView
@@ -18,167 +18,9 @@ from receiver.operator.views.node_views import DrainView
 from receiver.operator.views.remote_node_views import NodeTotals
 from receiver.operator.views.retired_views import KeptView, RetiredTotals
 from receiver.operator.views.sender_views import LateView, SharedLabel
+from receiver.operator.views.token_views import EdgeCertificateEnding, TokenEnding
 
-__all__ = [
-    "AwayView",
-    "ClockView",
-    "DirectoryView",
-    "EdgeCertificateEnding",
-    "FileView",
-    "FilesPage",
-    "HeldDeletesView",
-    "OwnerView",
-    "OwnersPage",
-    "QuarantineView",
-    "SchemaView",
-    "StatusView",
-    "StorageView",
-    "TokenEnding",
-    "TokenMade",
-    "TokenView",
-]
-
-
-class FileView(Struct, frozen=True, kw_only=True):
-    """A row of the catalogue.
-
-    Attributes:
-        sender: uuid of the sender.
-        path: at the sender.
-        physical: beneath the data directory, unique.
-        data_dir: where the bytes are; None if nowhere.
-        size: bytes.
-        md5: 32 hex digits.
-        state: `live`, `retired`, `quarantined`, `superseded` or `deleted`.
-        reason: of the quarantine or deletion; `expired` for what the TTL has deleted.
-        task: that loaded it.
-        created: commit that loaded it.
-        created_at: when that was.
-        deleted: commit that deleted it, 0 if none.
-        first_time: of its points, in the file's unit.
-        last_time: the same.
-        devices: how many.
-        series: how many.
-        points: how many.
-        resource: whether its `.resource` is here too.
-        verified: commit of its last verification, 0 for never.
-        verified_at: when that was.
-        stored: whether the object store has it, or storage nodes have proved to have it; with no
-            `data_dir`, it is only there.
-        adopted: whether it was taken from an old receiver, and not verified since.
-        inside: physical paths of the merged files that readers read in its place: for now, or, of a
-            superseded one, for good. Empty where it is read itself, or not at all.
-    """
-
-    sender: str
-    path: str
-    physical: str
-    data_dir: str | None
-    size: int
-    md5: str
-    state: str
-    reason: str | None = None
-    task: str | None = None
-    created: CommitTs = 0
-    deleted: CommitTs = 0
-    first_time: Time | None = None
-    last_time: Time | None = None
-    devices: int = 0
-    series: int = 0
-    points: int = 0
-    resource: bool = False
-    verified: CommitTs = 0
-    created_at: float | None = None
-    verified_at: float | None = None
-    stored: bool = False
-    adopted: bool = False
-    inside: list[str] = msgspec.field(default_factory=list)
-
-
-class FilesPage(Struct, frozen=True, kw_only=True):
-    """Rows in order of their physical path; `next` is the cursor of the page after."""
-
-    files: list[FileView]
-    next: str | None = None
-
-
-class OwnerView(Struct, frozen=True, kw_only=True):
-    """A device, who owns it, and since which commit, and when that was."""
-
-    device: str
-    sender: str
-    label: str = ""
-    since: CommitTs = 0
-    """Commit since which it does."""
-    since_at: float | None = None
-    """When that was, seconds since the epoch."""
-
-
-class OwnersPage(Struct, frozen=True, kw_only=True):
-    """Owners in order of the devices' names; `next` is the cursor of the page after."""
-
-    owners: list[OwnerView]
-    """Those of this page."""
-    next: str | None = None
-
-
-class QuarantineView(Struct, frozen=True, kw_only=True):
-    """A file that was refused, or found bad after it was loaded.
-
-    Attributes:
-        sender: uuid of the sender.
-        path: at the sender.
-        digest: of its tail (32 hex digits), part of the key; of a loaded file its physical path.
-        size: bytes.
-        hold: whether it waits for an operator (otherwise the next round tries again).
-        reason: in words.
-        device: that it is about, if it is a conflict.
-        kept: whether the bytes are still here.
-        loaded: whether it had been loaded before it was found bad.
-        since: commit.
-        since_at: when that was.
-    """
-
-    sender: str
-    path: str
-    digest: str
-    size: int
-    hold: bool
-    reason: str
-    device: str | None = None
-    kept: bool
-    loaded: bool = False
-    since: CommitTs = 0
-    since_at: float | None = None
-
-
-class HeldDeletesView(Struct, frozen=True, kw_only=True):
-    """Deletes of a sender in a storage group that wait for an operator.
-
-    Attributes:
-        digest: of the list.
-        sender: uuid.
-        group: the storage group.
-        records: whether records of deletion files would hide the points of the files; else the
-            files are gone at their sender, which mirrors that.
-        reason: why they wait.
-        files: their paths at the sender.
-        bytes: of those.
-        points: of those.
-        since: commit.
-        since_at: when that was.
-    """
-
-    digest: str
-    sender: str
-    group: str
-    records: bool
-    reason: str
-    files: list[str]
-    bytes: int
-    points: int
-    since: CommitTs
-    since_at: float | None = None
+__all__ = ["AwayView", "ClockView", "DirectoryView", "SchemaView", "StatusView", "StorageView"]
 
 
 class StorageView(Struct, frozen=True, kw_only=True):
@@ -256,70 +98,6 @@ class StorageView(Struct, frozen=True, kw_only=True):
     tree_at: float | None = None
     asked_files: int = 0
     fetched_files: int = 0
-
-
-class TokenView(Struct, frozen=True, kw_only=True):
-    """A token without its secret, or the name of a certificate that is bound like one."""
-
-    id: str
-    role: str
-    sender: str | None = None
-    scope: list[str] = msgspec.field(default_factory=list)
-    note: str = ""
-    expires: float | None = None
-    allow_deletes: bool = True
-    """Whether what is deleted by it takes files out of sight; of a writer, whether it may
-    overwrite."""
-    owners: list[str] = msgspec.field(default_factory=list)
-    """Of a writer, uuids of those whose devices it may load; `*` for all."""
-    certificate: str | None = None
-    """The name in the client certificate that stands in for the token; null for a token."""
-    created: CommitTs = 0
-    created_at: float | None = None
-
-
-class TokenEnding(Struct, frozen=True, kw_only=True):
-    """A token that ends soon, or has ended: its id, role and note, of which sender, and when."""
-
-    id: str
-    role: str
-    note: str = ""
-    sender: str | None = None
-    expires: float
-
-
-class EdgeCertificateEnding(Struct, frozen=True, kw_only=True):
-    """A client certificate of an edge that ends soon, or has ended.
-
-    Attributes:
-        sender: uuid of the edge.
-        label: of it.
-        expires: when it ends, as the edge said last; seconds since the epoch.
-    """
-
-    sender: str
-    label: str = ""
-    expires: float
-
-
-class TokenMade(Struct, frozen=True, kw_only=True):
-    """A new token, and the only time that its text is shown; empty where a certificate is bound."""
-
-    id: str
-    token: str = ""
-    """The token itself; it is told this once."""
-    role: str
-    sender: str | None = None
-    scope: list[str] = msgspec.field(default_factory=list)
-    note: str = ""
-    expires: float | None = None
-    allow_deletes: bool = True
-    """Whether what is deleted by it takes files out of sight; of a writer, whether it may
-    overwrite."""
-    owners: list[str] = msgspec.field(default_factory=list)
-    """Of a writer, uuids of those whose devices it may load; `*` for all."""
-    certificate: str | None = None
-    """The name in the client certificate that stands in for the token; null for a token."""
 
 
 class SchemaView(Struct, frozen=True, kw_only=True):
