@@ -108,12 +108,13 @@ def _add_commands() -> None:
     from receiver.cli.node_commands import nodes
     from receiver.cli.owners import owners
     from receiver.cli.quarantine import quarantine
+    from receiver.cli.restore_command import restore
     from receiver.cli.retired import retired
     from receiver.cli.senders import senders
     from receiver.cli.serve import serve
     from receiver.cli.sql import sql
     from receiver.cli.status import status
-    from receiver.cli.storage import restore, storage
+    from receiver.cli.storage import storage
     from receiver.cli.table_commands import tables, tablets
     from receiver.cli.token import token
     from receiver.cli.tree import tree

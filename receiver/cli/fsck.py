@@ -12,7 +12,7 @@ from common.errors import LockedError, UsageError
 from common.json_option import JsonForm, json_option
 from common.progress_line import showing_progress
 from common.terminal import counted, printable, size_text, table
-from receiver.cli.storage import check_copies
+from receiver.cli.checked_copies import check_copies
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient
 from receiver.operator.views.copy_views import BackView, MendRequest
