@@ -27,7 +27,7 @@ class World:
         """A world that was made before, its engine closed meanwhile."""
         world = cls.__new__(cls)
         world.root, world.data, world.config = root, root / "data", root / "receiver.toml"
-        world.engine = Engine.open(root / "schema")
+        world.engine = Engine.open(root / "schema", background=False)
         world._tree, world._tag = Tree(world.data), 1000
         return world
 
@@ -38,7 +38,7 @@ class World:
         self.data.mkdir()
         self.config = root / "receiver.toml"
         self.config.write_text('schema_dir = "schema"\ndata_dirs = ["data"]\n')
-        self.engine = Engine.open(root / "schema")
+        self.engine = Engine.open(root / "schema", background=False)
         self.engine.commit(
             [
                 records.SenderSeen(uuid=each, label="x", directory=f"x_{each}")

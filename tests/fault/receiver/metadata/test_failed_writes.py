@@ -23,7 +23,7 @@ def home(tmp_path):
 def engine(home, monkeypatch):
     # A failed sync is remembered by the process.
     monkeypatch.setattr(durable.flushing, "_failure", None)
-    engine = Engine.open(home)
+    engine = Engine.open(home, background=False)
     engine.commit([seen()])
     yield engine
     engine.close()

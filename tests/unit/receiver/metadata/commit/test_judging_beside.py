@@ -40,7 +40,7 @@ def _few_are_many(monkeypatch):
 
 @pytest.fixture
 def engine(tmp_path):
-    with Engine.open(tmp_path / "schema") as engine:
+    with Engine.open(tmp_path / "schema", background=False) as engine:
         engine.commit([seen(), seen(B)])
         yield engine
 
