@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import ports
+from tests.support import ports, powercut
 from tests.support.architecture import ROOT
 from tests.support.faultproxy import Fault, FaultProxy
 from tests.support.mutate import mutants
@@ -284,3 +284,15 @@ def test_each_script_that_makes_or_starts_something_is_ended_cleanly_by_signals(
     assert {"chaos.py", "mutations.py", "powercuts.py", "quickstart.py"} <= to_end
     ended = ("    end_on_signals()", "stopped_by_signals()")
     assert {name for name in to_end if not any(each in texts[name] for each in ended)} == set()
+
+
+def test_what_a_dead_process_had_open_is_let_go_and_its_numbers_are_given_to_nobody(tmp_path):
+    (tmp_path / "theirs").write_text("a")
+    left = open(tmp_path / "theirs")  # noqa: SIM115
+    number = left.fileno()
+    powercut.let_go(tmp_path)
+    assert os.readlink(f"/proc/self/fd/{number}") == os.devnull
+    ours = os.open(tmp_path / "theirs", os.O_RDONLY)
+    left.close()
+    assert os.read(ours, 1) == b"a"
+    os.close(ours)

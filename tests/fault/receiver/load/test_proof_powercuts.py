@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 
 import pytest
@@ -46,10 +45,7 @@ def world_on(disk):
 
 def cut(disk):
     """The process dies, and the power goes: the kernel closes what was open."""
-    for name in os.listdir("/proc/self/fd"):
-        with suppress(OSError):
-            if os.readlink(f"/proc/self/fd/{name}").startswith(str(disk.path)):
-                os.close(int(name))
+    powercut.let_go(disk.path)
     disk.cut()
 
 
