@@ -17,6 +17,7 @@ from tests.support.architecture import ROOT
 from tests.support.node_world import Clock, World
 from tests.support.page_reader import HOSTILE
 from tests.support.page_world import CLAIMANT, DEVICE, HOLDER, NODE, fill
+from tests.support.procs import wait_until
 from tests.support.web import running
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
@@ -117,6 +118,10 @@ class Browser:
     def focused(self):
         return self.driver.switch_to.active_element
 
+    def comes_to(self, name):
+        """Wait until the field that a page begins at has the keyboard: it is loaded before."""
+        wait_until(lambda: self.focused().get_attribute("name") == name, f"the field {name} has it")
+
     def tab_to(self, text, most=200):
         for _ in range(most):
             self.press(Keys.TAB)
@@ -167,9 +172,10 @@ def test_one_logs_in_by_the_keyboard_and_out_again(browser, address):
     browser.wide(1300)
     browser.driver.delete_all_cookies()
     browser.go(f"{address}files?path=root.north")
-    assert browser.focused().get_attribute("name") == "token"
+    browser.comes_to("token")
     browser.follow("wrong", Keys.ENTER)
     assert "not known here" in browser.text()
+    browser.comes_to("token")
     browser.follow("operators-secret", Keys.ENTER)
     assert browser.driver.current_url == f"{address}files?path=root.north"
     browser.follow(

@@ -16,12 +16,12 @@ def test_what_is_put_comes_in_the_order_in_which_it_is_due() -> None:
             done.set()
 
     with DueLater(do, "test", monotonic=lambda: now[0]) as later:
-        later.put(3600.0, "last")
-        later.put(60.0, "second")
+        for seconds, what in ((3600.0, "third"), (60.0, "second"), (30.0, "first")):
+            later.put(seconds, what)
         now[0] = 7200.0
-        later.put(-7200.0, "first")
+        later.put(0.0, "last")
         assert done.wait(20)
-    assert came == ["first", "second", "last"]
+    assert came == ["first", "second", "third", "last"]
 
 
 def test_what_is_not_due_does_not_come_and_nothing_does_after_the_end() -> None:
