@@ -13,20 +13,20 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
-from common.bandwidth import local_now
 from common.durable import Closing, Tree, failed_sync
 from common.errors import NotTheWriterError
+from common.network.bandwidth import local_now
 from common.wire import IncarnationMark
 from receiver.background.remote_work import RemoteKind, RemoteWork
 from receiver.background.work_queue import WorkQueue
 from receiver.compaction.compactor import Compactor
-from receiver.compaction.crowded import CrowdedPartitions
 from receiver.compaction.final_merges import FinalMerges
 from receiver.compaction.merge_comparer import MergeComparer
 from receiver.compaction.merge_pace import MergePace
 from receiver.compaction.merge_progress import MERGE
 from receiver.compaction.merged_upkeep import MergedUpkeep
 from receiver.compaction.remote_merges import RemoteMerges
+from receiver.compaction.worth_merging.crowded import CrowdedPartitions
 from receiver.heartbeats.node_manager import NodeManager
 from receiver.hooks.receiver_hooks import open_receiver_hooks
 from receiver.hooks.standing_looks import StandingLooks
@@ -53,16 +53,16 @@ from receiver.superseding.proof_work import PROVE
 from receiver.superseding.prover import Prover
 from receiver.superseding.remote_proofs import RemoteProofs
 from receiver.transfer.acknowledging import Acknowledging
-from receiver.transfer.checks import Checks
-from receiver.transfer.listed import ListComparison, is_awaited
-from receiver.transfer.listing import Listing
-from receiver.transfer.lost import Losses
-from receiver.transfer.node_pulls import NodePulls
+from receiver.transfer.begun.checks import Checks
+from receiver.transfer.begun.tasks import Tasks
+from receiver.transfer.begun.under_way import is_under_way_since_before
+from receiver.transfer.receiving.node_pulls import NodePulls
+from receiver.transfer.receiving.uploads import Uploads
+from receiver.transfer.said_lists.listed import ListComparison, is_awaited
+from receiver.transfer.said_lists.listing import Listing
+from receiver.transfer.said_lists.lost import Losses
+from receiver.transfer.said_lists.settled import Settlements
 from receiver.transfer.schemachanges import SchemaReader
-from receiver.transfer.settled import Settlements
-from receiver.transfer.tasks import Tasks
-from receiver.transfer.under_way import is_under_way_since_before
-from receiver.transfer.uploads import Uploads
 from receiver.txn.txn_manager import TxnManager
 
 if TYPE_CHECKING:
@@ -73,8 +73,8 @@ if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.retired import PartitionKey
-    from receiver.metadata.state.tables.tablets import LoadedTableRow
+    from receiver.metadata.state.tables.file_tables.retired import PartitionKey
+    from receiver.metadata.state.tables.place_tables.tablets import LoadedTableRow
     from receiver.operator.views.log_file_views import LogFilesView
     from receiver.placement.node_room import NodeRoom
     from receiver.storage.copying import StorageService

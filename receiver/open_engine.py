@@ -6,8 +6,8 @@ import logging
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from common.console.terminal import printable
 from common.errors import ConfigError, ConflictError, NotFoundError, TsferryError, UsageError
-from common.terminal import printable
 from receiver.datadirs.directory_finding import check_begun, check_first_start, warned_of_root
 from receiver.metadata.engine import Engine
 from receiver.metadata.model.engine_options import EngineOptions

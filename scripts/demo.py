@@ -33,8 +33,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from common.start import enter  # noqa: E402
-from common.terminal import table  # noqa: E402
+from common.console.start import enter  # noqa: E402
+from common.console.terminal import table  # noqa: E402
 from scripts.quickstart import BIN, SENSORS, WEEK, write_tsfile  # noqa: E402
 
 EDGES = ("fine", "conflict", "late", "full", "cloned")

@@ -20,7 +20,7 @@ import msgspec
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from common.json_form import (  # noqa: E402
+from common.console.json_form import (  # noqa: E402
     ISO,
     LISTS,
     are_numbers,
@@ -29,7 +29,7 @@ from common.json_form import (  # noqa: E402
     is_wide,
     member_types,
 )
-from common.json_option import JsonForm, JsonOption, OpenForm  # noqa: E402
+from common.console.json_option import JsonForm, JsonOption, OpenForm  # noqa: E402
 from receiver.cli.commands import cli as receiver_cli  # noqa: E402
 from receiver.spark.verify.cli import cli as verify_cli  # noqa: E402
 from sender.cli.commands import cli as sender_cli  # noqa: E402
@@ -135,7 +135,7 @@ def forms(option: click.Option) -> tuple[JsonForm, ...]:
         ValueError: it does not say.
     """
     if not isinstance(option, JsonOption) or not option.forms:
-        raise ValueError("a command with --json says what it writes: common.json_option")
+        raise ValueError("a command with --json says what it writes: common.console.json_option")
     return option.forms
 
 

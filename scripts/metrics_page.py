@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from common.measures import Measure  # noqa: E402
+from common.metering.measures import Measure  # noqa: E402
 from receiver.metrics.receiver_measures import RECEIVER_MEASURES  # noqa: E402
 from sender.metrics.sender_measures import SENDER_MEASURES  # noqa: E402
 

@@ -31,9 +31,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from common.progress_bar import WorkProgress
-from common.start import enter
-from common.terminal import table
+from common.console.progress_bar import WorkProgress
+from common.console.start import enter
+from common.console.terminal import table
 from scripts.ended_by_signals import end_on_signals
 
 if TYPE_CHECKING:

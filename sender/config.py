@@ -16,10 +16,10 @@ from common.config import ConfigFinding, Duration, Secret, Size, Timetable, Url,
 from common.config.metrics_rules import check_listen
 from common.config.shared_rules import TimeUnit, overlapping, whole_milliseconds
 from common.config.toml_file import readable_by_others
+from common.console.logs import LogConfig
+from common.console.terminal import printable
 from common.hooks.hooks_config import HooksConfig
-from common.logs import LogConfig
 from common.names import endpoint_dir
-from common.terminal import printable
 
 __all__ = [
     "ENV_PREFIX",

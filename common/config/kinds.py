@@ -24,7 +24,7 @@ from common.config.loaded_values import Secret
 from common.config.networks import AllowList
 from common.config.timetable import Hours, Timetable
 from common.config.upload_rules import UploadRules
-from common.terminal import printable
+from common.console.terminal import printable
 
 __all__ = ["Duration", "SecretUrl", "Size", "Url", "ValueKind", "kind_of"]
 

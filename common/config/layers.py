@@ -37,7 +37,7 @@ from common.config.toml_file import (
     read_toml,
     readable_by_others,
 )
-from common.terminal import printable
+from common.console.terminal import printable
 
 __all__ = ["load"]
 

@@ -13,7 +13,7 @@ from common.config import keys as schemas
 from common.config.keys import ArrayNode, LeafNode, TableNode
 from common.config.loaded_values import CheckedTable, Loaded
 from common.config.specifiers import as_written
-from common.terminal import display_width, printable
+from common.console.terminal import display_width, printable
 
 __all__ = ["as_json", "render"]
 

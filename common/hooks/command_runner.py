@@ -17,10 +17,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
+from common.console.terminal import printable
 from common.durable import memory_file
 from common.hooks.delivery_outcome import DeliveryOutcome
 from common.hooks.hook_event import HookEvent
-from common.terminal import printable
 
 __all__ = ["run_command"]
 

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from common.console.json_form import json_form
 from common.decoders import from_json
-from common.json_form import json_form
 
 __all__ = ["EventKind", "EventState", "HookEvent", "HookSource", "made_event"]
 

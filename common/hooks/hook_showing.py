@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 
+from common.console.terminal import printable
 from common.hooks.event_queue import QueueStanding
 from common.hooks.hook_service import AskedHook, hook_standings
 from common.hooks.hooks_config import HooksConfig, shown_address
-from common.terminal import printable
 
 __all__ = ["HooksAsked", "HooksView", "asked_lines", "hooks_view", "view_lines"]
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import common
+from common.console.terminal import printable
 from common.errors import ConfigError
 from common.hooks.delivery_outcome import DeliveryOutcome
 from common.hooks.hooks_config import HooksConfig, shown_address
 from common.hooks.webhook_signing import signature_headers
-from common.terminal import printable
 from common.text_numbers import retry_after_seconds
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Webhook:
         """Post an event, on a connection of its own."""
         import requests.exceptions
 
-        from common.timed_http import timed_session
+        from common.network.timed_http import timed_session
 
         try:
             key = self._config.key()

@@ -87,7 +87,7 @@ class SchemaKind(StrEnum):
     TEXT = "iotdb-text"
     """`mlog.txt`, with the slots of its `tlog.txt`."""
     CHANGES = "changes"
-    """JSON lines of `common.schemaitems`: what changed in the sender's receiver, or database."""
+    """JSON lines of `common.formats.schemaitems`: changes of the sender's receiver, or database."""
 
 
 class SchemaStaged(Struct, frozen=True, kw_only=True):

@@ -8,8 +8,9 @@
         work.end(row, "done", ops=result)    # all of it in one commit, or ConflictError
 
 Leases are soft: they are kept here, by the monotonic clock, and a restart gives all that runs one
-fresh lease. Only attempts are durable, and only they guard (`receiver.metadata.commit.work_rules`):
-an executor that comes back when its lease is over finds that its result is refused.
+fresh lease. Only attempts are durable, and only they guard
+(`receiver.metadata.commit.judging.work_rules`): an executor that comes back when its lease is over
+finds that its result is refused.
 """
 
 from __future__ import annotations

@@ -1,10 +1,15 @@
-"""The command `tsferry-receiver`."""
+"""The command `tsferry-receiver`.
+
+Rooms, a file a command: `box_commands` the box itself, `shell` SQL, `engine_commands` the schema,
+`copy_commands` backups and stores, `place_commands` tables, tablets and nodes, `delivery_commands`
+what edges deliver, `content_commands` what is loaded, merged and given out here.
+"""
 
 from __future__ import annotations
 
 import gc
 
-from common.start import enter
+from common.console.start import enter
 
 __all__ = ["main"]
 
@@ -20,7 +25,7 @@ def _run() -> int:
     # A task makes some dozens of objects a file, and most stay until it is loaded, or for good; the
     # collector, as it comes, went through them for a tenth of the server's time.
     gc.set_threshold(50_000, 20, 20)
-    from common.cli import run
+    from common.console.cli import run
     from receiver.cli.commands import cli
 
     return run(cli, NAME, extra="receiver")

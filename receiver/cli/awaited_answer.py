@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
 
-from common.progress_bar import WorkProgress
-from common.progress_line import show_step
-from common.step_progress import StepProgress
+from common.console.progress_bar import WorkProgress
+from common.console.progress_line import show_step
+from common.console.step_progress import StepProgress
 from common.wire import Struct
 from receiver.operator.client import OperatorClient, segment
 from receiver.operator.views.step_now import StepNow

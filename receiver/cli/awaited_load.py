@@ -8,9 +8,9 @@ from typing import Final
 
 import click
 
+from common.console.progress_bar import WorkProgress
+from common.console.terminal import printable
 from common.errors import EXIT_NOT_LOADED, UnreachableError
-from common.progress_bar import WorkProgress
-from common.terminal import printable
 from receiver.cli.awaited_answer import awaited
 from receiver.operator.client import NotRunningError, OperatorClient
 from receiver.operator.views.load_wire import CentreLoadAnswer, CentreLoadRequest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from common.json_option import OpenForm
+from common.console.json_option import OpenForm
 from common.wire import Struct
 from common.wire.base import CommitTs
 from receiver.metadata.model.records import Op

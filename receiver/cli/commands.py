@@ -8,7 +8,7 @@ from dataclasses import replace
 import click
 
 import common
-from common.cli import Invocation, Program, config_group
+from common.console.cli import Invocation, Program, config_group
 from common.errors import (
     EXIT_INTERNAL,
     EXIT_LATE,
@@ -88,37 +88,37 @@ def cli(url: str | None) -> None:
 
 @functools.cache
 def _add_commands() -> None:
-    from receiver.cli.adopt_old_receiver import adopt
-    from receiver.cli.background_tasks import tasks
-    from receiver.cli.backup import backup
-    from receiver.cli.centre_load import load
-    from receiver.cli.clock import clock
-    from receiver.cli.compact import compact
-    from receiver.cli.copies_command import copies
-    from receiver.cli.deletes import deletes
-    from receiver.cli.executor_command import work
-    from receiver.cli.export import export
-    from receiver.cli.files import files
-    from receiver.cli.fsck import fsck
-    from receiver.cli.hook_commands import hooks
-    from receiver.cli.init import init
-    from receiver.cli.lost import lost
-    from receiver.cli.mlog import mlog
-    from receiver.cli.mtree import mtree
-    from receiver.cli.node_commands import nodes
-    from receiver.cli.owners import owners
-    from receiver.cli.quarantine import quarantine
-    from receiver.cli.restore_command import restore
-    from receiver.cli.retired import retired
-    from receiver.cli.senders import senders
-    from receiver.cli.serve import serve
-    from receiver.cli.sql import sql
-    from receiver.cli.status import status
-    from receiver.cli.storage import storage
-    from receiver.cli.table_commands import tables, tablets
-    from receiver.cli.token import token
-    from receiver.cli.tree import tree
-    from receiver.cli.ttl import ttl
+    from receiver.cli.box_commands.background_tasks import tasks
+    from receiver.cli.box_commands.clock import clock
+    from receiver.cli.box_commands.executor_command import work
+    from receiver.cli.box_commands.hook_commands import hooks
+    from receiver.cli.box_commands.init import init
+    from receiver.cli.box_commands.serve import serve
+    from receiver.cli.box_commands.status import status
+    from receiver.cli.box_commands.token import token
+    from receiver.cli.content_commands.adopt_old_receiver import adopt
+    from receiver.cli.content_commands.centre_load import load
+    from receiver.cli.content_commands.compact import compact
+    from receiver.cli.content_commands.export import export
+    from receiver.cli.copy_commands.backup import backup
+    from receiver.cli.copy_commands.copies_command import copies
+    from receiver.cli.copy_commands.fsck import fsck
+    from receiver.cli.copy_commands.restore_command import restore
+    from receiver.cli.copy_commands.storage import storage
+    from receiver.cli.delivery_commands.deletes import deletes
+    from receiver.cli.delivery_commands.files import files
+    from receiver.cli.delivery_commands.lost import lost
+    from receiver.cli.delivery_commands.owners import owners
+    from receiver.cli.delivery_commands.quarantine import quarantine
+    from receiver.cli.delivery_commands.retired import retired
+    from receiver.cli.delivery_commands.senders import senders
+    from receiver.cli.engine_commands.mlog import mlog
+    from receiver.cli.engine_commands.mtree import mtree
+    from receiver.cli.engine_commands.tree import tree
+    from receiver.cli.engine_commands.ttl import ttl
+    from receiver.cli.place_commands.node_commands import nodes
+    from receiver.cli.place_commands.table_commands import tables, tablets
+    from receiver.cli.shell.sql import sql
 
     every = (
         init,

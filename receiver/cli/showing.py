@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import click
 
 from common import wire
-from common.cli import emit_json
-from common.terminal import table
+from common.console.cli import emit_json
+from common.console.terminal import table
 
 __all__ = ["commit_time", "moment", "show"]
 _COUNTER_BITS = 18

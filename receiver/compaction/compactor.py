@@ -17,14 +17,11 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self
 
-from common.bandwidth import local_now
 from common.config.shared_rules import PER_MILLISECOND
 from common.errors import ConflictError, TsferryError
+from common.network.bandwidth import local_now
 from common.threads import PeriodicThread
 from receiver.background.side_process import ProcessDied, missing_decoders
-from receiver.compaction.choosing import MergeLimits
-from receiver.compaction.expiring import is_expiring
-from receiver.compaction.merge_due import MergeRules, files_of
 from receiver.compaction.merge_process import MergeProcess, MergeRefused, MergesFiles
 from receiver.compaction.merge_progress import (
     MERGE,
@@ -33,18 +30,21 @@ from receiver.compaction.merge_progress import (
     merge_progress,
 )
 from receiver.compaction.merge_run import LeaseLost, MergeRun
-from receiver.compaction.touched_partitions import TouchedPartitions
+from receiver.compaction.worth_merging.choosing import MergeLimits
+from receiver.compaction.worth_merging.expiring import is_expiring
+from receiver.compaction.worth_merging.merge_due import MergeRules, files_of
+from receiver.compaction.worth_merging.touched_partitions import TouchedPartitions
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
 from receiver.metadata.state.table_rows import FileState
-from receiver.metadata.state.tables.retired import PartitionKey
+from receiver.metadata.state.tables.file_tables.retired import PartitionKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from receiver.background.work_queue import WorkQueue
-    from receiver.compaction.choosing import MergeChoice
-    from receiver.compaction.merge_due import PartitionFiles
+    from receiver.compaction.worth_merging.choosing import MergeChoice
+    from receiver.compaction.worth_merging.merge_due import PartitionFiles
     from receiver.config import ReceiverConfig
     from receiver.datadirs.disks import Disks
     from receiver.metadata.engine import Engine

@@ -22,7 +22,7 @@ from common.digests import md5, read_blocks
 from common.errors import ConflictError, StoppedError
 from common.tsfile.tail_digest import tail_digest
 from receiver.compaction.merge_pace import MergePace
-from receiver.metadata.commit.becoming_final import owners_of, why_not_final
+from receiver.metadata.commit.replaced.becoming_final import owners_of, why_not_final
 from receiver.metadata.model import records
 from receiver.metadata.model.centre_source import is_centre
 from receiver.metadata.model.errors import RefusedCommitError
@@ -35,8 +35,11 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.compacted_rows import CompactedOutput, CompactedRow
-    from receiver.metadata.state.tables.retired import PartitionKey
+    from receiver.metadata.state.tables.file_tables.compacted_rows import (
+        CompactedOutput,
+        CompactedRow,
+    )
+    from receiver.metadata.state.tables.file_tables.retired import PartitionKey
 
 __all__ = ["FinalMerges"]
 

@@ -15,7 +15,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from common import crash
 from common.errors import TsferryError
 from receiver.background.side_process import ProcessDied, SideProcess
-from receiver.compaction.merge_asked import ComparisonAsked, ComparisonReply, MergeAsked
+from receiver.compaction.worth_merging.merge_asked import (
+    ComparisonAsked,
+    ComparisonReply,
+    MergeAsked,
+)
 from receiver.datadirs.disks import home_of, place_of
 from receiver.load.merge_verdicts import (
     BadMerge,
@@ -34,7 +38,10 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.deletion_rows import DeletionsRow
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.compacted_rows import CompactedOutput, CompactedRow
+    from receiver.metadata.state.tables.file_tables.compacted_rows import (
+        CompactedOutput,
+        CompactedRow,
+    )
 
 __all__ = ["ComparesMerges", "MergeComparer"]
 
@@ -105,7 +112,7 @@ class MergeComparer:
         self._stopped = stopped
         self._paused = paused
         self._process: ComparesMerges = process or SideProcess(
-            "receiver.compaction.comparing_worker", ComparisonReply, memory=memory
+            "receiver.compaction.making.comparing_worker", ComparisonReply, memory=memory
         )
         self._tried: dict[int, tuple[float, str]] = {}
 

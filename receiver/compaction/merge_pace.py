@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from common.bandwidth import Bandwidth
 from common.config import DayWindow, Timetable
+from common.network.bandwidth import Bandwidth
 
 if TYPE_CHECKING:
     from collections.abc import Callable

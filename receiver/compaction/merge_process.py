@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from common.errors import NoSpaceError, by_slug
 from receiver.background.side_process import SideProcess
-from receiver.compaction.merge_asked import MergeAnswer
+from receiver.compaction.worth_merging.merge_asked import MergeAnswer
 from receiver.metadata.model.records.record_parts import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from receiver.compaction.merge_asked import MergeAsked
+    from receiver.compaction.worth_merging.merge_asked import MergeAsked
 
 __all__ = ["MergeProcess", "MergeRefused", "MergeReply", "MergesFiles"]
 
@@ -61,7 +61,7 @@ class MergeProcess:
             memory: bytes that it may take.
         """
         self._process: SideProcess[MergeAsked, MergeReply] = SideProcess(
-            "receiver.compaction.merge_worker", MergeReply, memory=memory
+            "receiver.compaction.making.merge_worker", MergeReply, memory=memory
         )
 
     def ask(

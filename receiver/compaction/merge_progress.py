@@ -8,7 +8,7 @@ from receiver.metadata.state.work_rows import OPEN_WORK
 
 if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.tables.retired import PartitionKey
+    from receiver.metadata.state.tables.file_tables.retired import PartitionKey
 
 __all__ = ["MERGE", "CompactAnswer", "MergeProgress", "merge_progress"]
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from common import crash
+from common.console.terminal import size_text
 from common.errors import ConflictError, NoSpaceError, TsferryError
-from common.terminal import size_text
-from receiver.compaction.merge_due import asked_of
+from receiver.compaction.worth_merging.merge_due import asked_of
 from receiver.load.merged_files import clear_staged, output_path, place, stage, take_back
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
     from common.durable import Tree
     from receiver.background.work_queue import WorkQueue
-    from receiver.compaction.choosing import MergeChoice
-    from receiver.compaction.merge_asked import MergeAnswer, MergeAsked, MergeOutput
-    from receiver.compaction.merge_due import MergeRules, PartitionFiles
     from receiver.compaction.merge_process import MergesFiles
+    from receiver.compaction.worth_merging.choosing import MergeChoice
+    from receiver.compaction.worth_merging.merge_asked import MergeAnswer, MergeAsked, MergeOutput
+    from receiver.compaction.worth_merging.merge_due import MergeRules, PartitionFiles
     from receiver.datadirs.disks import Disks
     from receiver.metadata.state.work_rows import WorkRow
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from receiver.datadirs.disks import Disks
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
-    from receiver.metadata.state.tables.compacted_rows import CompactedRow
-    from receiver.metadata.state.tables.retired import PartitionKey
+    from receiver.metadata.state.tables.file_tables.compacted_rows import CompactedRow
+    from receiver.metadata.state.tables.file_tables.retired import PartitionKey
 
 __all__ = ["MergedUpkeep"]
 

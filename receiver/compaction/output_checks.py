@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from common.digests import md5_of_fd
 from common.errors import DamagedError
 from common.tsfile import read_tail
-from receiver.compaction.merge_asked import MergeOutput
+from receiver.compaction.worth_merging.merge_asked import MergeOutput
 from receiver.metadata.model.paths import IllegalPathError
 from receiver.metadata.model.records.record_parts import DeviceRange
 

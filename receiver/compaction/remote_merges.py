@@ -27,17 +27,17 @@ from common.errors import (
 )
 from common.wire import check_block
 from receiver.background.side_process import ProcessDied
-from receiver.compaction.merge_asked import MergeQuestion
 from receiver.compaction.merge_process import MergeRefused, MergeReply
 from receiver.compaction.output_checks import OutputRefusedError, TimesOfInputs, checked_output
+from receiver.compaction.worth_merging.merge_asked import MergeQuestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from receiver.background.work_queue import WorkQueue
     from receiver.compaction.compactor import Compactor
-    from receiver.compaction.merge_asked import MergeOutput
     from receiver.compaction.merge_run import StagedMerge
+    from receiver.compaction.worth_merging.merge_asked import MergeOutput
     from receiver.metadata.state.work_rows import WorkRow
 
 __all__ = ["RemoteMerge", "RemoteMerges"]

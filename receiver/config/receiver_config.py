@@ -11,9 +11,9 @@ from msgspec import Meta, Struct
 
 from common.config import ConfigFinding, Duration
 from common.config.shared_rules import TimeUnit, overlapping, whole_milliseconds
+from common.console.logs import LogConfig
 from common.errors import UsageError
 from common.hooks.hooks_config import HooksConfig
-from common.logs import LogConfig
 from receiver.config.listening_tables import AuthConfig, ListenConfig, MetricsConfig, PageConfig
 from receiver.config.loading_tables import (
     DeletesConfig,

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
+from common.console.root_mistakes import telling_of_root
+from common.console.terminal import printable
 from common.durable import Tree
 from common.errors import ConfigError, ConflictError, TsferryError
 from common.names import Kind
-from common.root_mistakes import telling_of_root
-from common.terminal import printable
 from receiver.datadirs.directory_markers import (
     RECEIVER_MARKER,
     DamagedMarkerError,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.storage_nodes import StorageNodeRow
+    from receiver.metadata.state.tables.place_tables.storage_nodes import StorageNodeRow
 
 __all__ = [
     "FoundDirectory",

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from receiver.datadirs.directory_finding import FoundDirectory
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.compacted_rows import CompactedOutput
-    from receiver.metadata.state.tables.uploaded import InStore
+    from receiver.metadata.state.tables.file_tables.compacted_rows import CompactedOutput
+    from receiver.metadata.state.tables.file_tables.uploaded import InStore
 
 __all__ = [
     "NAMING",

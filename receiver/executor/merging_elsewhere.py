@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from common.console.step_progress import StepCounter
 from common.durable import ScratchDirectory, free_bytes
 from common.errors import (
     ConflictError,
@@ -16,18 +17,17 @@ from common.errors import (
     StoppedError,
     Transient,
 )
-from common.step_progress import StepCounter
 from receiver.background.side_process import ProcessDied
-from receiver.compaction.merge_asked import MergeQuestion
 from receiver.compaction.merge_pace import MergePace
 from receiver.compaction.merge_process import MergeProcess, MergeRefused, MergeReply
+from receiver.compaction.worth_merging.merge_asked import MergeQuestion
 from receiver.executor.executor_files import FetchFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from receiver.compaction.merge_asked import MergeAnswer, MergeAsked
     from receiver.compaction.merge_process import MergesFiles
+    from receiver.compaction.worth_merging.merge_asked import MergeAnswer, MergeAsked
     from receiver.executor.task_asked import TaskAsked
     from receiver.superseding.asking import FileAsked
 

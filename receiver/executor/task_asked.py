@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from common.step_progress import ToldProgress, untold
+from common.console.step_progress import ToldProgress, untold
 
 if TYPE_CHECKING:
     from receiver.executor.executor_files import ExecutorFiles

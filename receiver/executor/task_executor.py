@@ -13,8 +13,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
+from common.console.step_progress import ToldProgress, untold
 from common.errors import ConflictError, NoSpaceError, Transient, TsferryError
-from common.step_progress import ToldProgress, untold
 from receiver.background.lease_keeping import renewing
 from receiver.background.remote_work import AskedAnewError
 from receiver.executor.executor_files import ExecutorFiles
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from common.client_certificate import ClientCertificate
+    from common.network.client_certificate import ClientCertificate
     from receiver.executor.work_kinds import Answerer
     from receiver.executor.worker_calls import AskedQuestion
     from receiver.operator.views.background_views import TaskTaken

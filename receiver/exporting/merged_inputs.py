@@ -17,10 +17,10 @@ from common.durable import Closing
 from common.errors import Permanent
 from common.tsfile import DataType, TableSchema
 from common.tsfile.device_names import split_database
-from receiver.compaction.chunk_runs import MergeSpan
-from receiver.compaction.device_rows import DeviceRows
-from receiver.compaction.file_standing import FileStanding
-from receiver.compaction.survey import SeenDevice, SeenSeries
+from receiver.compaction.making.chunk_runs import MergeSpan
+from receiver.compaction.making.device_rows import DeviceRows
+from receiver.compaction.making.file_standing import FileStanding
+from receiver.compaction.making.survey import SeenDevice, SeenSeries
 from receiver.metadata.model.ranks import Ladder, cut_in, rank_in
 from receiver.points import TsFileReader
 from receiver.points.columns import Column, arrow_type

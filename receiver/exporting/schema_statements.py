@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import UNSET, UnsetType
 
-from common.schemaitems import Group, SeriesItem
+from common.formats.schemaitems import Group, SeriesItem
 from common.tsfile import TableSchema
 from common.tsfile.layout import ColumnCategory
 from receiver.exporting.output_file import codes_for

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from common.schemaitems import Group, Item, SeriesItem
+from common.formats.schemaitems import Group, Item, SeriesItem
 from common.tsfile.device_names import split_path
 from receiver.metadata.model.paths import (
     Nodes,

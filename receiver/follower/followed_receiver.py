@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from common.client_certificate import ClientCertificate
+    from common.network.client_certificate import ClientCertificate
 
 __all__ = ["FollowedReceiver"]
 

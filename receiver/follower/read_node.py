@@ -30,7 +30,7 @@ from receiver.operator.centre.loaded_content import LoadedContent
 from receiver.operator.directories import ReceiverDirectories
 from receiver.operator.stored.log_files import log_files
 from receiver.operator.views.log_file_views import FollowView, LogFilesView
-from receiver.transfer.listing import Listing
+from receiver.transfer.said_lists.listing import Listing
 from receiver.transfer.schemachanges import SchemaReader
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from common.client_certificate import ClientCertificate
 from common.errors import ConfigError
+from common.network.client_certificate import ClientCertificate
 
 if TYPE_CHECKING:
     from receiver.config import FollowConfig, ReceiverConfig

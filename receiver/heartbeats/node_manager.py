@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     )
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
-    from receiver.metadata.state.tables.storage_nodes import StorageNodeRow
+    from receiver.metadata.state.tables.place_tables.storage_nodes import StorageNodeRow
 
 __all__ = ["HeardNode", "NodeManager", "NodeSeen"]
 

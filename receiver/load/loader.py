@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from common.durable import failed_sync
 from common.errors import NoSpaceError, ReadOnlyError, TsferryError
-from common.tallies import Durations, LabelledSums
+from common.metering.tallies import Durations, LabelledSums
 from receiver.load.loading import load_task
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from common import crash
 from common.errors import ConflictError, TooLargeError, TsferryError
-from common.linelog import LoadLog
+from common.formats.linelog import LoadLog
 from common.names import RESOURCE, FilePath
 from common.wire import Result
 from receiver.datadirs.disks import NAMING, whole_in

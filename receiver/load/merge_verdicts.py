@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.tables.compacted_rows import CompactedRow
+    from receiver.metadata.state.tables.file_tables.compacted_rows import CompactedRow
 
 __all__ = ["BadMerge", "ProvedMerge", "dissolve_bad", "record_merges"]
 

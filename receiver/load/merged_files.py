@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
 
     from common.durable import Tree
-    from receiver.metadata.state.tables.retired import PartitionKey
+    from receiver.metadata.state.tables.file_tables.retired import PartitionKey
 
 __all__ = [
     "clear_staged",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from common.durable import Tree
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.compacted_rows import CompactedOutput
+    from receiver.metadata.state.tables.file_tables.compacted_rows import CompactedOutput
 
 __all__ = ["Move", "move_back", "move_in", "replace_resource", "tree_of"]
 

@@ -338,7 +338,7 @@ class Engine(AnsweringEngine, Operations):
         Raises:
             GuardFailed: a row is not as a guard says.
             ConflictError: a file holds a device of another owner.
-            RefusedCommitError: another rule is broken (`receiver.metadata.commit.rules`).
+            RefusedCommitError: another rule is broken (`receiver.metadata.commit.judging.rules`).
             TimestampRefusedError: the allocator gave a time that does not follow the newest.
             NoSpaceError: the disk is full; a later commit may succeed.
             FailedSyncError: the flush failed; whether the commit lasted shows at the next start.

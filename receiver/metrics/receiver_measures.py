@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from common.measures import Measure, counter, gauge, histogram
+from common.metering.measures import Measure, counter, gauge, histogram
 
 __all__ = ["EDGE_TROUBLE", "RECEIVER_MEASURES", "ReceiverMeasures"]
 

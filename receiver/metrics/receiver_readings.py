@@ -12,10 +12,10 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from common.certificates import CertificateFile, crl_end
 from common.config.shared_rules import PER_MILLISECOND
 from common.durable import failed_sync, free_bytes
-from common.measures import Readings
+from common.metering.measures import Readings
+from common.network.certificates import CertificateFile, crl_end
 from receiver.load.upkeep.verdicts import hold_of
 from receiver.metadata.query.lost import lost_files
 from receiver.metrics.files_nowhere import FilesNowhere

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from common.tallies import Durations, LabelledSums
+from common.metering.tallies import Durations, LabelledSums
 
 __all__ = ["NodeStanding", "RequestTallies"]
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from common.console.terminal import printable
 from common.durable import Tree
-from common.terminal import printable
 from receiver.datadirs.disks import Disks
 from receiver.metadata.engine import Engine
 from receiver.metadata.log.follower_mark import copy_name, read_mark
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from receiver.storage.cache.disk_room import DiskRoom
     from receiver.storage.copying import StorageService
     from receiver.superseding.prover import Prover
-    from receiver.transfer.checks import Checks
-    from receiver.transfer.uploads import Uploads
+    from receiver.transfer.begun.checks import Checks
+    from receiver.transfer.receiving.uploads import Uploads
 
 __all__ = ["ReceiverDirectories", "RunningReceiver", "look", "time_of"]
 

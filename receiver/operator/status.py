@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 import common
-from common.certificates import CertificateFile, crl_end
 from common.durable import Tree, free_bytes
+from common.network.certificates import CertificateFile, crl_end
 from common.wire import Propagate
 from receiver.load.deciding.predecessors_files import heir_of
 from receiver.load.folder.sender_folder import folders_in

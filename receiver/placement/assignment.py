@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from receiver.heartbeats.node_wire import ReportedTablet
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
-    from receiver.metadata.state.tables.placements import PlacementRow
-    from receiver.metadata.state.tables.tablets import LoadedTableRow, TabletRow
+    from receiver.metadata.state.tables.place_tables.placements import PlacementRow
+    from receiver.metadata.state.tables.place_tables.tablets import LoadedTableRow, TabletRow
     from receiver.placement.copy_lists import CopyLists
     from receiver.placement.held_copies import HeldCopiesBook
     from receiver.placement.node_orders import GivesOrders

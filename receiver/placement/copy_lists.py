@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.placements import PlacementRow
-    from receiver.metadata.state.tables.tablets import LoadedTableRow, TabletRow
+    from receiver.metadata.state.tables.place_tables.placements import PlacementRow
+    from receiver.metadata.state.tables.place_tables.tablets import LoadedTableRow, TabletRow
     from receiver.placement.held_copies import HeldCopiesBook
     from receiver.tablet_copies.copies_wire import CopySource, GoneAsked, HeldCopies
 

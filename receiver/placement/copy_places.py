@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from receiver.heartbeats.node_wire import ReportedTablet
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.tables.placements import PlacementRow
+    from receiver.metadata.state.tables.place_tables.placements import PlacementRow
     from receiver.placement.doubted_copies import DoubtedCopies
     from receiver.placement.held_copies import HeldCopiesBook
     from receiver.placement.placeable_nodes import PlaceableNode

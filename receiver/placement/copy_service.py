@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from receiver.heartbeats.node_reports import ReportNews
     from receiver.heartbeats.node_wire import TicketKey
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.tables.tablets import LoadedTableRow, TabletRow
+    from receiver.metadata.state.tables.place_tables.tablets import LoadedTableRow, TabletRow
     from receiver.placement.placeable_nodes import PlaceableNode
     from receiver.tablet_copies.copies_wire import HeldCopies
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.doubted import DoubtedCopyRow
+    from receiver.metadata.state.tables.place_tables.doubted import DoubtedCopyRow
     from receiver.placement.doubted_copies import DoubtedCopies
     from receiver.placement.held_copies import HeldCopiesBook
     from receiver.placement.placeable_nodes import PlaceableNode

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.placements import PlacementRow
-    from receiver.metadata.state.tables.tablets import TabletRow
+    from receiver.metadata.state.tables.place_tables.placements import PlacementRow
+    from receiver.metadata.state.tables.place_tables.tablets import TabletRow
     from receiver.placement.doubted_copies import DoubtedCopies
 
 __all__ = ["HeldCopiesBook"]

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.placements import PlacementRow
-    from receiver.metadata.state.tables.released import ReleasedRow
+    from receiver.metadata.state.tables.place_tables.placements import PlacementRow
+    from receiver.metadata.state.tables.sender_tables.released import ReleasedRow
     from receiver.placement.copies_back import CopiesBack
     from receiver.placement.doubted_copies import DoubtedCopies
     from receiver.placement.held_copies import HeldCopiesBook

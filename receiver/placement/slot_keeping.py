@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from common.errors import NotFoundError, TsferryError
 from receiver.metadata.model import records
-from receiver.metadata.state.tables.retired import partition_of
+from receiver.metadata.state.tables.file_tables.retired import partition_of
 from receiver.placement.slot_map import owners_of, slot_of
 from receiver.tablet_copies.cached_files import CachedFile
 from receiver.tablet_copies.copies_wire import CachePlace
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.tables.cache_slots import CacheSlotsRow
+    from receiver.metadata.state.tables.place_tables.cache_slots import CacheSlotsRow
     from receiver.placement.placeable_nodes import PlaceableNode
     from receiver.storage.reading.stored_place import StoredPlace
     from receiver.tablet_copies.read_tickets import TicketMaker

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.tables.placements import PlacementRow
-    from receiver.metadata.state.tables.tablets import LoadedTableRow, TableState
+    from receiver.metadata.state.tables.place_tables.placements import PlacementRow
+    from receiver.metadata.state.tables.place_tables.tablets import LoadedTableRow, TableState
 
 __all__ = ["note_standings", "standing_of"]
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.tablets import TabletRow
+    from receiver.metadata.state.tables.place_tables.tablets import TabletRow
 
 __all__ = ["rows_behind"]
 

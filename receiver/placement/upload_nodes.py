@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from common.wire import PlanEntry
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.tables.placements import PlacementRow
+    from receiver.metadata.state.tables.place_tables.placements import PlacementRow
     from receiver.placement.first_tablets import FirstTablets
     from receiver.placement.node_orders import NodeOrders
     from receiver.placement.placeable_nodes import PlaceableNode

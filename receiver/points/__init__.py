@@ -10,6 +10,8 @@
 Nothing is believed: lengths are checked before they are used, decoded points against the file's
 own statistics. What does not hold is ``DamagedData``, what is not read is ``UnsupportedData``;
 both name the file, device, measurement, chunk, page and offset. Needs numpy, numba and pyarrow.
+
+Rooms: `page_data` pages and how they are packed, `encodings`, `deleted` what deletion files say.
 """
 
 from receiver.points.chunks import ChunkRef, ChunkSummary, PointBlock

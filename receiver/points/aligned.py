@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from common.tsfile import Encoding, Statistics
-from receiver.points.chunk_window import DataPage, Pages
 from receiver.points.columns import Column, expanded, joined_values, no_values
 from receiver.points.decoding import page_times, page_values
 from receiver.points.encodings import Binaries, Bytes, Values
 from receiver.points.grouping import GROUP_BYTES, GROUP_ROWS, LEAST_TIME, PageGroup, groups
-from receiver.points.page_checks import CheckedChunk, Checker, check_times
-from receiver.points.page_runs import has_kernel, times_run, values_run
+from receiver.points.page_data.chunk_window import DataPage, Pages
+from receiver.points.page_data.page_checks import CheckedChunk, Checker, check_times
+from receiver.points.page_data.page_runs import has_kernel, times_run, values_run
 from receiver.points.plain_chunks import edges
 
 __all__ = ["DECODED_AT_ONCE", "TimeChunk", "TimeGroup", "ValueChunk", "parts"]

@@ -12,7 +12,6 @@ from common.durable import Closing
 from common.tsfile import Corrupt, DataType, Device, Series, Status, Tail, read_tail
 from common.tsfile.byte_source import ByteSource, source_of
 from receiver.points.aligned import DECODED_AT_ONCE, TimeChunk, TimeGroup, ValueChunk, parts
-from receiver.points.chunk_window import WINDOW_BYTES, Pages, PageSource
 from receiver.points.chunks import (
     ChunkRef,
     GroupHeader,
@@ -22,11 +21,12 @@ from receiver.points.chunks import (
 from receiver.points.columns import TextForm
 from receiver.points.errors import DamagedData, DataError, DataPlace, UnsupportedData
 from receiver.points.grouping import GROUP_ROWS
+from receiver.points.page_data.chunk_window import WINDOW_BYTES, Pages, PageSource
 from receiver.points.plain_chunks import PlainChunk
 
 if TYPE_CHECKING:
-    from receiver.points.deletions import Deletions
-    from receiver.points.stored_pages import PageKeeper
+    from receiver.points.deleted.deletions import Deletions
+    from receiver.points.page_data.stored_pages import PageKeeper
 
 __all__ = ["ChunkReader"]
 

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from common.tsfile import Encoding, Statistics
-from receiver.points.chunk_window import DataPage, Pages
 from receiver.points.encodings import (
     BadPage,
     Binaries,
@@ -20,6 +19,7 @@ from receiver.points.encodings import (
     has_old_form,
 )
 from receiver.points.errors import DamagedData, UnsupportedData
+from receiver.points.page_data.chunk_window import DataPage, Pages
 from receiver.points.summaries import first_out_of_order, row_statistics
 
 __all__ = ["Times", "guessed_times", "page_times", "page_values"]

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
 from common.tsfile import Encoding
-from receiver.points.chunk_window import DataPage, Pages
 from receiver.points.encodings import Bytes
+from receiver.points.page_data.chunk_window import DataPage, Pages
 
 __all__ = [
     "GREATEST_TIME",

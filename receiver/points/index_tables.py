@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from common.tsfile import Device
-from receiver.points import pages, summaries
+from receiver.points import summaries
 from receiver.points.jit import Number, kernel
+from receiver.points.page_data import pages
 
 __all__ = ["ChunkTable", "chunk_table"]
 

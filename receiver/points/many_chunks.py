@@ -18,11 +18,10 @@ import numpy.typing as npt
 
 from common.tsfile import Compression, DataType, Device, Encoding, Series, Statistics
 from common.tsfile.primitives import vstr_bytes
-from receiver.points import page_kernels, summaries
+from receiver.points import summaries
 from receiver.points.chunk_reader import ChunkReader
 from receiver.points.chunks import ChunkRef, PointBlock
 from receiver.points.columns import BINARY, Column, dtype_of, joined_values, no_values
-from receiver.points.compression import BadCompression, UnsupportedCompression, decompress
 from receiver.points.decoding import Times
 from receiver.points.encodings import (
     Binaries,
@@ -33,8 +32,10 @@ from receiver.points.encodings import (
 )
 from receiver.points.grouping import GREATEST_TIME, LEAST_TIME
 from receiver.points.jit import readonly
-from receiver.points.page_runs import PagePlaces, decode_pages
-from receiver.points.stored_pages import KeptChunks, PageKeeper, StoredChunk, StoredPage
+from receiver.points.page_data import page_kernels
+from receiver.points.page_data.compression import BadCompression, UnsupportedCompression, decompress
+from receiver.points.page_data.page_runs import PagePlaces, decode_pages
+from receiver.points.page_data.stored_pages import KeptChunks, PageKeeper, StoredChunk, StoredPage
 
 __all__ = [
     "ChunkSource",

@@ -13,14 +13,14 @@ import numpy.typing as npt
 
 from common.tsfile import Encoding, Statistics
 from common.tsfile.primitives import Malformed, read_uvarint
-from receiver.points.chunk_window import DataPage, Pages
 from receiver.points.chunks import PointBlock
 from receiver.points.columns import Column, joined_values
 from receiver.points.decoding import guessed_times, page_times, page_values
 from receiver.points.encodings import Bytes, Values
 from receiver.points.grouping import GROUP_ROWS, LEAST_TIME, PageGroup, groups
-from receiver.points.page_checks import CheckedChunk, check_times
-from receiver.points.page_runs import plain_run
+from receiver.points.page_data.chunk_window import DataPage, Pages
+from receiver.points.page_data.page_checks import CheckedChunk, check_times
+from receiver.points.page_data.page_runs import plain_run
 
 __all__ = ["PlainChunk", "edges"]
 

@@ -14,12 +14,12 @@ import pyarrow as pa
 from common.tsfile import DataType, Device, Series
 from receiver.points.aligned import DECODED_AT_ONCE, parts
 from receiver.points.batches import Piece, TooMuchError, cut, joined_on_time, merged
-from receiver.points.chunk_window import WINDOW_BYTES
 from receiver.points.chunks import ChunkRef, chunk_refs, clusters
 from receiver.points.columns import Column, InvalidValue, arrow_type, no_values
-from receiver.points.deletions import Ranges, deleted
+from receiver.points.deleted.deletions import Ranges, deleted
 from receiver.points.errors import UnsupportedData
 from receiver.points.grouping import GROUP_ROWS
+from receiver.points.page_data.chunk_window import WINDOW_BYTES
 
 if TYPE_CHECKING:
     from receiver.points.chunk_reader import ChunkReader

@@ -24,10 +24,10 @@ import numpy as np
 import numpy.typing as npt
 
 from common.tsfile import DataType, Statistics, Value
-from receiver.points import pages
 from receiver.points.columns import BINARY
 from receiver.points.encodings import FLOATS
 from receiver.points.jit import kernel
+from receiver.points.page_data import pages
 
 __all__ = [
     "ROW_COUNT",

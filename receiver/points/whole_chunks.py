@@ -11,11 +11,11 @@ import numpy as np
 
 from common.tsfile import DataType, Device, Series, Statistics
 from receiver.points.aligned import DECODED_AT_ONCE, parts
-from receiver.points.chunk_window import Pages
 from receiver.points.chunks import ChunkRef, ChunkSummary, PointBlock, chunk_refs
 from receiver.points.encodings import is_rounded
 from receiver.points.errors import DamagedData, DataError, UnsupportedData
-from receiver.points.rounding import far
+from receiver.points.page_data.chunk_window import Pages
+from receiver.points.page_data.rounding import far
 from receiver.points.summaries import differing, merge
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from common.tsfile import Corrupt, Device
-from receiver.points.deletions import Deletions
+from receiver.points.deleted.deletions import Deletions
 from receiver.points.errors import DamagedData, UnsupportedData
 from receiver.points.reader import TsFileReader
 from receiver.shared_points.compare_asked import CompareAnswer, SharedPoint

@@ -31,7 +31,7 @@ from receiver.storage.reading.stored_place import ReceiverAddress, StoreAddress,
 
 if TYPE_CHECKING:
     from receiver.metadata.state.ranges import Devices
-    from receiver.metadata.state.tables.compacted_rows import CompactedOutput
+    from receiver.metadata.state.tables.file_tables.compacted_rows import CompactedOutput
 
 __all__ = ["Catalogue", "Loads"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from common.config import ConfigError, load
+from common.console.terminal import printable
 from common.errors import UsageError
-from common.terminal import printable
 from receiver.config import ENV_PREFIX, FILE, ReceiverConfig
 from receiver.spark.catalogue import Catalogue
 from receiver.spark.local_catalogue import LocalCatalogue, StoreCatalogue

@@ -172,7 +172,7 @@ class LocalCatalogue(Catalogue):
             row = state.files.get(noted.physical or "")
             if row is None or noted.form != "mods":
                 return frozenset()
-            from receiver.points.deletions import older_in
+            from receiver.points.deleted.deletions import older_in
 
             return older_in(noted.content, noted.path, row.devices.names())
 

@@ -14,7 +14,7 @@ from receiver.metadata.query.applied_deletions import AppliedDeletions, applied_
 
 if TYPE_CHECKING:
     from receiver.metadata.state.deletion_rows import DeletionsRow
-    from receiver.points.deletions import DeletionRecords
+    from receiver.points.deleted.deletions import DeletionRecords
 
 __all__ = ["FileDeletions", "NotedDeletions"]
 
@@ -90,7 +90,7 @@ class NotedDeletions:
         return FileDeletions(own, others)
 
     def _add(self, row: DeletionsRow, several: list[AppliedDeletions]) -> None:
-        from receiver.points.deletions import DeletionRecords
+        from receiver.points.deleted.deletions import DeletionRecords
 
         name = f"{row.path}.{row.form}"
         for each in several:

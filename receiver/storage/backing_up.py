@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from common import crash
+from common.console.step_progress import StepCounter, untold
 from common.errors import BusyError, TsferryError
 from common.names import FilePath
-from common.step_progress import StepCounter, untold
 from receiver.storage.cache.stored_files import StoredContent
 from receiver.storage.log_copies.log_shipping import LogShipper
 from receiver.storage.objects.object_places import file_of, is_beside, list_objects
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from common.console.step_progress import ToldProgress
     from common.durable import Tree
-    from common.step_progress import ToldProgress
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from common.bandwidth import Bandwidth
 from common.durable import Closing, Tree
 from common.errors import DamagedError, TsferryError
+from common.network.bandwidth import Bandwidth
 from receiver.metadata.model.errors import HistoryGoneError
 from receiver.storage.cache.disk_room import DiskRoom
 from receiver.storage.cache.object_fetching import sweep_fetched

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from common.console.step_progress import untold
 from common.durable import Tree
 from common.errors import DamagedError
-from common.step_progress import untold
 from receiver.metadata.engine import Engine
 from receiver.storage.log_copies.metadata_restore import restore_metadata
 from receiver.storage.objects.object_check import CopiesReport, ObjectFinding, check_objects
@@ -22,7 +22,7 @@ from receiver.storage.stores.owned_prefix import engine_in
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from common.step_progress import ToldProgress
+    from common.console.step_progress import ToldProgress
     from receiver.storage.stores.object_store import ObjectStore
 
 __all__ = ["check_restore"]

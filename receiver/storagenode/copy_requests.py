@@ -20,7 +20,7 @@ from receiver.tablet_copies.read_tickets import READ_TICKET
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from common.client_certificate import ClientCertificate
+    from common.network.client_certificate import ClientCertificate
     from receiver.heartbeats.node_wire import NodeStart
     from receiver.tablet_copies.copies_wire import CopySource, GoneAsked, HeldCopy
 

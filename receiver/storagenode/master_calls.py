@@ -18,7 +18,7 @@ from receiver.storagenode.node_home import ForeignMasterError, ReplacedMasterErr
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from common.client_certificate import ClientCertificate
+    from common.network.client_certificate import ClientCertificate
     from receiver.heartbeats.node_wire import NodeHeartbeat
 
 __all__ = ["HEARTBEAT", "HearsNodes", "MasterCalls", "Masters"]

@@ -17,7 +17,7 @@ from flask import Request, Response
 from common import wire
 from receiver.storagenode.node_status import NODE_STATUS
 from receiver.web.call import json_answer
-from receiver.web.health import Health
+from receiver.web.handlers.health import Health
 from receiver.web.problems import problem_response
 
 if TYPE_CHECKING:

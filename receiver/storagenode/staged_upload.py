@@ -1,7 +1,7 @@
 """An upload at a node, and what there is of it on the disk.
 
     uploads/<id>.part      the bytes
-    uploads/<id>.upload    what it is and which blocks count, see `receiver.transfer.partial`
+    uploads/<id>.upload    what it is and which blocks count, see `transfer.receiving.partial`
     uploads/<id>.whole     takes the place of the latter: what it is, and the MD5 that was verified
 
 in one of the directories of the node. What is whole says so in one step; the other lines about it,
@@ -18,7 +18,7 @@ import msgspec
 from common import crash
 from common.decoders import from_json
 from common.errors import BusyError, NotFoundError
-from receiver.transfer.partial import PartialUpload, UploadMeta
+from receiver.transfer.receiving.partial import PartialUpload, UploadMeta
 from receiver.transfer.turns import Turns
 
 if TYPE_CHECKING:

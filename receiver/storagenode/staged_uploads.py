@@ -34,7 +34,7 @@ from receiver.storagenode.staged_upload import (
     remove_upload,
     upload_left,
 )
-from receiver.transfer.partial import PartialUpload, UploadMeta
+from receiver.transfer.receiving.partial import PartialUpload, UploadMeta
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from receiver.tablet_copies.copies_wire import CopiedFile
     from receiver.tablet_copies.replica_store import ReplicaStore
     from receiver.tablet_copies.upload_tickets import SentFile
-    from receiver.transfer.partial import Pending
+    from receiver.transfer.receiving.partial import Pending
 
 __all__ = ["StagedPiece", "StagedStanding", "StagedUploads", "StagedView"]
 

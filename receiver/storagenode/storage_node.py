@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 import common
-from common.client_certificate import ClientCertificate
 from common.durable import Closing, failed_sync
 from common.errors import ConfigError
+from common.network.client_certificate import ClientCertificate
 from receiver.heartbeats.node_wire import NodeRegistration
 from receiver.storage.reading.open_stores import opened_at
 from receiver.storage.reading.stored_place import StoreAddress

@@ -21,8 +21,8 @@ from receiver.storagenode.node_calls import (
     NodeRoutes,
 )
 from receiver.storagenode.tablet_calls import range_of
-from receiver.web import tus_headers
-from receiver.web.tus import FILES, checked_block, version_refused
+from receiver.web.handlers import tus_headers
+from receiver.web.handlers.tus import FILES, checked_block, version_refused
 
 if TYPE_CHECKING:
     from receiver.storagenode.node_calls import NodeHandler

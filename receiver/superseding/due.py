@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.deletion_rows import DeletionsRow
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.retired import PartitionKey
+    from receiver.metadata.state.tables.file_tables.retired import PartitionKey
     from receiver.superseding.asking import FileProof
 
 __all__ = [

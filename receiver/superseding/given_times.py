@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from receiver.points.deletions import deleted
+from receiver.points.deleted.deletions import deleted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from common.tsfile import Device, Series
     from receiver.points import ChunkRef, TsFileReader
-    from receiver.points.deletions import Deletions
+    from receiver.points.deleted.deletions import Deletions
 
 __all__ = ["GivenTimes", "SeriesName", "given_times"]
 

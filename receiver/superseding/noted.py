@@ -7,15 +7,15 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from common.tsfile import parse_name
-from receiver.points.deletion_entries import NamePattern
-from receiver.points.deletion_files import parse_binary, parse_text
-from receiver.points.deletions import DeletionRecords, Deletions, older_patterns
+from receiver.points.deleted.deletion_entries import NamePattern
+from receiver.points.deleted.deletion_files import parse_binary, parse_text
+from receiver.points.deleted.deletions import DeletionRecords, Deletions, older_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from common.tsfile import Device
-    from receiver.points.deletion_entries import Deletion
+    from receiver.points.deleted.deletion_entries import Deletion
     from receiver.superseding.asking import FileAsked, NotesAsked
 
 __all__ = ["NotesOfPartition"]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.retired import PartitionKey
+    from receiver.metadata.state.tables.file_tables.retired import PartitionKey
     from receiver.metadata.state.work_rows import WorkRow
     from receiver.superseding.asking import FileProof, PartitionAsked
     from receiver.superseding.due import DuePartition

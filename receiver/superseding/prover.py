@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from receiver.background.work_queue import WorkQueue
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.retired import PartitionKey
+    from receiver.metadata.state.tables.file_tables.retired import PartitionKey
     from receiver.metadata.state.work_rows import WorkRow
     from receiver.superseding.proof_work import PartitionProofs
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import UNSET
 
 from common.errors import UsageError
-from common.schemaitems import Dropped, Group, GroupDropped, Item, SchemaChanges, SeriesItem
+from common.formats.schemaitems import Dropped, Group, GroupDropped, Item, SchemaChanges, SeriesItem
 from common.text_numbers import whole_number
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import HistoryGoneError

@@ -1,1 +1,4 @@
-"""The receiver's web layer: the protocol of senders, the calls of operators, and their server."""
+"""The web layer: the protocol of senders, the calls of operators, the page, and their server.
+
+Rooms: `handlers` the calls, a module a subject, `ui` the page, `server` what listens.
+"""

@@ -16,7 +16,9 @@ from common import wire
 from common.errors import GoneError, NotFoundError, TsferryError
 from receiver.metadata.model.errors import FencedError
 from receiver.node import Node
-from receiver.web import (
+from receiver.web import openapi, problems
+from receiver.web.call import Call, ReadingSide
+from receiver.web.handlers import (
     background_calls,
     compact_calls,
     content_calls,
@@ -28,9 +30,7 @@ from receiver.web import (
     log_calls,
     metrics_calls,
     node_calls,
-    openapi,
     operating,
-    problems,
     sender_calls,
     sql,
     sync,
@@ -39,7 +39,6 @@ from receiver.web import (
     txn_calls,
     write_calls,
 )
-from receiver.web.call import Call, ReadingSide
 from receiver.web.routes import Role
 from receiver.web.server import RequestHead
 from receiver.web.site import Site

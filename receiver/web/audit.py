@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from common import wire
-from common.logs import AUDIT
+from common.console.logs import AUDIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

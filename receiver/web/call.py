@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from receiver.operator.directories import ReceiverDirectories, RunningReceiver
     from receiver.operator.views.log_file_views import FollowView, LogFilesView
     from receiver.principal import Principal
-    from receiver.transfer.listing import Listing
+    from receiver.transfer.said_lists.listing import Listing
     from receiver.transfer.schemachanges import SchemaReader
     from receiver.web.audit import AuditLog
     from receiver.web.longpoll import LongPolls

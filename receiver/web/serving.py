@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from common import wire
-from common.certificates import CertificateFile, crl_end
 from common.config.metrics_rules import listen_of
 from common.durable import Tree
 from common.errors import ConfigError, TsferryError
+from common.network.certificates import CertificateFile, crl_end
 from receiver.operator.client import ADDRESS_FILE
 from receiver.web.app import close, create_app, site_of
+from receiver.web.handlers.tus import FILES
 from receiver.web.server import (
     Server,
     ServerOptions,
@@ -28,7 +29,6 @@ from receiver.web.server import (
     raise_descriptor_limit,
     url_host,
 )
-from receiver.web.tus import FILES
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -296,7 +296,7 @@ class _Service:
         listen = self._config.metrics.listen
         if listen is None or app.measures is None:
             return contextlib.nullcontext()
-        from common.metrics_port import MetricsPort
+        from common.metering.metrics_port import MetricsPort
 
         try:
             port = MetricsPort(*listen_of(listen), app.measures)

@@ -19,9 +19,9 @@ from receiver.metrics.request_tallies import NodeStanding, RequestTallies
 from receiver.operator.client import TOKEN_FILE
 from receiver.web.access import Access
 from receiver.web.audit import AuditLog
+from receiver.web.handlers.tus import method_of
 from receiver.web.longpoll import LongPolls
 from receiver.web.routes import Body, Route
-from receiver.web.tus import method_of
 from receiver.web.ui.page_state import PageState
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from common.tsfile.primitives import uvarint_bytes
 from receiver.points.columns import BINARY, Column
 from receiver.points.decoding import Times
 from receiver.points.encodings import Binaries, Bytes, Values
-from receiver.points.stored_pages import StoredPage
+from receiver.points.page_data.stored_pages import StoredPage
 from receiver.points.summaries import ROW_WIDTH, extremes, merge, row_statistics, summarise
 from receiver.writing.page_compression import compress_page
 from receiver.writing.structures import (

@@ -12,7 +12,7 @@ from common.tsfile.layout import TIME_COLUMN_FLAG, VALUE_COLUMN_FLAG
 from receiver.points.columns import Column, dtype_of
 from receiver.points.decoding import Times
 from receiver.points.encodings import Binaries
-from receiver.points.stored_pages import StoredPage
+from receiver.points.page_data.stored_pages import StoredPage
 from receiver.points.summaries import ROW_COUNT, first_out_of_order, merge
 from receiver.writing.chunk_pages import ChunkPages, Scratch, SeriesForm, time_form
 from receiver.writing.index_writer import DeviceIndex

@@ -41,8 +41,8 @@ import pyarrow.parquet as pq
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from common.tsfile import Compression, DataType, Encoding, read_tail
-from receiver.compaction.merge_asked import MergeAsked
-from receiver.compaction.merging import merge_files
+from receiver.compaction.making.merging import merge_files
+from receiver.compaction.worth_merging.merge_asked import MergeAsked
 from receiver.metadata.model.ranks import NOW
 from receiver.points import Column
 from receiver.superseding.asking import FileAsked

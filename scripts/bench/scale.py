@@ -44,7 +44,7 @@ from receiver.heartbeats.node_wire import (
     TabletReport,
 )
 from receiver.metadata.model import records
-from receiver.metadata.state.tables.tablets import TabletRow
+from receiver.metadata.state.tables.place_tables.tablets import TabletRow
 from receiver.node import Node
 from receiver.operator.places.remote_nodes import node_totals
 from receiver.principal import Principal

@@ -35,7 +35,7 @@ from common.tsfile import read_tail
 from receiver.background.work_queue import WorkQueue
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
-from receiver.metadata.state.tables.retired import PartitionKey
+from receiver.metadata.state.tables.file_tables.retired import PartitionKey
 from receiver.superseding.prover import Prover
 from tests.support.tsfile_bytes import build
 

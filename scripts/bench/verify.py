@@ -95,9 +95,9 @@ def verify(folder: str, master: str, points: int, calls: Connection) -> None:
     from common.config import load as load_config
     from receiver.config import ENV_PREFIX, ReceiverConfig
     from receiver.spark.verify.committed import CommittedFiles
+    from receiver.spark.verify.examining.part_rows import Settings
     from receiver.spark.verify.file_scope import FileScope
     from receiver.spark.verify.job_progress import JobProgress
-    from receiver.spark.verify.part_rows import Settings
     from receiver.spark.verify.session import start
     from receiver.spark.verify.verifying import Run, verify_catalogue
 
@@ -183,8 +183,8 @@ def cpu_seconds() -> float:
 def compile_kernels(path: str) -> None:
     """Decode one file, so that what is compiled is in the cache."""
     begin = time.perf_counter()
-    from receiver.spark.verify.file_checks import check_part
-    from receiver.spark.verify.parts import Expected, split
+    from receiver.spark.verify.examining.file_checks import check_part
+    from receiver.spark.verify.examining.parts import Expected, split
 
     check_part(split(0, Expected(path), 0)[0])
     print(f"kernels imported or compiled in {time.perf_counter() - begin:.1f} s", flush=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import click
 
-from common.cli import Program
+from common.console.cli import Program
 from receiver.cli import commands as receiver_commands
 from receiver.spark.verify import verify_options
 from receiver.spark.verify.cli import cli as verify

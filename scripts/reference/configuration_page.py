@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 from msgspec.structs import FieldInfo
 
-from common.cli import Program
 from common.config import keys
 from common.config.keys import ArrayNode, LeafNode
 from common.config.kinds import Duration, SecretUrl, Size, Url, kind_of
@@ -21,6 +20,7 @@ from common.config.loaded_values import Secret
 from common.config.networks import AllowList
 from common.config.timetable import Hours, Timetable
 from common.config.upload_rules import UploadRules
+from common.console.cli import Program
 from receiver.cli.commands import PROGRAM as RECEIVER
 from scripts.reference.markdown_text import code, headed, prose, table
 from sender.cli.program import PROGRAM as SENDER

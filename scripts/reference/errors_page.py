@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from common.cli import Program
+from common.console.cli import Program
 from common.errors import Integrity, Permanent, Transient, TsferryError
 from common.wire import Result
 from scripts.reference.commands_page import PROGRAMS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from common.start import enter
+from common.console.start import enter
 
 __all__ = ["main"]
 
@@ -20,7 +20,7 @@ def _run() -> int:
     # Nearly all that a command makes stays to its end; the collector, as it comes, looked through
     # it again and again, for a fifth of the time of a start.
     gc.set_threshold(100_000, 20, 20)
-    from common.cli import run
+    from common.console.cli import run
     from sender.cli.commands import cli
 
     return run(cli, NAME)

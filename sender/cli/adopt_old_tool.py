@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from common.cli import Invocation, emit_json
+from common.console.cli import Invocation, emit_json
+from common.console.terminal import counted, printable, size_text
 from common.errors import EXIT_NOT_LOADED, UsageError
 from common.names import is_sender_uuid
-from common.terminal import counted, printable, size_text
 from sender.cli.program import json_option
 from sender.config import ReceiverEntry, SenderConfig
 
@@ -60,7 +60,7 @@ def adopt(
     there. Nothing of the old tool is changed without --commit, and removed never. Stop it first,
     and let the receiver adopt what the old one has.
     """
-    from common.progress_line import showing_progress
+    from common.console.progress_line import showing_progress
     from sender.kept.old_tool_state import read_old_tool
     from sender.round.adopted_lists import carry_out, check_identity, look_for_adoption
     from sender.send.remote import Remote

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from common.cli import Invocation
-from common.json_option import JsonForm
-from common.terminal import printable
+from common.console.cli import Invocation
+from common.console.json_option import JsonForm
+from common.console.terminal import printable
 from sender.cli.program import PROGRAM, emit_receivers, json_option, opened, receiver_option
 from sender.config import SenderConfig
 from sender.round.round_report import worst

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 import common
-from common.cli import config_group
+from common.console.cli import config_group
 from sender.cli.program import PROGRAM
 
 __all__ = ["cli"]

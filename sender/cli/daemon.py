@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from common.cli import Invocation, emit_json
+from common.console.cli import Invocation, emit_json
 from sender.cli.program import json_option, opened, reloading, stopping, warn_of_root
 from sender.config import SenderConfig
 
@@ -94,7 +94,7 @@ def _with_a_heap_that_shrinks(invocation: Invocation[SenderConfig]) -> None:
 
     Python's own keeps the arenas of a large round for ever, half empty: 20 MB with 10,000 files.
     The C library gives single pages back (`malloc_trim`). Same process, same pid; a Ctrl-C in
-    between waits until it is answered again (`common.start`).
+    between waits until it is answered again (`common.console.start`).
     """
     if "PYTHONMALLOC" not in os.environ:
         environ = os.environ | {"PYTHONMALLOC": "malloc", "MALLOC_ARENA_MAX": "2"}

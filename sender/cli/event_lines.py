@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from common.json_form import json_form
+from common.console.json_form import json_form
 from sender.round.round_report import worst
 from sender.round.shown_rounds import RoundShown
 

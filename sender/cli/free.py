@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from common.cli import Invocation, emit_json
 from common.config.units import parse_duration, parse_size
+from common.console.cli import Invocation, emit_json
+from common.console.terminal import counted, printable, size_text
 from common.errors import TsferryError, UsageError
-from common.terminal import counted, printable, size_text
 from sender.cli.program import PROGRAM, json_option, opened, stopping, warn_of_root
 from sender.config import SenderConfig
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from common.cli import Invocation, emit_json
+from common.console.cli import Invocation, emit_json
 from common.errors import EXIT_UNREACHABLE, UsageError
 from sender.cli.program import json_option, opened
 from sender.config import SenderConfig

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from common.cli import Invocation, emit_json
+from common.console.cli import Invocation, emit_json
+from common.console.examples import taken_back_on_failure
+from common.console.terminal import printable
 from common.errors import UsageError
-from common.examples import taken_back_on_failure
 from common.system_errors import said_of
-from common.terminal import printable
 from sender.cli.program import PROGRAM, json_option, warn_of_root
 from sender.config import ReceiverEntry, SenderConfig
 
 if TYPE_CHECKING:
-    from common.examples import WrittenUnit
+    from common.console.examples import WrittenUnit
 
 __all__ = ["init"]
 
@@ -146,7 +146,7 @@ def _given(
     label: str | None,
 ) -> dict[str, str]:
     """What was said of the new configuration: its keys, as TOML."""
-    from common.examples import toml
+    from common.console.examples import toml
 
     said: dict[str, str | Path | list[str] | None] = {
         "schema_dir": schema_dir,
@@ -164,7 +164,7 @@ def _is_as_given(file: Path, given: dict[str, str]) -> bool:
 
     So what could not be done the first time needs no other words the second time.
     """
-    from common.examples import configuration
+    from common.console.examples import configuration
 
     try:
         return file.read_text(encoding="utf-8") == configuration("sender", given)
@@ -173,8 +173,8 @@ def _is_as_given(file: Path, given: dict[str, str]) -> bool:
 
 
 def _write_example(file: Path, values: dict[str, str]) -> None:
+    from common.console.examples import configuration
     from common.durable import Tree
-    from common.examples import configuration
 
     content = configuration("sender", values)
     try:
@@ -187,7 +187,7 @@ def _write_example(file: Path, values: dict[str, str]) -> None:
 
 
 def _unit(units: Path, file: Path, config: SenderConfig) -> WrittenUnit:
-    from common.examples import write_unit
+    from common.console.examples import write_unit
 
     # The owner of the TsFiles runs it, whoever owns the schema directory.
     files = (config.log.file, config.daemon.pid_file)

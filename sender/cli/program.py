@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from common.cli import Invocation, Program, emit_json
+from common.console.cli import Invocation, Program, emit_json
+from common.console.json_option import JsonForm
+from common.console.json_option import json_option as declared_option
+from common.console.terminal import printable
 from common.errors import (
     EXIT_HELD,
     EXIT_INTERNAL,
@@ -25,9 +28,6 @@ from common.errors import (
     EXIT_USAGE,
     UsageError,
 )
-from common.json_option import JsonForm
-from common.json_option import json_option as declared_option
-from common.terminal import printable
 from sender.config import ENV_PREFIX, FILE, ReceiverEntry, SenderConfig
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def warn_of_root(config: SenderConfig) -> None:
     Raises:
         NotPermittedError: this user cannot go on with what root made: that is said in its place.
     """
-    from common.root_mistakes import refuse_of_root, root_mistakes
+    from common.console.root_mistakes import refuse_of_root, root_mistakes
 
     sync = config.schema_dir / "sync"
     ours = [
@@ -218,7 +218,7 @@ def emit_receivers(found: Mapping[str, Any], kind: type, exit_code: int) -> None
         kind: type of these.
         exit_code: of the command.
     """
-    from common.json_form import json_form
+    from common.console.json_form import json_form
 
     if len(found) == 1:
         emit_json(next(iter(found.values())), kind)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from common.cli import Invocation, emit_json
+from common.console.cli import Invocation, emit_json
+from common.console.json_option import JsonForm
+from common.console.terminal import counted, table
 from common.errors import UsageError
-from common.json_option import JsonForm
-from common.terminal import counted, table
 from sender.cli.program import json_option, opened, receiver_option, warn_of_root
 from sender.config import SenderConfig
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from common.check_line import CheckLevel, CheckLine
-from common.terminal import counted
+from common.console.check_line import CheckLevel, CheckLine
+from common.console.terminal import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from common.cli import Invocation, emit_json
 from common.config.shared_rules import PER_MILLISECOND
+from common.console.cli import Invocation, emit_json
+from common.console.json_option import JsonForm
+from common.console.terminal import counted, folded, size_text
 from common.errors import (
     EXIT_HELD,
     EXIT_NOT_LOADED,
@@ -19,8 +21,6 @@ from common.errors import (
     UsageError,
     by_slug,
 )
-from common.json_option import JsonForm
-from common.terminal import counted, folded, size_text
 from sender.cli.program import Session, json_option, opened, receiver_option
 from sender.cli.sender_check import in_the_way
 from sender.config import SenderConfig
@@ -28,7 +28,7 @@ from sender.round.round_report import worst
 from sender.schema.standing import schema_lines
 
 if TYPE_CHECKING:
-    from common.check_line import CheckLine
+    from common.console.check_line import CheckLine
     from sender.cli.command_views import DaemonShown
     from sender.round.look import ReceiverStanding
     from sender.round.shown_rounds import LastRound, TroubleShown, VerifiedShown
@@ -92,7 +92,7 @@ def status(
     if verified and not safe_to_delete:
         raise UsageError("--verified: expected together with --safe-to-delete")
     if as_plugin and not safe_to_delete:
-        from common.check_line import run_check
+        from common.console.check_line import run_check
 
         return run_check(lambda: _checked(invocation, names))
     with opened(invocation, names) as session:

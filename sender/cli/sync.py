@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from common.cli import Invocation
+from common.console.cli import Invocation
+from common.console.json_option import JsonForm
+from common.console.terminal import counted, printable, size_text
 from common.errors import UsageError
-from common.json_option import JsonForm
-from common.terminal import counted, printable, size_text
 from sender.cli.event_lines import EVENT_SHAPES, EventLines
 from sender.cli.program import (
     PROGRAM,
@@ -217,7 +217,7 @@ def run_rounds(
         done: is given the reports of the rounds that this process did itself.
         show: hears of each file, in the place of a line on the terminal.
     """
-    from common.progress_bar import WorkProgress
+    from common.console.progress_bar import WorkProgress
     from sender.send.progress import ShownRounds
 
     progress = WorkProgress()

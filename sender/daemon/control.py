@@ -27,9 +27,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from common.console.terminal import printable
 from common.durable import Tree
 from common.errors import LockedError, ProtocolError, StoppedError, TsferryError, by_slug
-from common.terminal import printable
 from common.threads import join_begun
 
 __all__ = ["SOCKET", "ControlServer", "ask"]

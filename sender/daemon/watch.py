@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import xxhash
 
+from common.console.terminal import printable
 from common.names import RESOURCE, SUFFIX
-from common.terminal import printable
 from sender.select.eligibility import CHANGING
 
 if TYPE_CHECKING:

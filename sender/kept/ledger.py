@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from msgspec.structs import replace
 
 from common import crash
-from common.linelog import parse_paths
+from common.formats.linelog import parse_paths
 from sender.kept.list_state import (
     ListFacts,
     list_digest,

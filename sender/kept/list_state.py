@@ -13,8 +13,8 @@ above the files of a directory has
 
 * what they are: `listed` on the new list, `leaving` as they are on the old one only, or `pending`,
   sent in a task whose outcome is not known yet;
-* of listed ones, how many count at both ends, their sum (`common.listed`, 32 hex digits) and the
-  last time of their data;
+* of listed ones, how many count at both ends, their sum (`common.listed`, 32 hex digits)
+  and the last time of their data;
 * how many files they are, and how many bytes their names have.
 
 Then come the names in order, a newline between two; 24 bytes for each file: size, modification time

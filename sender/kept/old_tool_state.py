@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from common.console.terminal import counted
 from common.durable import Tree
 from common.errors import DamagedError, NameRefusedError, TsferryError, UsageError
 from common.names import FilePath, is_sender_uuid
-from common.terminal import counted
 from sender.kept.ledger import SENDER_DIRS
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """The sync.log of a running task: one in each data directory that the task touches.
 
-The lines are those of `common.linelog`. All logs of a task carry its id, so each stands for itself
-after a crash, whichever of them were written.
+The lines are those of `common.formats.linelog`. All logs of a task carry its id, so each stands for
+itself after a crash, whichever of them were written.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from common import crash
 from common.errors import BusyError
-from common.linelog import Phase, SyncLog, parse_sync
+from common.formats.linelog import Phase, SyncLog, parse_sync
 from sender.kept.ledger import sender_dir, sender_dirs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from common.linelog import SyncState
+    from common.formats.linelog import SyncState
     from common.names import FilePath
     from sender.select.data_dirs import DataDirs
 

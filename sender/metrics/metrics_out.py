@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from common.config.metrics_rules import listen_of
 from common.durable import Closing, Tree
 from common.errors import TsferryError
-from common.metrics_port import MetricsPort
+from common.metering.metrics_port import MetricsPort
 from common.threads import PeriodicThread
 
 if TYPE_CHECKING:

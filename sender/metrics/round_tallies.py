@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from common.tallies import Durations, LabelledSums
+from common.metering.tallies import Durations, LabelledSums
 
 if TYPE_CHECKING:
     from sender.round.round_report import RoundReport

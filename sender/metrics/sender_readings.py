@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import common
 from common.config.shared_rules import PER_MILLISECOND
 from common.durable import free_bytes
-from common.measures import Readings
+from common.metering.measures import Readings
 from sender.metrics.sender_measures import IN_THE_WAY, SENDER_MEASURES
 from sender.metrics.sender_measures import SenderMeasures as of
 

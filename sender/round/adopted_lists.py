@@ -20,9 +20,9 @@ import msgspec
 from msgspec.structs import replace
 
 from common import crash
+from common.console.step_progress import StepProgress, stepping, untold
 from common.durable import Tree
 from common.errors import UsageError
-from common.step_progress import StepProgress, stepping, untold
 from common.wire import LOADED
 from sender.kept import identity
 from sender.kept.ledger import Ledger, sender_dir
@@ -36,8 +36,8 @@ from sender.select.entry import Entry, EntryState
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from common.console.step_progress import ToldProgress
     from common.names import FilePath
-    from common.step_progress import ToldProgress
     from common.wire import InventoryEntry
     from sender.config import SenderConfig
     from sender.kept.old_tool_state import OldTool

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from common import wire
-from common.certificates import CertificateFile
 from common.durable import Tree
 from common.errors import NotFoundError, StoppedError, TsferryError
+from common.network.certificates import CertificateFile
 from common.wire import TaskState, Time
 from sender.kept.receiver_file import ReceiverFile
 from sender.kept.receiver_state import ReceiverState

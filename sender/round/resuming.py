@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from common import crash, wire
 from common.errors import NotFoundError
-from common.linelog import Phase, SyncState
+from common.formats.linelog import Phase, SyncState
 from common.names import FilePath
 from common.wire import History, TaskState
 from sender.kept.receiver_state import ReceiverState

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 import msgspec
 
 from common import crash, wire
-from common.certificates import CertificateFile
 from common.durable import Tree
 from common.errors import NameRefusedError, NotFoundError, TooLargeError, TsferryError
 from common.names import FilePath
+from common.network.certificates import CertificateFile
 from common.system_errors import system_error
 from common.wire import History, Propagate
 from sender.kept.looks import EdgeLook, Looks

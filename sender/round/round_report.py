@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from common.console.terminal import counted, printable, size_text
 from common.errors import (
     EXIT_HELD,
     EXIT_INTERNAL,
@@ -20,7 +21,6 @@ from common.errors import (
     NotFoundError,
     TsferryError,
 )
-from common.terminal import counted, printable, size_text
 from common.wire import HeldRecords, VerifiedFiles
 from sender.kept.looks import EdgeLook
 from sender.round.shown_rounds import ReasonShown, RoundShown, VerifiedShown

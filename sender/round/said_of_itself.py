@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import common
 from common import wire
-from common.certificates import CertificateFile
+from common.console.terminal import printable, shortened
 from common.durable import free_bytes
-from common.terminal import printable, shortened
+from common.network.certificates import CertificateFile
 from sender.round.round_report import RoundReport
 
 if TYPE_CHECKING:

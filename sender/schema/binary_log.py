@@ -50,7 +50,7 @@ from typing import Final
 
 from common.digests import read_blocks
 from common.errors import DamagedError
-from common.mtreetext import TreeNode, plain_line, series_line
+from common.formats.mtreetext import TreeNode, plain_line, series_line
 
 __all__ = ["BinaryLog", "binary_nodes"]
 

@@ -19,6 +19,7 @@ import requests
 
 import common
 from common.config import is_loopback
+from common.console.terminal import printable
 from common.decoders import from_json
 from common.errors import (
     ConfigError,
@@ -28,8 +29,7 @@ from common.errors import (
     UnauthorizedError,
     UnreachableError,
 )
-from common.terminal import printable
-from common.timed_http import timed_session
+from common.network.timed_http import timed_session
 
 if TYPE_CHECKING:
     from sender.config import SchemaConfig

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from common import crash
+from common.console.terminal import counted
 from common.decoders import from_json
 from common.digests import read_blocks, xxh3_128
 from common.durable import Tree, memory_file
 from common.errors import DamagedError, Transient
-from common.mtreetext import plain_line, read_tree, tree_log
-from common.terminal import counted
+from common.formats.mtreetext import plain_line, read_tree, tree_log
 from sender.schema.beside import TLOG, SchemaFile, database_of, schema_files
 from sender.schema.binary_log import BinaryLog, binary_nodes
 from sender.schema.tag_files import tags_at

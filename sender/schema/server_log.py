@@ -26,7 +26,7 @@ import msgspec
 from common.boot import boot_id, boot_seconds
 from common.decoders import from_json
 from common.digests import xxh3_64, xxh3_128
-from common.schemaitems import Dropped, Group, encode_items
+from common.formats.schemaitems import Dropped, Group, encode_items
 from sender.schema.notes import ServerAsked
 from sender.schema.server_schema import ServerSchema, has_series, read_schema, stored_path
 from sender.schema.upstream_changes import ChangesPlan

@@ -18,7 +18,7 @@ from msgspec import UNSET, UnsetType
 
 from common.decoders import from_json
 from common.errors import ProtocolError
-from common.schemaitems import Group, SeriesItem
+from common.formats.schemaitems import Group, SeriesItem
 from common.text_numbers import whole_number
 from common.tsfile import quote_node, split_path
 from common.tsfile.layout import Compression, DataType, Encoding

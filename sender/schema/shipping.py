@@ -99,7 +99,7 @@ class SchemaShip:
         return self._end
 
     def _send(self, task: str, epoch: str | None, begin: int) -> None:
-        from common.schemawire import encode_schema_block
+        from common.formats.schemawire import encode_schema_block
 
         plan = self.plan
         assert plan is not None

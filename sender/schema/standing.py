@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
-from common.terminal import counted
+from common.console.terminal import counted
 
 if TYPE_CHECKING:
     from common.wire import SchemaPosition

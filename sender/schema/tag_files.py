@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 import xxhash
 
 from common.digests import read_blocks, xxh3_128
-from common.schemawire import MAX_SLOT
-from common.tlogtext import SLOT, TlogSlotError, read_slot
+from common.formats.schemawire import MAX_SLOT
+from common.formats.tlogtext import SLOT, TlogSlotError, read_slot
 from sender.schema.notes import Digested
 
 if TYPE_CHECKING:

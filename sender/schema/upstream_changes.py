@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from common.schemaitems import encode_items
+from common.formats.schemaitems import encode_items
 from common.wire import SchemaKind, SchemaPosition, SchemaStaged
 from sender.schema.notes import Shipping
 
 if TYPE_CHECKING:
-    from common.schemaitems import SchemaChanges
+    from common.formats.schemaitems import SchemaChanges
     from sender.schema.notes import SchemaNotes
     from sender.send.catalogue_calls import CatalogueCalls
 

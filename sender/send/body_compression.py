@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 from common import zstd
-from common.bandwidth import Bandwidth
 from common.errors import TsferryError
+from common.network.bandwidth import Bandwidth
 
 __all__ = ["BodyCompression"]
 

@@ -12,9 +12,9 @@ import msgspec
 
 import common
 from common import wire, zstd
-from common.bandwidth import Bandwidth
 from common.digests import xxh3_128
 from common.errors import GoneError, NotFoundError, ProtocolError, UnreachableError
+from common.network.bandwidth import Bandwidth
 from common.text_numbers import whole_number
 from sender.send.body_compression import BodyCompression
 from sender.send.json_calls import JsonCalls
@@ -93,7 +93,7 @@ class Client(JsonCalls):
         return self.json("POST", path, wire.DeletionsAnswer, page, epoch=epoch)
 
     def schema_block(self, task: str, epoch: str | None, body: bytes) -> wire.SchemaAnswer:
-        """Send a block of the schema log (`common.schemawire`)."""
+        """Send a block of the schema log (`common.formats.schemawire`)."""
         reply = self.send(
             "PATCH",
             f"/tasks/{task}/schema",

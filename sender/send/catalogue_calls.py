@@ -9,7 +9,7 @@ import msgspec
 
 from common import wire
 from common.errors import ProtocolError
-from common.schemaitems import SchemaChanges
+from common.formats.schemaitems import SchemaChanges
 from sender.send.json_calls import JsonCalls
 
 __all__ = ["CatalogueCalls", "CatalogueNow"]

@@ -9,8 +9,8 @@ from typing import Any, Self, TypeVar
 from urllib.parse import urlencode
 
 from common import wire
-from common.bandwidth import Bandwidth
 from common.errors import ProtocolError
+from common.network.bandwidth import Bandwidth
 from sender.send.transport import Endpoint, HttpReply, Transport, media_type, seen
 
 __all__ = ["JsonCalls"]

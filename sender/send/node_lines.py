@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from common import wire
-from common.bandwidth import Bandwidth
+from common.console.terminal import printable
 from common.errors import ConfigError, TsferryError
-from common.terminal import printable
+from common.network.bandwidth import Bandwidth
 from sender.send.body_compression import BodyCompression
 from sender.send.calls import Client
 from sender.send.transport import Endpoint

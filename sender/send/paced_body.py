@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from common.bandwidth import LARGEST_PIECE, Bandwidth
+from common.network.bandwidth import LARGEST_PIECE, Bandwidth
 
 __all__ = ["Departure", "PacedBody"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict
 
-from common.progress_bar import WorkProgress
+from common.console.progress_bar import WorkProgress
 
 __all__ = ["Meter", "RoundEvent", "RoundProgress", "ShownRounds", "Told"]
 

@@ -14,12 +14,12 @@ import msgspec
 
 import common
 from common import wire
-from common.bandwidth import Bandwidth
 from common.boot import boot_id
 from common.config import Timetable
+from common.console.terminal import printable
 from common.durable import Lock, Tree
 from common.errors import ConflictError, StoppedError, TsferryError
-from common.terminal import printable
+from common.network.bandwidth import Bandwidth
 from sender.config import ReceiverEntry, SenderConfig
 from sender.kept import identity
 from sender.kept.receiver_file import Receiver

@@ -26,9 +26,8 @@ import urllib3.exceptions
 
 import common
 from common import wire
-from common.bandwidth import Bandwidth
-from common.client_certificate import ClientCertificate
 from common.config import Secret, is_loopback
+from common.console.terminal import printable
 from common.errors import (
     ConfigError,
     ForbiddenError,
@@ -40,9 +39,10 @@ from common.errors import (
     UnauthorizedError,
     UnreachableError,
 )
-from common.terminal import printable
+from common.network.bandwidth import Bandwidth
+from common.network.client_certificate import ClientCertificate
+from common.network.timed_http import NoHandshakeError, timed_session
 from common.text_numbers import retry_after_seconds
-from common.timed_http import NoHandshakeError, timed_session
 from sender.send.paced_body import Departure, PacedBody
 from sender.send.tls_refusals import not_accepted, refused_for_ours
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from common.tsfile import Compression, Encoding
 from common.tsfile.device_names import device_segments
-from receiver.compaction.merge_asked import MergeAnswer, MergeAsked
-from receiver.compaction.merging import merge_files
+from receiver.compaction.making.merging import merge_files
+from receiver.compaction.worth_merging.merge_asked import MergeAnswer, MergeAsked
 from receiver.metadata.model.ranks import NOW
 from receiver.points import Column, TsFileReader
 from receiver.superseding.asking import FileAsked, NotesAsked

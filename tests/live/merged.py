@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from receiver.points.deletions import Deletions
+from receiver.points.deleted.deletions import Deletions
 from receiver.points.reader import TsFileReader
 
 Points = dict[int, Any]

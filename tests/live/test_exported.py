@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from common.cli import run
+from common.console.cli import run
 from receiver.cli.commands import cli
 from receiver.metadata.model import records
 from receiver.metadata.sql.executing import execute

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.compaction import device_rows
+from receiver.compaction.making import device_rows
 from tests.live.merge_case import PAGE, MergeCase, table_case, tree_case
 from tests.live.recording import answer
 from tests.live.scenarios import Scenario, scenarios

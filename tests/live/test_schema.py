@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from common.durable import Tree
-from common.schemaitems import SeriesItem
+from common.formats.schemaitems import SeriesItem
 from common.tsfile.layout import Compression, DataType, Encoding
 from common.wire import SchemaPosition
 from receiver.load.schema.end_state import reduce_text

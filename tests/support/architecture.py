@@ -97,7 +97,7 @@ _PATH_CALLS = frozenset({"hardlink_to", "link_to", "mkdir", "rmdir", "symlink_to
 _OPENERS = frozenset({"open", "io.open", "codecs.open", "os.fdopen", "gzip.open", "bz2.open",
                       "lzma.open", "io.FileIO", "tarfile.open", "zipfile.ZipFile"})  # fmt: skip
 _ON_NO_DISK = {
-    "common.start": {"os.open with O_RDWR", "open with a mode that cannot be judged"},
+    "common.console.start": {"os.open with O_RDWR", "open with a mode that cannot be judged"},
     "receiver.background.side_process": {".write_bytes()"},
 }
 """What writes to the null device, to a standard stream, or into /proc."""
@@ -413,7 +413,7 @@ def _says_nothing(node: ast.stmt) -> bool:
 
 def printing(module: Module) -> list[str]:
     """Output to the terminal from anything but a command."""
-    if module.name == "common.start" or "cli" in module.name.split("."):
+    if module.name == "common.console.start" or "cli" in module.name.split("."):
         return []
     aliases = _aliases(module)
     return [

@@ -186,7 +186,7 @@ FRAMEWORKS = {"command", "group", "errorhandler", "call", "page", "form", "app_e
 
 
 ONE_EACH: dict[str, tuple[str, ...]] = {
-    # Each program has its own of what `common.cli` and `common.config` ask of all of them.
+    # Each program has its own of what `common.console.cli` and `common.config` ask of all of them.
     "ENV_PREFIX": ("sender.config", "receiver.config"),
     "FILE": ("sender.config", "receiver.config"),
     "NAME": ("sender.cli", "receiver.cli", "receiver.spark.verify"),

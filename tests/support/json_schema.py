@@ -17,7 +17,7 @@ from typing import Any
 import jsonschema
 import msgspec
 
-from common.json_form import (
+from common.console.json_form import (
     ISO,
     LISTS,
     OP,
@@ -27,7 +27,7 @@ from common.json_form import (
     is_wide,
     member_types,
 )
-from common.json_option import JsonForm, OpenForm
+from common.console.json_option import JsonForm, OpenForm
 from scripts import json_page
 
 __all__ = ["check_output", "filled", "schema_of"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from common.cli import run
+from common.console.cli import run
 from receiver.cli.commands import cli
 from receiver.operator.stored.storage import running_storage
 from tests.support.etcd import Settings

@@ -11,9 +11,9 @@ from random import Random
 from unittest import mock
 
 from common.tsfile import DataType, Status, read_tail
-from receiver.compaction import chunk_runs, device_chunks, device_rows, input_files
-from receiver.compaction.merge_asked import MergeAnswer, MergeAsked
-from receiver.compaction.merging import merge_files
+from receiver.compaction.making import chunk_runs, device_chunks, device_rows, input_files
+from receiver.compaction.making.merging import merge_files
+from receiver.compaction.worth_merging.merge_asked import MergeAnswer, MergeAsked
 from receiver.points import TsFileReader, many_chunks
 from tests.support.encoders.cases import decoded_list
 from tests.support.merge_world import EDGES, Answer, MadeFile, MergeWorld

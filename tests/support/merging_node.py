@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from receiver.compaction.merge_asked import (
+from receiver.compaction.making.merge_comparing import compare_merge
+from receiver.compaction.making.merging import merge_files
+from receiver.compaction.worth_merging.merge_asked import (
     ComparisonAsked,
     ComparisonReply,
     MergeAnswer,
     MergeAsked,
 )
-from receiver.compaction.merge_comparing import compare_merge
-from receiver.compaction.merging import merge_files
-from receiver.metadata.state.tables.compacted_rows import CompactedRow
+from receiver.metadata.state.tables.file_tables.compacted_rows import CompactedRow
 from receiver.node import Node
 from receiver.points import TsFileReader
 from tests.support.proving import Site

@@ -17,7 +17,7 @@ from receiver.metadata.model import records
 from receiver.metadata.state.packed_file import whole
 from receiver.metadata.state.state import State
 from receiver.metadata.state.table_rows import FileState
-from receiver.metadata.state.tables.file_index import GroupKey
+from receiver.metadata.state.tables.file_tables.file_index import GroupKey
 
 A = "aa" * 16
 B = "bb" * 16

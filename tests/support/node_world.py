@@ -42,7 +42,7 @@ from receiver.metadata.clock.machine_clock import MachineClock
 from receiver.node import Node
 from receiver.open_engine import open_engine
 from receiver.principal import Principal
-from receiver.transfer.look_numbers import latest_look
+from receiver.transfer.begun.look_numbers import latest_look
 from tests.support.tsfile_bytes import build
 
 A, B = "a" * 32, "b" * 32

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from common.tlogtext import SLOT, read_slot, write_slot
+from common.formats.tlogtext import SLOT, read_slot, write_slot
 from receiver.metadata.model.paths import format_path
 from receiver.metadata.text.mlog_text import CreateSeries, SetStorageGroup, TtlLine
 from tests.support.centre import COMMAND

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from common.measures import Measure, MeasureKind
+from common.metering.measures import Measure, MeasureKind
 
 
 class Scraped:

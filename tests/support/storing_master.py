@@ -19,7 +19,7 @@ from receiver.operator.damaged_files import DamagedFiles
 from receiver.storage.copying import StorageService
 from receiver.storage.objects.object_check import CopiesReport
 from receiver.storage.objects.object_repair import examine_store, repair_store
-from receiver.transfer.listing import Listing
+from receiver.transfer.said_lists.listing import Listing
 from tests.support.two_masters import OneOfTwo, TwoMasters
 
 __all__ = ["StoringMaster"]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from common import crash
-from common.cli import run
+from common.console.cli import run
 from common.crash import SimulatedCrash
 from sender.cli.commands import cli
 from tests.support.centre import Centre, centre

@@ -197,11 +197,14 @@ def test_an_import_against_the_arrows_is_seen(name, text):
         ("sender.send.calls", "import requests\nfrom common import wire"),
         ("receiver.load.loader", "from receiver.metadata.engine import Engine"),
         ("receiver.web.app", "import flask\nfrom receiver.node import Node"),
-        ("receiver.web.operating", "from receiver.operator import wire"),
+        ("receiver.web.handlers.operating", "from receiver.operator import wire"),
         ("receiver.node", "from receiver.operator.status import status"),
-        ("receiver.operator.stored.files", "from receiver.transfer.listing import page_limit"),
+        (
+            "receiver.operator.stored.files",
+            "from receiver.transfer.said_lists.listing import page_limit",
+        ),
         ("receiver.spark.verify.delivery", "from receiver.operator.client import x"),
-        ("receiver.cli.serve", "from receiver.web import create_app"),
+        ("receiver.cli.box_commands.serve", "from receiver.web import create_app"),
         (
             "receiver.spark.verify.job",
             "import pyspark\nfrom receiver.metadata.engine import Engine",
@@ -245,7 +248,7 @@ def test_printing_is_seen_outside_of_commands():
     for text in ("print('x')", "import sys\nsys.stdout.write('x')"):
         assert judge(architecture.printing, text, "common.names")
         assert judge(architecture.printing, text, "sender.cli") == []
-        assert judge(architecture.printing, text, "receiver.cli.status") == []
+        assert judge(architecture.printing, text, "receiver.cli.box_commands.status") == []
         assert judge(architecture.printing, text, "receiver.spark.verify.cli") == []
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from common.measures import gauge
+from common.metering.measures import gauge
 from scripts import metrics_page
 from tests.support.architecture import ROOT
 

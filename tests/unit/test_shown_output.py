@@ -12,14 +12,14 @@ from click.testing import CliRunner
 
 from common.hooks.event_queue import QueueStanding
 from common.hooks.hook_showing import HooksView, view_lines
+from receiver.cli.box_commands.receiver_check import check_line_of
 from receiver.cli.commands import cli
-from receiver.cli.receiver_check import check_line_of
 from receiver.operator.views.sender_views import LateView
 from receiver.operator.views.status_views import StorageView
 from receiver.operator.views.tree_views import TreeNodeView, TreePage
 from tests.support.architecture import ROOT
 from tests.support.page_commands import commands_of, differing
-from tests.unit.receiver.cli.test_receiver_check import FINE
+from tests.unit.receiver.cli.box_commands.test_receiver_check import FINE
 
 COMMIT = 467941871616000001
 
@@ -66,7 +66,7 @@ def test_the_tree_of_the_past(monkeypatch):
         )
     ]  # fmt: skip
     page = TreePage(commit=COMMIT, commit_at=at("2026-11-29T07:58:12"), nodes=nodes)
-    monkeypatch.setattr("receiver.cli.tree._page", lambda *_, **__: page)
+    monkeypatch.setattr("receiver.cli.engine_commands.tree._page", lambda *_, **__: page)
     assert differing(shown("docs/operation.md", "tsferry-receiver tree"), said("tree")) == []
 
 
@@ -78,7 +78,7 @@ def test_how_the_copies_are(monkeypatch):
         shipped_at=at("2026-11-29T08:12:51"), incarnation=1, asked_files=4, fetched_files=1,
         requests={"get": 31, "head": 2411, "list": 96, "put": 2460},
     )  # fmt: skip
-    monkeypatch.setattr("receiver.cli.storage.ask", lambda *_: view)
+    monkeypatch.setattr("receiver.cli.copy_commands.storage.ask", lambda *_: view)
     page = shown("docs/storage.md", "tsferry-receiver storage status")
     assert differing(page, said("storage", "status")) == []
 
@@ -130,4 +130,4 @@ def test_what_a_command_counts_may_be_one():
         for line in each.read_text().splitlines()
         if counted.search(line) and "raise " not in line
     ]
-    assert lines == [], "common.terminal.counted"
+    assert lines == [], "common.console.terminal.counted"

@@ -15,7 +15,7 @@ HOLE = "\0"
 """In place of what differs."""
 CELL = re.compile(r"``(.+?)``|`([^`]+)`")
 COMPLETE = {
-    "common.root_mistakes": "_made_by_root _roots",
+    "common.console.root_mistakes": "_made_by_root _roots",
     "common.system_errors": "system_error _not_permitted _not_made cannot_listen",
     "sender.select.data_dirs": "raise return",
     "sender.send.transport": "raise",

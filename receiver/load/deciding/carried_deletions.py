@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.deletion_notes import DeletionTable
+    from receiver.metadata.state.tables.file_tables.deletion_notes import DeletionTable
 
 __all__ = ["carried"]
 

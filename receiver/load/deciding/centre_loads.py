@@ -19,7 +19,7 @@ from receiver.load.deciding.candidates import Change
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileState
-from receiver.metadata.state.tables.file_index import GroupKey
+from receiver.metadata.state.tables.file_tables.file_index import GroupKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

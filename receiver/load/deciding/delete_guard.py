@@ -26,7 +26,7 @@ from receiver.load.deciding.known_deletions import KeptRecords
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileState, author_of
-from receiver.metadata.state.tables.file_index import GroupKey
+from receiver.metadata.state.tables.file_tables.file_index import GroupKey
 from receiver.scope import Scope
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from receiver.load.deciding.origins import has_ended, origin_of
 from receiver.load.deciding.taken_paths import last_transfer
 from receiver.load.deciding.task_decision import same_content, waits_for
 from receiver.load.schema.registering import SeriesRefusal
-from receiver.metadata.commit.becoming_final import between_final
 from receiver.metadata.commit.guards import Guard
+from receiver.metadata.commit.replaced.becoming_final import between_final
 from receiver.metadata.model import records
 from receiver.metadata.model.records import FileOutcome
 

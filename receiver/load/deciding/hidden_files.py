@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from receiver.metadata.state.deletion_rows import DeletionsRow
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.points.deletion_entries import Deletion, NamePattern
+    from receiver.points.deleted.deletion_entries import Deletion, NamePattern
 
 __all__ = ["HidingRecords", "RecordsPart", "applied_parts", "older_names"]
 
@@ -65,7 +65,7 @@ def older_names(noted: DeletionsRow, row: FileRow | None) -> frozenset[str]:
     """
     if noted.form != "mods" or row is None:
         return frozenset()
-    from receiver.points.deletions import older_in
+    from receiver.points.deleted.deletions import older_in
 
     return older_in(noted.content, noted.path, row.devices.names())
 
@@ -132,9 +132,9 @@ class HidingRecords:
 
 
 def _entries(state: State, part: RecordsPart) -> tuple[Deletion, ...]:
-    from receiver.points.deletion_entries import PathPattern
-    from receiver.points.deletion_files import parse_binary, parse_text
-    from receiver.points.deletions import older_patterns
+    from receiver.points.deleted.deletion_entries import PathPattern
+    from receiver.points.deleted.deletion_files import parse_binary, parse_text
+    from receiver.points.deleted.deletions import older_patterns
 
     parse = parse_text if part.form == "mods" else parse_binary
     try:
@@ -154,7 +154,7 @@ def _entries(state: State, part: RecordsPart) -> tuple[Deletion, ...]:
 
 
 def _names(device: str) -> NamePattern:
-    from receiver.points.deletion_entries import NamePattern, without_trailing_nulls
+    from receiver.points.deleted.deletion_entries import NamePattern, without_trailing_nulls
 
     is_table, nodes = parse_name(split_database(device)[1])
     return NamePattern(is_table, without_trailing_nulls(nodes) if is_table else nodes)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.compacted_rows import CompactedRow, MergedLeaf
+    from receiver.metadata.state.tables.file_tables.compacted_rows import CompactedRow, MergedLeaf
 
 __all__ = [
     "DELETED_HERE",

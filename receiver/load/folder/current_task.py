@@ -16,7 +16,7 @@ import msgspec
 from common import crash
 from common.decoders import from_json
 from common.errors import ProtocolError
-from common.linelog import Phase, SyncLog
+from common.formats.linelog import Phase, SyncLog
 from common.wire import (
     DeletionsPart,
     EndBelow,

@@ -1,8 +1,8 @@
 """`schema.stage`: blocks of a sender's schema log that no task has brought to its end yet.
 
-The file has the blocks as they travelled (`common.schemawire`), one behind the other; each is on
-the disk before it is acknowledged. A torn last block never happened. A block at the beginning of
-its log takes the place of all that is here: another log, or the same once more.
+The file has the blocks as they travelled (`common.formats.schemawire`), one behind the other; each
+is on the disk before it is acknowledged. A torn last block never happened. A block at the beginning
+of its log takes the place of all that is here: another log, or the same once more.
 
 It stays when a task is dropped, as verified files do: the next task goes on behind it, if the
 sender finds its own bytes again by their digest.
@@ -17,7 +17,7 @@ import xxhash
 
 from common import crash
 from common.errors import DigestError, OffsetError, ProtocolError
-from common.schemawire import SchemaLogBlock, decode_block
+from common.formats.schemawire import SchemaLogBlock, decode_block
 from common.wire import SchemaEnd, SchemaKind, SchemaStaged
 
 if TYPE_CHECKING:

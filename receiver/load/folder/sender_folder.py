@@ -10,7 +10,7 @@ task.json                        what it is to do: written at its start and at i
 plan.log                         its planned files, a JSON line each
 verified.log                     which files in data/ are verified (`load.folder.staged`)
 data/<path>                      verified files
-data/.uploads/<id>.part .upload  partial uploads (`transfer.partial`)
+data/.uploads/<id>.part .upload  partial uploads (`transfer.receiving.partial`)
 schema.stage                     blocks of its schema log (`load.folder.schema_stage`)
 quarantine/<name>                bytes of refused files, for an operator
 manifests/<task id>.tsf          what the sender says of each series (`load.folder.manifests`)

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 from msgspec import UNSET, UnsetType
 
-from common import tlogtext
-from common.schemaitems import Altered, Dropped, Group, GroupDropped, Item, SeriesItem
+from common.formats import tlogtext
+from common.formats.schemaitems import Altered, Dropped, Group, GroupDropped, Item, SeriesItem
 from receiver.metadata.model.paths import Nodes, format_path
 from receiver.metadata.text import mlog_text
 from receiver.metadata.text.mlog_text import BadLine

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from common.schemaitems import Group
+from common.formats.schemaitems import Group
 from receiver.metadata.model import records
 from receiver.metadata.model.paths import Nodes, format_path
 

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import UNSET
 
 from common.errors import DamagedError, TsferryError
-from common.schemaitems import Altered, Dropped, Group, GroupDropped, Item, SeriesItem
+from common.formats.schemaitems import Altered, Dropped, Group, GroupDropped, Item, SeriesItem
 from receiver.load.schema.groups import GroupPlan, Refused
 from receiver.metadata.commit.draft import acceptable
 from receiver.metadata.model import records

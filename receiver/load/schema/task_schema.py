@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from common import crash
-from common.schemaitems import Altered, Dropped, GroupDropped, Item, SeriesItem, read_items
+from common.formats.schemaitems import Altered, Dropped, GroupDropped, Item, SeriesItem, read_items
 from common.wire import SchemaKind
 from receiver.load.schema.authority import Authority
 from receiver.load.schema.end_state import Reduced, reduce_text
@@ -22,7 +22,7 @@ from receiver.metadata.commit.draft import Draft
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
 from receiver.metadata.model.paths import IllegalPathError
-from receiver.metadata.state.tables.senders import KEPT_FAILURES
+from receiver.metadata.state.tables.sender_tables.senders import KEPT_FAILURES
 from receiver.scope import Scope
 
 if TYPE_CHECKING:

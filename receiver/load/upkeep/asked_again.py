@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from common.console.terminal import size_text
 from common.errors import UsageError
-from common.terminal import size_text
 from receiver.load.upkeep.loaded_file_checks import is_to_be_there
 from receiver.metadata.model.merged_names import is_merged
 from receiver.metadata.state.placed_files import placed_nodes

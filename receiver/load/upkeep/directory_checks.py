@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from receiver.datadirs.disks import Disks
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.uploaded import InStore
+    from receiver.metadata.state.tables.file_tables.uploaded import InStore
 
 __all__ = ["DirectoryChecks", "DirectoryReport"]
 

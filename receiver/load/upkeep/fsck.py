@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from common.console.step_progress import StepCounter, ToldProgress, untold
+from common.console.terminal import counted
 from common.durable import Tree
 from common.errors import DamagedError, TsferryError
-from common.linelog import parse_load, parse_sync
-from common.step_progress import StepCounter, ToldProgress, untold
-from common.terminal import counted
+from common.formats.linelog import parse_load, parse_sync
 from receiver.datadirs.disks import Disks
 from receiver.load.folder import json_lines
 from receiver.load.folder.current_task import LOAD_LOG, PLAN_LOG, SYNC_END, SYNC_LOG, Planned

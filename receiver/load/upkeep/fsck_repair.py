@@ -8,7 +8,7 @@ import msgspec
 
 from common import crash
 from common.durable import Tree
-from common.linelog import parse_load, parse_sync
+from common.formats.linelog import parse_load, parse_sync
 from receiver.load.folder import json_lines
 from receiver.load.folder.current_task import LOAD_LOG, PLAN_LOG, SYNC_END, SYNC_LOG, Planned
 from receiver.load.upkeep.fsck_findings import STRAY, Found, Report

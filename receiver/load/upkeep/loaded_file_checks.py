@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.compacted_rows import CompactedOutput, CompactedRow
-    from receiver.metadata.state.tables.uploaded import InStore
+    from receiver.metadata.state.tables.file_tables.compacted_rows import (
+        CompactedOutput,
+        CompactedRow,
+    )
+    from receiver.metadata.state.tables.file_tables.uploaded import InStore
 
 __all__ = ["check_file", "check_merged", "is_to_be_there"]
 

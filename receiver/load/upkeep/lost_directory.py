@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from common.durable import Tree
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.uploaded import InStore
+    from receiver.metadata.state.tables.file_tables.uploaded import InStore
 
 __all__ = ["DirectoryLoss", "find_loss", "take_loss"]
 

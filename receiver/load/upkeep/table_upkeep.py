@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.tables.tablets import LoadedTableRow, TabletRow
+    from receiver.metadata.state.tables.place_tables.tablets import LoadedTableRow, TabletRow
 
 __all__ = ["TableUpkeep"]
 

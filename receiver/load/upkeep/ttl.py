@@ -16,7 +16,7 @@ from receiver.load.deciding.expiry import Expiry
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed
-from receiver.metadata.state.tables.file_index import GroupKey
+from receiver.metadata.state.tables.file_tables.file_index import GroupKey
 
 if TYPE_CHECKING:
     from receiver.metadata.engine import Engine

@@ -25,15 +25,15 @@ from common.errors import (
     TsferryError,
     UnreachableError,
 )
-from receiver.metadata.commit.becoming_final import with_fallbacks, with_finals
-from receiver.metadata.commit.coming_back import with_revivals
 from receiver.metadata.commit.commit_request import Build, CommitRequest
-from receiver.metadata.commit.dissolving import with_dissolutions
 from receiver.metadata.commit.draft import examine
 from receiver.metadata.commit.guards import Guard, check_guards, note_guard
+from receiver.metadata.commit.judging.rules import check_txn
 from receiver.metadata.commit.judging_beside import JudgeBeside, OvertakenError
 from receiver.metadata.commit.recent_commits import JudgedBeside, JudgedOps, RecentCommits
-from receiver.metadata.commit.rules import check_txn
+from receiver.metadata.commit.replaced.becoming_final import with_fallbacks, with_finals
+from receiver.metadata.commit.replaced.coming_back import with_revivals
+from receiver.metadata.commit.replaced.dissolving import with_dissolutions
 from receiver.metadata.commit.tablet_making import with_tablets
 from receiver.metadata.commit.touched import Touched
 from receiver.metadata.model.errors import (

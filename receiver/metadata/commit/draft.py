@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from common.errors import TsferryError
+from receiver.metadata.commit.judging.rules import Rules, check_txn
 from receiver.metadata.commit.pace import weight_of
-from receiver.metadata.commit.plain_series import takes_plain_series
-from receiver.metadata.commit.rules import Rules, check_txn
-from receiver.metadata.commit.schema_rules import SchemaRules
+from receiver.metadata.commit.series_rules.plain_series import takes_plain_series
+from receiver.metadata.commit.series_rules.schema_rules import SchemaRules
 from receiver.metadata.commit.touched import Touched
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import MemoryLimitError, RefusedCommitError
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from receiver.metadata.commit.pace import Pace
-    from receiver.metadata.commit.schema_draft import SchemaDraft
+    from receiver.metadata.commit.series_rules.schema_draft import SchemaDraft
     from receiver.metadata.state.state import State
 
 __all__ = ["Draft", "acceptable", "examine"]

@@ -68,7 +68,7 @@ class Guard:
         return found == self.changed
 
     def keys(self, state: State) -> list[tuple[object, ...]]:
-        """The keys of `receiver.metadata.commit.rules` that this guard looks at."""
+        """The keys of `receiver.metadata.commit.judging.rules` that this guard looks at."""
         if self.table == "series" and isinstance(self.key, str):
             nodes = parse_stored(self.key)
             return [(format_path(nodes[:-1]), nodes[-1])]

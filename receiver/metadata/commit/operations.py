@@ -5,8 +5,8 @@
     engine.alter("root.turbine.d1.s1", Rename("unit", "si"))
 
 `Engine` is made of this; what is said here in paths and names becomes records, which the rules
-(`receiver.metadata.commit.rules`) check. Every method returns the timestamp of its commit, raises
-what `Engine.commit` does, and `IllegalPathError` for a text that is no path.
+(`receiver.metadata.commit.judging.rules`) check. Every method returns the timestamp of its commit,
+raises what `Engine.commit` does, and `IllegalPathError` for a text that is no path.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from common.tsfile.layout import Compression, DataType, Encoding
 from receiver.metadata.commit.group_deletion import GroupsDeleted, delete_groups
 from receiver.metadata.commit.guards import Guard
-from receiver.metadata.commit.schema_checks import check_ttl, check_upload, check_written
+from receiver.metadata.commit.series_rules.schema_checks import (
+    check_ttl,
+    check_upload,
+    check_written,
+)
 from receiver.metadata.model import records
 from receiver.metadata.model.alterations import Alteration, Labels, alter
 from receiver.metadata.model.errors import (

@@ -17,8 +17,8 @@ from uuid import uuid4
 
 from common.errors import NameRefusedError
 from common.names import FilePath, Kind
+from receiver.metadata.commit.judging.tablet_rules import MOST_REPLICAS
 from receiver.metadata.commit.tablet_making import table_nodes
-from receiver.metadata.commit.tablet_rules import MOST_REPLICAS
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import (
     StorageGroupNestedError,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from receiver.metadata.model.paths import Nodes
     from receiver.metadata.state.lock import Reading
     from receiver.metadata.state.state import State
-    from receiver.metadata.state.tables.tablets import LoadedTableRow
+    from receiver.metadata.state.tables.place_tables.tablets import LoadedTableRow
 
 __all__ = ["MOST_TABLETS_MADE", "TableAlteration", "alter_table", "create_table", "table_named"]
 

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from receiver.metadata.model import records
 from receiver.metadata.model.paths import ROOT, IllegalPathError, device_nodes, parse_stored
-from receiver.metadata.state.tables.retired import partition_of
+from receiver.metadata.state.tables.file_tables.retired import partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -53,15 +53,15 @@ from receiver.metadata.state.table_rows import (
     TokenRow,
     TxnRow,
 )
-from receiver.metadata.state.tables.cache_slots import CacheSlotsRow
-from receiver.metadata.state.tables.compacted_rows import CompactedRow
-from receiver.metadata.state.tables.doubted import DoubtedCopyRow
-from receiver.metadata.state.tables.master_lives import MasterLifeRow
-from receiver.metadata.state.tables.owners import OwnerMove
-from receiver.metadata.state.tables.placements import PlacementRow
-from receiver.metadata.state.tables.released import ReleasedRow
-from receiver.metadata.state.tables.storage_nodes import StorageNodeRow
-from receiver.metadata.state.tables.tablets import LoadedTableRow, TabletRow
+from receiver.metadata.state.tables.file_tables.compacted_rows import CompactedRow
+from receiver.metadata.state.tables.place_tables.cache_slots import CacheSlotsRow
+from receiver.metadata.state.tables.place_tables.doubted import DoubtedCopyRow
+from receiver.metadata.state.tables.place_tables.master_lives import MasterLifeRow
+from receiver.metadata.state.tables.place_tables.placements import PlacementRow
+from receiver.metadata.state.tables.place_tables.storage_nodes import StorageNodeRow
+from receiver.metadata.state.tables.place_tables.tablets import LoadedTableRow, TabletRow
+from receiver.metadata.state.tables.sender_tables.owners import OwnerMove
+from receiver.metadata.state.tables.sender_tables.released import ReleasedRow
 from receiver.metadata.state.uploaded_rows import UploadedRow, UploadTimeRow
 from receiver.metadata.state.work_rows import WorkRow
 
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
     from receiver.metadata.state.packed_notes import FrozenNotes
     from receiver.metadata.state.packing import Packed
-    from receiver.metadata.state.tables.files import FrozenFiles
+    from receiver.metadata.state.tables.file_tables.files import FrozenFiles
 
 __all__ = ["FrozenState", "Thawed", "freeze", "thaw"]
 

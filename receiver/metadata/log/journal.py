@@ -17,11 +17,11 @@ import logging
 from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import TYPE_CHECKING
 
+from common.console.terminal import printable
 from common.durable import temporary_name
 from common.errors import NoSpaceError, TsferryError
-from common.linelog import parse_lines
-from common.terminal import printable
-from receiver.metadata.state.tables.owners import OwnerChange
+from common.formats.linelog import parse_lines
+from receiver.metadata.state.tables.sender_tables.owners import OwnerChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

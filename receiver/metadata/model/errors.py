@@ -147,7 +147,7 @@ class NotATagError(Permanent):
     exit_code = EXIT_USAGE
 
 
-# -- the schema: what `receiver.metadata.commit.rules` refuses
+# -- the schema: what `receiver.metadata.commit.judging.rules` refuses
 # --------------------------------------------
 
 _SHOWN: Final = 1000

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.owners import OwnerMove
+    from receiver.metadata.state.tables.sender_tables.owners import OwnerMove
 
 __all__ = ["GivenBack", "came_back", "ended_with_transfer", "is_anothers", "is_given_back"]
 

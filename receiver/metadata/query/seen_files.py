@@ -24,7 +24,7 @@ from receiver.metadata.query.row_source import (
     as_they_are,
     short,
 )
-from receiver.metadata.state.tables.file_index import GroupKey
+from receiver.metadata.state.tables.file_tables.file_index import GroupKey
 
 if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import FileRow

@@ -9,7 +9,7 @@ from receiver.metadata.query.row_source import Look, Row, short
 
 if TYPE_CHECKING:
     from receiver.metadata.query.questions import ShowStorageNodes
-    from receiver.metadata.state.tables.storage_nodes import StorageNodeRow
+    from receiver.metadata.state.tables.place_tables.storage_nodes import StorageNodeRow
 
 __all__ = ["SHOW_NODES", "seen_nodes"]
 

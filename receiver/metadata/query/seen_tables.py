@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from receiver.metadata.query import questions as ask
 from receiver.metadata.query.row_source import Look, Row, short
 from receiver.metadata.query.seen_files import MeantFiles, seen_files
-from receiver.metadata.state.tables.partition_totals import PartitionTotal
-from receiver.metadata.state.tables.retired import partition_of
+from receiver.metadata.state.tables.file_tables.partition_totals import PartitionTotal
+from receiver.metadata.state.tables.file_tables.retired import partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from receiver.metadata.state.tables.tablets import LoadedTableRow, TabletRow
+    from receiver.metadata.state.tables.place_tables.tablets import LoadedTableRow, TabletRow
 
 __all__ = [
     "SHOW_TABLES",

@@ -159,7 +159,7 @@ def execute(
         UsageError: `at` is no time, or stands with a statement that changes something; or there
             would be no rows in a page.
         HistoryGoneError: the time is before the kept history.
-        TsferryError: a rule refuses what it would change (`receiver.metadata.commit.rules`).
+        TsferryError: a rule refuses what it would change (`metadata.commit.judging.rules`).
     """
     _check_size("fetch_size", fetch_size)
     if isinstance(statement, str):

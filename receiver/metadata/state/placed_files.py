@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from receiver.metadata.state.table_rows import FileState
-from receiver.metadata.state.tables.retired import partition_of
-from receiver.metadata.state.tables.uploaded import InStore
+from receiver.metadata.state.tables.file_tables.retired import partition_of
+from receiver.metadata.state.tables.file_tables.uploaded import InStore
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.placements import PlacementRow
-    from receiver.metadata.state.tables.tablets import TabletRow
+    from receiver.metadata.state.tables.place_tables.placements import PlacementRow
+    from receiver.metadata.state.tables.place_tables.tablets import TabletRow
 
 __all__ = [
     "holding_nodes",

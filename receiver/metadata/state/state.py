@@ -1,7 +1,7 @@
 """What the engine knows, in memory: tables that commits are applied to, and questions about them.
 
-`State.apply` takes a commit as true: it was checked (`receiver.metadata.commit.rules`) and is on
-the disk. The same log always gives the same state. The engine guards every use; see
+`State.apply` takes a commit as true: it was checked (`receiver.metadata.commit.judging.rules`) and
+is on the disk. The same log always gives the same state. The engine guards every use; see
 `Engine.reading`.
 """
 
@@ -24,28 +24,32 @@ from receiver.metadata.state.table_rows import (
     SenderRow,
     TokenRow,
 )
-from receiver.metadata.state.tables.adopted_tasks import AdoptionTable
 from receiver.metadata.state.tables.background_work import WorkTable
-from receiver.metadata.state.tables.cache_slots import CacheSlotsTable
 from receiver.metadata.state.tables.clock_corrections import ClockCorrections
-from receiver.metadata.state.tables.compactions import CompactedTable
-from receiver.metadata.state.tables.deletion_notes import DeletionTable
-from receiver.metadata.state.tables.doubted import DoubtedTable
-from receiver.metadata.state.tables.files import FileTable
-from receiver.metadata.state.tables.held_deletes import DeleteWindows, HeldDeletes
-from receiver.metadata.state.tables.let_go import LetGoTable
-from receiver.metadata.state.tables.lost import LostTable
-from receiver.metadata.state.tables.master_lives import MasterLives
-from receiver.metadata.state.tables.owners import OwnerTable
-from receiver.metadata.state.tables.placements import PlacementTable
-from receiver.metadata.state.tables.released import ReleasedTable
-from receiver.metadata.state.tables.senders import SchemaPositions, SenderTable, TokenTable
+from receiver.metadata.state.tables.file_tables.adopted_tasks import AdoptionTable
+from receiver.metadata.state.tables.file_tables.compactions import CompactedTable
+from receiver.metadata.state.tables.file_tables.deletion_notes import DeletionTable
+from receiver.metadata.state.tables.file_tables.files import FileTable
+from receiver.metadata.state.tables.file_tables.uploaded import UploadedTable, UploadTimes
+from receiver.metadata.state.tables.place_tables.cache_slots import CacheSlotsTable
+from receiver.metadata.state.tables.place_tables.doubted import DoubtedTable
+from receiver.metadata.state.tables.place_tables.master_lives import MasterLives
+from receiver.metadata.state.tables.place_tables.placements import PlacementTable
+from receiver.metadata.state.tables.place_tables.storage_nodes import StorageNodeTable
+from receiver.metadata.state.tables.place_tables.tablets import LoadedTables, TabletTable
+from receiver.metadata.state.tables.sender_tables.held_deletes import DeleteWindows, HeldDeletes
+from receiver.metadata.state.tables.sender_tables.let_go import LetGoTable
+from receiver.metadata.state.tables.sender_tables.lost import LostTable
+from receiver.metadata.state.tables.sender_tables.owners import OwnerTable
+from receiver.metadata.state.tables.sender_tables.released import ReleasedTable
+from receiver.metadata.state.tables.sender_tables.senders import (
+    SchemaPositions,
+    SenderTable,
+    TokenTable,
+)
+from receiver.metadata.state.tables.sender_tables.tasks import QuarantineTable, TaskTable
 from receiver.metadata.state.tables.series import SchemaTable
-from receiver.metadata.state.tables.storage_nodes import StorageNodeTable
-from receiver.metadata.state.tables.tablets import LoadedTables, TabletTable
-from receiver.metadata.state.tables.tasks import QuarantineTable, TaskTable
 from receiver.metadata.state.tables.txns import TxnTable
-from receiver.metadata.state.tables.uploaded import UploadedTable, UploadTimes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

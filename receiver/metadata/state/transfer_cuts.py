@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from receiver.metadata.model.ranks import Rank
     from receiver.metadata.state.ranges import Devices
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.owners import OwnerMove
+    from receiver.metadata.state.tables.sender_tables.owners import OwnerMove
 
 __all__ = ["TransferCuts", "looks_in_device"]
 

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 
-from common.schemaitems import Group, Item, SeriesItem
-from common.terminal import printable
-from common.tlogtext import SLOT, write_slot
+from common.console.terminal import printable
+from common.formats.schemaitems import Group, Item, SeriesItem
+from common.formats.tlogtext import SLOT, write_slot
 from receiver.metadata.model.paths import Nodes, parse_stored, quote_node
 from receiver.metadata.text import mlog_text
 from receiver.metadata.text.mlog_text import (

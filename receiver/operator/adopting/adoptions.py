@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from common.config.shared_rules import PER_MILLISECOND
+from common.console.step_progress import HeardStep, stepping
 from common.errors import (
     BusyError,
     NotFoundError,
@@ -31,7 +32,6 @@ from common.errors import (
     UsageError,
 )
 from common.names import is_sender_uuid, is_task_id
-from common.step_progress import HeardStep, stepping
 from common.wire import Propagate, Result
 from receiver.load.folder.current_task import TaskRecord
 from receiver.metadata.commit.guards import Guard

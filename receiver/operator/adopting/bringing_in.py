@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from common import crash
+from common.console.step_progress import StepCounter
 from common.durable import Tree
 from common.errors import BusyError, UsageError
 from common.names import RESOURCE
-from common.step_progress import StepCounter
 from receiver.datadirs.disks import disk_room
 from receiver.load.folder.current_task import start_task
 from receiver.load.placing import tree_of
@@ -32,7 +32,7 @@ from receiver.operator.centre.copied_in import copy_in, drop_parts, link_in
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from common.step_progress import HeardStep
+    from common.console.step_progress import HeardStep
     from common.wire import ResourceEntry
     from receiver.load.folder.current_task import CurrentTask, TaskRecord
     from receiver.load.folder.sender_folder import SenderFolder

@@ -20,7 +20,7 @@ from receiver.operator.views.background_views import (
     FailureView,
 )
 from receiver.superseding.proof_work import PROVE
-from receiver.transfer.listing import page_limit
+from receiver.transfer.said_lists.listing import page_limit
 
 if TYPE_CHECKING:
     from collections.abc import Collection

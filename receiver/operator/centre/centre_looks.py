@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from common.config.shared_rules import PER_MILLISECOND
-from common.step_progress import stepping
+from common.console.step_progress import stepping
 from common.wire import Result
 from receiver.metadata.model.records import FileOutcome
 from receiver.operator.centre.centre_files import looked_at, size_of
 from receiver.operator.centre.load_judge import all_refused
 from receiver.row_checks.check_process import CheckedRows, RowChecks
-from receiver.transfer.look_numbers import latest_look
+from receiver.transfer.begun.look_numbers import latest_look
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

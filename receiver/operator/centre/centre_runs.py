@@ -11,8 +11,8 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from common.console.step_progress import HeardStep
 from common.errors import BusyError, ConflictError, ReadOnlyError, Transient, TsferryError
-from common.step_progress import HeardStep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from common import crash
+from common.console.step_progress import stepping
 from common.errors import BusyError, TsferryError
-from common.step_progress import stepping
 from receiver.datadirs.disks import disk_room
 from receiver.load.folder.current_task import start_task
 from receiver.operator.centre.centre_entries import (

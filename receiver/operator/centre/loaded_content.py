@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from receiver.config import ReceiverConfig
     from receiver.datadirs.disks import Disks
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.tables.compacted_rows import CompactedOutput
+    from receiver.metadata.state.tables.file_tables.compacted_rows import CompactedOutput
     from receiver.principal import Principal
     from receiver.storage.reading.open_stores import OpenStores
     from receiver.storage.reading.ranged_file import RangedFile

@@ -14,9 +14,9 @@ from typing import Literal
 
 from msgspec import Struct
 
+from common.console.terminal import printable
 from common.errors import UsageError
 from common.names import is_sender_uuid
-from common.terminal import printable
 from receiver.metadata.model import records
 from receiver.operator.views.sender_views import SenderView
 from receiver.operator.views.token_views import TokenView

@@ -15,7 +15,7 @@ from receiver.operator.paging import every_row
 from receiver.operator.views.token_views import OwnersPage, OwnerView
 from receiver.operator.views.wire import OwnersMoved
 from receiver.scope import Scope
-from receiver.transfer.listing import page_limit
+from receiver.transfer.said_lists.listing import page_limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -19,7 +19,7 @@ from receiver.operator.stored.quarantine import drop_quarantined
 from receiver.operator.views.sender_views import SenderView
 from receiver.operator.views.wire import SenderRemoved, SendersAnswer
 from receiver.transfer import epochs
-from receiver.transfer.schema_blocks import position_of
+from receiver.transfer.begun.schema_blocks import position_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

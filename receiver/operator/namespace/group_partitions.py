@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.tables.partition_totals import PartitionTotal
+    from receiver.metadata.state.tables.file_tables.partition_totals import PartitionTotal
 
 __all__ = ["PartitionWindow", "partition_window"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from common.schemaitems import Group, Item, SchemaChanges, encode_items
-from common.step_progress import StepCounter, ToldProgress, untold
+from common.console.step_progress import StepCounter, ToldProgress, untold
+from common.formats.schemaitems import Group, Item, SchemaChanges, encode_items
 from common.wire import BASE, SchemaFailure
 from receiver.load.schema.task_schema import import_items as make_missing
 from receiver.metadata.engine import Engine

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from receiver.metadata.state.state import State
-    from receiver.metadata.state.tables.placements import PlacementRow
-    from receiver.metadata.state.tables.tablets import LoadedTableRow, TableState
+    from receiver.metadata.state.tables.place_tables.placements import PlacementRow
+    from receiver.metadata.state.tables.place_tables.tablets import LoadedTableRow, TableState
     from receiver.operator.directories import RunningReceiver
     from receiver.operator.views.table_views import TableChange, TableRequest
 

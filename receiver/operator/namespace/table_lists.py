@@ -22,7 +22,7 @@ from receiver.operator.views.table_views import (
     TabletView,
     TableView,
 )
-from receiver.transfer.listing import page_limit
+from receiver.transfer.said_lists.listing import page_limit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from receiver.metadata.engine import Engine
     from receiver.metadata.query.seen_tables import SeenTable, SeenTablet
-    from receiver.metadata.state.tables.placements import PlacementRow
-    from receiver.metadata.state.tables.tablets import LoadedTableRow, TableState
+    from receiver.metadata.state.tables.place_tables.placements import PlacementRow
+    from receiver.metadata.state.tables.place_tables.tablets import LoadedTableRow, TableState
     from receiver.operator.directories import ReceiverDirectories
 
 __all__ = ["list_tables", "list_tablets", "table_named"]

@@ -12,7 +12,7 @@ from receiver.metadata.query.row_source import Look
 from receiver.metadata.query.seen_files import SeenFile, seen_files, with_inside
 from receiver.metadata.sql.executing import moment
 from receiver.operator.views.tree_views import TreeNodeView, TreePage
-from receiver.transfer.listing import page_limit
+from receiver.transfer.said_lists.listing import page_limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from receiver.metadata.query.row_source import Look
 from receiver.metadata.query.seen_files import seen_files
 from receiver.metadata.sql.executing import moment
 from receiver.operator.views.tree_views import ChunksPage, ChunkView
-from receiver.transfer.listing import page_limit
+from receiver.transfer.said_lists.listing import page_limit
 
 if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import FileRow

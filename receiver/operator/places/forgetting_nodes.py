@@ -8,7 +8,7 @@ from common.errors import ConflictError
 from receiver.datadirs.disks import has_resource_in, is_whole_in
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileState
-from receiver.metadata.state.tables.uploaded import NOT_STORED
+from receiver.metadata.state.tables.file_tables.uploaded import NOT_STORED
 from receiver.operator.directories import RunningReceiver
 from receiver.operator.places.node_lists import node_of, say_of_node
 from receiver.operator.places.remote_nodes import must_be_silent
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.storage_nodes import StorageNodeRow
+    from receiver.metadata.state.tables.place_tables.storage_nodes import StorageNodeRow
     from receiver.operator.directories import ReceiverDirectories
 
 __all__ = ["forget_node", "node_to_forget"]

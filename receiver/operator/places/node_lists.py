@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from receiver.datadirs.disks import Disk
     from receiver.metadata.engine import Engine
-    from receiver.metadata.state.tables.storage_nodes import StorageNodeRow
+    from receiver.metadata.state.tables.place_tables.storage_nodes import StorageNodeRow
     from receiver.operator.directories import ReceiverDirectories
     from receiver.operator.views.remote_node_views import RemoteNodeView
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from receiver.load.upkeep.lost_directory import DirectoryLoss
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.storage_nodes import StorageNodeRow
+    from receiver.metadata.state.tables.place_tables.storage_nodes import StorageNodeRow
     from receiver.operator.directories import RunningReceiver
     from receiver.operator.views.node_views import LossRequest
 

@@ -17,10 +17,10 @@ from receiver.operator.views.remote_node_views import (
     RemoteNodeView,
     UnknownTablets,
 )
-from receiver.transfer.listing import page_limit
+from receiver.transfer.said_lists.listing import page_limit
 
 if TYPE_CHECKING:
-    from receiver.metadata.state.tables.storage_nodes import StorageNodeRow
+    from receiver.metadata.state.tables.place_tables.storage_nodes import StorageNodeRow
     from receiver.operator.directories import ReceiverDirectories
     from receiver.operator.views.remote_node_views import RemoteNodeState
 

@@ -18,7 +18,7 @@ from receiver.operator.paging import every_row
 from receiver.operator.stored.retired import merged_into
 from receiver.operator.views.file_views import FilesPage, FileView
 from receiver.operator.views.wire import DeleteAnswer, FailedDelete, FailedUndelete, UndeleteAnswer
-from receiver.transfer.listing import page_limit
+from receiver.transfer.said_lists.listing import page_limit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,8 +11,8 @@ from common.names import Kind
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileState
-from receiver.metadata.state.tables.file_index import GroupKey
-from receiver.metadata.state.tables.retired import partition_of
+from receiver.metadata.state.tables.file_tables.file_index import GroupKey
+from receiver.metadata.state.tables.file_tables.retired import partition_of
 from receiver.operator.directories import RunningReceiver
 from receiver.operator.paging import every_row
 from receiver.operator.views.retired_views import (
@@ -21,7 +21,7 @@ from receiver.operator.views.retired_views import (
     RetiredTotals,
     RetiredView,
 )
-from receiver.transfer.listing import page_limit
+from receiver.transfer.said_lists.listing import page_limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from common.wire import Struct
 
 if TYPE_CHECKING:
-    from common.step_progress import StepProgress
+    from common.console.step_progress import StepProgress
 
 __all__ = ["StepNow"]
 

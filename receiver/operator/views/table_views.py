@@ -6,7 +6,7 @@ from typing import Literal
 
 from common.wire import Struct
 from common.wire.base import CommitTs, Time
-from receiver.metadata.state.tables.tablets import TableState
+from receiver.metadata.state.tables.place_tables.tablets import TableState
 
 __all__ = [
     "PartitionGap",

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import msgspec
 
-from common.schemaitems import Item
+from common.formats.schemaitems import Item
 from common.wire import SchemaFailure, Struct
 from common.wire.base import CommitTs
 from receiver.operator.views.file_views import HeldDeletesView, QuarantineView

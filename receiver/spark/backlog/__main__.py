@@ -2,7 +2,7 @@
 
 import sys
 
-from common.cli import run
+from common.console.cli import run
 from receiver.spark.backlog.backlog_command import main
 
 sys.exit(run(main, "tsferry-backlog", extra="spark"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from common.config.units import parse_size
+from common.console.terminal import counted
 from common.errors import TsferryError, UsageError
-from common.terminal import counted
 
 __all__ = ["main"]
 

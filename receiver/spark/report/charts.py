@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from common.terminal import printable
+from common.console.terminal import printable
 
 __all__ = ["HUES", "Bar", "Stack", "bars", "rows", "short_number", "stacks"]
 

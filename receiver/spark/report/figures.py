@@ -10,7 +10,7 @@ from statistics import quantiles
 from typing import TYPE_CHECKING
 
 from common.config.shared_rules import PER_MILLISECOND
-from common.terminal import counted
+from common.console.terminal import counted
 from receiver.spark.report.charts import HUES, Bar, Stack, bars, rows, stacks
 
 if TYPE_CHECKING:

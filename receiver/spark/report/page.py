@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from jinja2 import Environment, StrictUndefined
 
-from common.terminal import counted, printable
+from common.console.terminal import counted, printable
 from receiver.spark.report import figures
 from receiver.spark.report.charts import short_number
 from receiver.spark.report.results import Judgement, Severity

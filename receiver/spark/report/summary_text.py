@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from common.terminal import counted, printable
+from common.console.terminal import counted, printable
 from receiver.spark.report.results import Severity
 
 if TYPE_CHECKING:

@@ -122,7 +122,7 @@ class FileOpener(Closing):
     ) -> TsFileReader:
         # Only here: the driver, which plans, needs no compiler.
         from receiver.points import TsFileReader
-        from receiver.points.deletions import Deletions
+        from receiver.points.deleted.deletions import Deletions
 
         deletions, options = None, self._plan.options
         if options.deletions and beside is not None:

@@ -2,9 +2,9 @@
 
 A file of some kilobytes has a hundred points of a series, and to open its chunks, look at their
 headers and give their rows on is then nearly all of the work. A merge knows better
-(`receiver.compaction.device_rows`): it gathers the chunks of a series from all files, and decodes
-and checks them together. Here readers take that way where it gives the very rows that they would
-get otherwise. Where it may not, or where something cannot be read, files are read as they are
+(`receiver.compaction.making.device_rows`): it gathers the chunks of a series from all files, and
+decodes and checks them together. Here readers take that way where it gives the very rows that they
+would get otherwise. Where it may not, or where something cannot be read, files are read as they are
 without it, which also says what is wrong.
 """
 
@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from common.errors import TsferryError
 from common.tsfile import Compression, DataType
-from receiver.compaction.chunk_runs import MergeSpan
-from receiver.compaction.device_rows import DeviceRows, MergedPart
-from receiver.compaction.survey import SeenDevice, SeenSeries
+from receiver.compaction.making.chunk_runs import MergeSpan
+from receiver.compaction.making.device_rows import DeviceRows, MergedPart
+from receiver.compaction.making.survey import SeenDevice, SeenSeries
 from receiver.points.batches import Piece, TooMuchError, cut, joined_on_time
 from receiver.points.columns import InvalidValue, arrow_type
 from receiver.points.index_tables import ChunkTable, chunk_table
@@ -95,7 +95,7 @@ class SmallFiles:
         return DeviceTogether(self, seen, dict(zip(known, steps, strict=True)))
 
     def open(self, number: int, together: int = 1) -> _Opened:
-        """See `receiver.compaction.device_chunks.MergeFiles`."""
+        """See `receiver.compaction.making.device_chunks.MergeFiles`."""
         return _Opened(self._readers[number])
 
     def gather(

@@ -1,11 +1,14 @@
-"""The verification: the command, the job, what is proved of a file, and verdicts on their way."""
+"""The verification: the command, the job, what is proved of a file, and verdicts on their way.
+
+Room: `examining` what is looked for in files, one by one and against each other.
+"""
 
 from __future__ import annotations
 
 import signal
 from types import FrameType
 
-from common.start import enter
+from common.console.start import enter
 
 __all__ = ["main"]
 
@@ -20,7 +23,7 @@ def main() -> int:
 def _run() -> int:
     before = signal.signal(signal.SIGTERM, _as_ctrl_c)
     try:
-        from common.cli import run
+        from common.console.cli import run
         from receiver.spark.verify.cli import cli
 
         return run(cli, NAME, extra="spark")

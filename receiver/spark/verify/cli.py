@@ -9,11 +9,11 @@ from pathlib import Path
 import click
 
 import common
-from common.cli import Invocation
 from common.config.shared_rules import PER_MILLISECOND, TimeUnit
 from common.config.units import parse_duration
+from common.console.cli import Invocation
+from common.console.json_option import json_option
 from common.errors import UsageError
-from common.json_option import json_option
 from receiver.config import ReceiverConfig
 from receiver.spark.verify.verify_options import MANY_BAD, PROGRAM, VerifyOptions
 from receiver.storage.reading.several_addresses import addresses_in

@@ -15,11 +15,11 @@ from receiver.metadata.state.table_rows import FileState
 from receiver.metadata.state.transfer_cuts import TransferCuts
 from receiver.spark.local_catalogue import LocalCatalogue, StoreCatalogue
 from receiver.spark.report.results import Finding, Severity
-from receiver.spark.verify.absences import Absences
+from receiver.spark.verify.examining.absences import Absences
+from receiver.spark.verify.examining.merge_checks import CompactionAsked
+from receiver.spark.verify.examining.parts import Expected
+from receiver.spark.verify.examining.schemacheck import SchemaCheck
 from receiver.spark.verify.file_scope import FileScope
-from receiver.spark.verify.merge_checks import CompactionAsked
-from receiver.spark.verify.parts import Expected
-from receiver.spark.verify.schemacheck import SchemaCheck
 from receiver.storage.cache.stored_files import place_of
 from receiver.storage.reading.stored_place import ReceiverAddress, StoreAddress, StoredPlace
 from receiver.superseding.due import file_asked, notes_asked, notes_of
@@ -33,7 +33,10 @@ if TYPE_CHECKING:
     from receiver.metadata.model.ranks import Rank, TransferCut
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.metadata.state.tables.compacted_rows import CompactedOutput, CompactedRow
+    from receiver.metadata.state.tables.file_tables.compacted_rows import (
+        CompactedOutput,
+        CompactedRow,
+    )
 
 __all__ = ["CommittedFile", "CommittedFiles", "Neighbour"]
 

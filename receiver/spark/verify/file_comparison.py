@@ -16,9 +16,8 @@ import pyarrow as pa
 from receiver.metadata.model.centre_source import is_centre
 from receiver.spark.finder import shown
 from receiver.spark.report.results import Duplicates, Finding, Severity
-from receiver.spark.verify.duplicates import Pair, common_times
-from receiver.spark.verify.job_progress import JobProgress
-from receiver.spark.verify.relations import (
+from receiver.spark.verify.examining.duplicates import Pair, common_times
+from receiver.spark.verify.examining.relations import (
     Meeting,
     Overlap,
     large_meetings,
@@ -28,7 +27,8 @@ from receiver.spark.verify.relations import (
     unsettled,
     unsettled_at_the_centre,
 )
-from receiver.spark.verify.subjects import Neighbours, Subject
+from receiver.spark.verify.examining.subjects import Neighbours, Subject
+from receiver.spark.verify.job_progress import JobProgress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

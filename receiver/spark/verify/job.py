@@ -27,13 +27,13 @@ from receiver.spark.report.results import (
     Finding,
     arrow_schema,
 )
+from receiver.spark.verify.examining.isolation import Worker
+from receiver.spark.verify.examining.part_rows import ROW, Settings, span_schema
+from receiver.spark.verify.examining.parts import PartResult, group_parts, pack, split
+from receiver.spark.verify.examining.subjects import Neighbours, Subject
 from receiver.spark.verify.file_comparison import FileComparison
-from receiver.spark.verify.isolation import Worker
 from receiver.spark.verify.job_progress import JobProgress
-from receiver.spark.verify.part_rows import ROW, Settings, span_schema
-from receiver.spark.verify.parts import PartResult, group_parts, pack, split
 from receiver.spark.verify.session import SparkFailedError, was_interrupted
-from receiver.spark.verify.subjects import Neighbours, Subject
 from receiver.spark.verify.worker_code import shipped, unfit
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pyspark import Broadcast
     from pyspark.sql import DataFrame, SparkSession
 
-    from receiver.spark.verify.parts import FilePart
+    from receiver.spark.verify.examining.parts import FilePart
 
 __all__ = ["VerifyJob"]
 

@@ -6,8 +6,8 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
-from common.progress_bar import WorkProgress
-from common.terminal import counted
+from common.console.progress_bar import WorkProgress
+from common.console.terminal import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

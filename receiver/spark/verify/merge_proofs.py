@@ -8,8 +8,12 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 from receiver.spark.report.results import Finding, Judgement, MergedResult, Severity
-from receiver.spark.verify.merge_checks import MergePart, MergePartResult, check_merge_part
-from receiver.spark.verify.parts import GROUPS_PER_CORE, PART_BYTES
+from receiver.spark.verify.examining.merge_checks import (
+    MergePart,
+    MergePartResult,
+    check_merge_part,
+)
+from receiver.spark.verify.examining.parts import GROUPS_PER_CORE, PART_BYTES
 from receiver.spark.verify.session import SparkFailedError, was_interrupted
 from receiver.spark.work import deal
 
@@ -19,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from receiver.spark.verify.committed import CommittedFiles
-    from receiver.spark.verify.merge_checks import CompactionAsked
+    from receiver.spark.verify.examining.merge_checks import CompactionAsked
 
 __all__ = ["merge_parts", "prove_merges"]
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from common.cli import emit_json
+from common.console.cli import emit_json
+from common.console.terminal import counted, printable
 from common.errors import TsferryError
-from common.terminal import counted, printable
 from receiver.config import ReceiverConfig, StorageConfig
 from receiver.load.upkeep.verdicts import Verdict
 from receiver.spark.catalogue_opening import store_at
@@ -21,9 +21,9 @@ from receiver.spark.finder import list_files, shown
 from receiver.spark.report import Delivery, summarise, text, write
 from receiver.spark.verify.committed import CommittedFiles
 from receiver.spark.verify.delivery import deliver, deliver_merges, tell_crowded
+from receiver.spark.verify.examining.part_rows import Settings
 from receiver.spark.verify.file_scope import FileScope
 from receiver.spark.verify.job_progress import JobProgress
-from receiver.spark.verify.part_rows import Settings
 from receiver.spark.verify.verify_options import MANY_BAD, PROGRAM
 from receiver.spark.verify.verifying import (
     Run,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from common.config.shared_rules import TimeUnit
     from receiver.spark.report.results import Verification
-    from receiver.spark.verify.parts import Expected
+    from receiver.spark.verify.examining.parts import Expected
     from receiver.spark.verify.verify_options import VerifyOptions
 
 __all__ = ["verify_copies", "verify_paths", "verify_receiver"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from common.cli import Program
+from common.console.cli import Program
 from common.errors import (
     EXIT_INTERNAL,
     EXIT_LOCKED,

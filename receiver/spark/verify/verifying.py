@@ -24,11 +24,11 @@ from receiver.spark.report.results import (
     Verification,
 )
 from receiver.spark.source.crowding import crowded_among
+from receiver.spark.verify.examining.part_rows import span_table
+from receiver.spark.verify.examining.parts import Expected, PartResult, PartSpan
+from receiver.spark.verify.examining.subjects import Neighbours, Subject
 from receiver.spark.verify.job import VerifyJob
 from receiver.spark.verify.merge_proofs import prove_merges
-from receiver.spark.verify.part_rows import span_table
-from receiver.spark.verify.parts import Expected, PartResult, PartSpan
-from receiver.spark.verify.subjects import Neighbours, Subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from common.wire import CrowdedPartition
     from receiver.spark.finder import DataFile
     from receiver.spark.verify.committed import CommittedFile, CommittedFiles
+    from receiver.spark.verify.examining.part_rows import Settings
     from receiver.spark.verify.job_progress import JobProgress
-    from receiver.spark.verify.part_rows import Settings
 
 __all__ = [
     "Run",

@@ -51,7 +51,7 @@ def shipped(make: Callable[..., _Work], shared: Any, *arguments: Any) -> _Work:
 
             if found != version:
                 raise RuntimeError(f"{where} has tsferry {found}; {wanted}")
-            import receiver.spark.verify.file_checks  # noqa: F401 - it needs all that the work needs
+            import receiver.spark.verify.examining.file_checks  # noqa: F401 - it needs all that the work needs
         except ImportError as error:
             raise RuntimeError(f"{where}: {error}; {wanted}") from None
         work, arguments = pickle.loads(packed)  # noqa: S301 - from the driver of this job

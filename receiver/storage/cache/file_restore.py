@@ -15,11 +15,11 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from common.console.step_progress import StepCounter, untold
 from common.digests import md5_of_fd
 from common.durable import free_bytes
 from common.errors import NoSpaceError, TsferryError
 from common.names import FilePath
-from common.step_progress import StepCounter, untold
 from receiver.metadata.model import records
 from receiver.metadata.model.merged_names import is_merged
 from receiver.metadata.state.placed_files import is_left_to_nodes
@@ -31,8 +31,8 @@ from receiver.storage.stores.object_keys import data_key, resource_key, stored_k
 from receiver.storage.stores.object_store import ObjectMissingError
 
 if TYPE_CHECKING:
+    from common.console.step_progress import ToldProgress
     from common.durable import Tree
-    from common.step_progress import ToldProgress
     from receiver.metadata.engine import Engine
     from receiver.metadata.model.records import Commit
     from receiver.metadata.state.table_rows import FileRow

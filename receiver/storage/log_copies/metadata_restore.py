@@ -11,10 +11,10 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from common import crash
+from common.console.step_progress import StepCounter, untold
 from common.digests import md5
 from common.durable import Tree
 from common.errors import ConflictError, DamagedError, NotFoundError
-from common.step_progress import StepCounter, untold
 from receiver.metadata.log.checkpoints import checkpoint_name
 from receiver.metadata.log.frames import LogReader, encode_frame, encode_payload
 from receiver.metadata.log.segments import segment_name
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from common.step_progress import ToldProgress
+    from common.console.step_progress import ToldProgress
     from receiver.metadata.model.records import Commit
     from receiver.storage.stores.object_store import ObjectStore
     from receiver.storage.stores.store_manifests import FilePiece

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from common import crash
-from common.step_progress import StepCounter
+from common.console.step_progress import StepCounter
 from receiver.metadata.model import records
 from receiver.storage.objects.object_check import ObjectFinding
 from receiver.storage.objects.object_places import is_beside, list_objects, place_objects
@@ -29,8 +29,8 @@ from receiver.storage.uploading.digest_uploads import digest_object
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from common.console.step_progress import ToldProgress
     from common.durable import Tree
-    from common.step_progress import ToldProgress
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.uploaded_rows import UploadedRow

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from common.console.step_progress import StepCounter, untold
 from common.digests import md5
-from common.step_progress import StepCounter, untold
 from common.wire import Struct
 from common.wire.base import CommitTs
 from receiver.storage.reading.block_digests import blocks_key, packed_size
@@ -23,7 +23,7 @@ from receiver.storage.uploading.digest_uploads import BLOCKS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from common.step_progress import ToldProgress
+    from common.console.step_progress import ToldProgress
     from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.uploaded_rows import UploadedRow
     from receiver.storage.stores.object_store import ObjectStore

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from common import crash
-from common.step_progress import StepCounter, untold
+from common.console.step_progress import StepCounter, untold
 from receiver.metadata.model import records
 from receiver.metadata.state.placed_files import holding_nodes, is_left_to_nodes, placed_nodes
 from receiver.metadata.state.table_rows import FileState
@@ -40,8 +40,8 @@ from receiver.storage.tree.tree_manifests import forget_tree, newest_tree
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from common.console.step_progress import ToldProgress
     from common.durable import Tree
-    from common.step_progress import ToldProgress
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow

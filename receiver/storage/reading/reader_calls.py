@@ -15,7 +15,6 @@ import requests
 import urllib3
 
 from common import wire
-from common.client_certificate import ClientCertificate
 from common.errors import (
     NotTheWriterError,
     ProtocolError,
@@ -23,7 +22,8 @@ from common.errors import (
     UnreachableError,
     UsageError,
 )
-from common.timed_http import timed_session
+from common.network.client_certificate import ClientCertificate
+from common.network.timed_http import timed_session
 from receiver.storage.reading.several_addresses import (
     Failover,
     SlowAnswerError,

@@ -26,7 +26,7 @@ from receiver.tablet_copies.copies_wire import FilePlaces
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from common.client_certificate import ClientCertificate
+    from common.network.client_certificate import ClientCertificate
     from receiver.storage.reading.stored_place import ReceiverAddress
 
 __all__ = ["TOKEN", "TOKEN_PATH", "ReceiverReads", "reader_token"]

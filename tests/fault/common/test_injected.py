@@ -10,7 +10,7 @@ import itertools
 import pytest
 
 from common.durable import Tree
-from common.linelog import parse_lines
+from common.formats.linelog import parse_lines
 from tests.support import powercut, tiers, trace
 from tests.support.disk import heal
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from common.durable import Tree
-from receiver.transfer.partial import UploadMeta
+from receiver.transfer.receiving.partial import UploadMeta
 from tests.support import trace
 from tests.support.debts import Debts, Forgiven
 from tests.support.procs import children
@@ -57,7 +57,7 @@ from receiver.storage.log_copies.log_shipping import LogShipper
 from receiver.storage.log_copies.metadata_restore import restore_metadata
 from receiver.storage.stores.store_opening import open_store
 from receiver.storage.uploading.uploader import Uploader
-from receiver.transfer.partial import PartialUpload
+from receiver.transfer.receiving.partial import PartialUpload
 from tests.support.metadata import A, B, load, seen
 from tests.support.node_world import Clock, Edge, World, path_of, tsfile
 from tests.support.remote_log import MemoryPlace, MemoryRemote

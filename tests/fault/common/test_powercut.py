@@ -12,7 +12,7 @@ import pytest
 
 from common.durable import Tree
 from common.errors import DiskError, FailedSyncError, NoSpaceError, ReadOnlyError
-from common.linelog import Phase, SyncLog, parse_sync
+from common.formats.linelog import Phase, SyncLog, parse_sync
 from common.names import FilePath
 from tests.support import powercut
 from tests.support.architecture import ROOT

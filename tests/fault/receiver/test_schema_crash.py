@@ -15,8 +15,8 @@ import pytest
 import xxhash
 
 from common import crash, wire
-from common.schemawire import encode_schema_block
-from common.tlogtext import write_slot
+from common.formats.schemawire import encode_schema_block
+from common.formats.tlogtext import write_slot
 from common.wire import SchemaKind
 from receiver.load.schema import task_schema
 from receiver.load.upkeep.fsck import fsck

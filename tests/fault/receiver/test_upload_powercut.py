@@ -10,7 +10,7 @@ import pytest
 from common import crash
 from common.crash import SimulatedCrash
 from common.durable import Tree
-from receiver.transfer.partial import PartialUpload
+from receiver.transfer.receiving.partial import PartialUpload
 from tests.property.receiver.transfer.test_partial_model import CONTENT, ID, meta, write
 from tests.support import powercut, tiers
 from tests.support.disk import heal

@@ -9,11 +9,11 @@ import pytest
 from common import wire
 from common.digests import xxh3_64
 from common.errors import DigestError, NameRefusedError, ProtocolError
-from common.linelog import parse_lines, parse_load, parse_paths, parse_sync
+from common.formats.linelog import parse_lines, parse_load, parse_paths, parse_sync
+from common.formats.schemaitems import Group, SeriesItem, encode_items, read_items
+from common.formats.schemawire import decode_block, encode_schema_block
+from common.formats.tlogtext import TlogSlotError, read_slot, write_slot
 from common.names import FilePath, escape, unescape
-from common.schemaitems import Group, SeriesItem, encode_items, read_items
-from common.schemawire import decode_block, encode_schema_block
-from common.tlogtext import TlogSlotError, read_slot, write_slot
 from receiver.metadata.text import mlog_text
 from tests.support import mlog
 from tests.support.mutate import mutants

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec.structs import replace
 
-from common.linelog import parse_paths
+from common.formats.linelog import parse_paths
 from common.names import FilePath, Kind
 from sender.kept.list_state import list_pieces
 from sender.select.entry import Entry, EntryState

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from common.cli import run
 from common.config import Secret
+from common.console.cli import run
 from receiver.metadata.state.table_rows import FileState
 from receiver.points import TsFileReader
 from sender.config import ReceiverEntry

@@ -17,16 +17,16 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("numba")
 
-from common.cli import run
+from common.console.cli import run
 from receiver.metadata.state.table_rows import FileState
 from receiver.spark.verify import job as jobs
-from receiver.spark.verify import parts
 from receiver.spark.verify.cli import cli
+from receiver.spark.verify.examining import parts
+from receiver.spark.verify.examining.part_rows import Settings, span_table
+from receiver.spark.verify.examining.parts import Expected, PartSpan
+from receiver.spark.verify.examining.subjects import Neighbours, Subject
 from receiver.spark.verify.job import VerifyJob
 from receiver.spark.verify.job_progress import JobProgress
-from receiver.spark.verify.part_rows import Settings, span_table
-from receiver.spark.verify.parts import Expected, PartSpan
-from receiver.spark.verify.subjects import Neighbours, Subject
 from tests.support.compacting import compact
 from tests.support.json_schema import check_output
 from tests.support.site import Site, path

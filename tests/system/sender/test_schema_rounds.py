@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from common.tlogtext import write_slot
+from common.formats.tlogtext import write_slot
 from tests.support import warm
 from tests.support.binary_mlog import (
     aligned,

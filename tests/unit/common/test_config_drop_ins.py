@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from msgspec import Struct, field
 
-from common.cli import Program
 from common.config import ConfigError, Secret, load, render
-from common.examples import toml
+from common.console.cli import Program
+from common.console.examples import toml
 from sender.config import SenderConfig
 
 

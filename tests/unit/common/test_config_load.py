@@ -23,8 +23,8 @@ from common.config import (
     load,
     render,
 )
+from common.console.terminal import printable
 from common.hooks.hooks_config import HooksConfig
-from common.terminal import printable
 
 
 class Entry(Struct, frozen=True, kw_only=True):

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+import receiver.cli.box_commands.init
 import receiver.cli.commands
-import receiver.cli.init
 import sender.cli.commands
 import sender.cli.init
-from common.cli import run
+from common.console.cli import run
 
 OTHER = "tsferry data directory 1\nsender a45b6e63eb434aad891264b5c08d448e\n"
 
@@ -93,7 +93,9 @@ def test_what_somebody_else_makes_meanwhile_stays(
 
         monkeypatch.setattr(where, name, first)
 
-    beside(receiver.cli.init, "configuration", lambda: of_receiver("--data-dir", "c/data"))
+    beside(
+        receiver.cli.box_commands.init, "configuration", lambda: of_receiver("--data-dir", "c/data")
+    )
     assert of_receiver("--data-dir", "c/data") == 2, "it is there already"
     assert (root / "etc/new/receiver.toml").is_file()
 

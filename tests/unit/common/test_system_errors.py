@@ -8,9 +8,10 @@ from pathlib import Path
 import click
 import pytest
 
-from common import root_mistakes as mistakes
 from common import system_errors
-from common.cli import run
+from common.console import root_mistakes as mistakes
+from common.console.cli import run
+from common.console.root_mistakes import refuse_of_root, root_mistakes, telling_of_root
 from common.durable import Tree
 from common.errors import (
     EXIT_INTERNAL,
@@ -20,7 +21,6 @@ from common.errors import (
     EXIT_USAGE,
     NotPermittedError,
 )
-from common.root_mistakes import refuse_of_root, root_mistakes, telling_of_root
 from common.system_errors import cannot_listen, impossible_place, system_error
 
 US = 54321

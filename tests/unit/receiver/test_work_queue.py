@@ -10,9 +10,9 @@ import pytest
 
 from common.errors import ConflictError
 from receiver.background.work_queue import WorkQueue
-from receiver.metadata.commit import background_rules
 from receiver.metadata.commit.guards import Guard
-from receiver.metadata.commit.work_rules import overlap
+from receiver.metadata.commit.judging import background_rules
+from receiver.metadata.commit.judging.work_rules import overlap
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError

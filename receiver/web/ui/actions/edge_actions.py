@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from common.config.units import format_duration
+from common.console.terminal import size_text
 from common.errors import NotFoundError, UsageError
-from common.terminal import size_text
 from receiver.operator.edges.lateness import NEVER_LATE, silence_of
 from receiver.operator.edges.owners import adopt_sender
 from receiver.operator.edges.senders import accept_sender, remove_sender, set_lateness

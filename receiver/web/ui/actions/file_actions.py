@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from common.console.terminal import size_text
 from common.errors import ConflictError, Integrity, NotFoundError
-from common.terminal import size_text
 from receiver.operator.edges.lost import acknowledge_lost, list_lost
 from receiver.operator.stored.deletes import (
     allow_held_deletes,

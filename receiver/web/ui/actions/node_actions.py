@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from common.console.terminal import size_text
 from common.errors import ConflictError
-from common.terminal import size_text
 from receiver.operator.places.forgetting_nodes import forget_node, node_to_forget
 from receiver.operator.places.node_lists import (
     drain_node,
@@ -22,7 +22,7 @@ from receiver.web.ui.drawing.page_templates import link
 from receiver.web.ui.drawing.page_texts import plural
 
 if TYPE_CHECKING:
-    from receiver.metadata.state.tables.storage_nodes import StorageNodeRow
+    from receiver.metadata.state.tables.place_tables.storage_nodes import StorageNodeRow
     from receiver.operator.views.node_views import LossView
     from receiver.web.ui.page_call import PageCall
 

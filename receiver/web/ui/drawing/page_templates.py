@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
 
 from common.config.units import format_duration
-from common.terminal import size_text
+from common.console.terminal import size_text
 from receiver.web.ui.drawing import page_texts
 from receiver.web.ui.drawing.sparkline import sparkline
 

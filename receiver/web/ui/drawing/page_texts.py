@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from markupsafe import Markup, escape
 
 from common.config.shared_rules import PER_MILLISECOND
-from common.terminal import printable
+from common.console.terminal import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

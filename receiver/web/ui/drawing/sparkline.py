@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from markupsafe import Markup
 
-from common.terminal import size_text
+from common.console.terminal import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

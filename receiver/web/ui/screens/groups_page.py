@@ -18,7 +18,7 @@ from receiver.web.ui.page_routes import PageRoutes
 if TYPE_CHECKING:
     from flask import Response
 
-    from receiver.metadata.state.tables.tablets import LoadedTableRow
+    from receiver.metadata.state.tables.place_tables.tablets import LoadedTableRow
     from receiver.web.ui.page_call import PageCall
 
 __all__ = ["ROUTES"]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from common.errors import NoSpaceError
-from receiver.compaction.merge_asked import MergeAsked
-from receiver.compaction.merge_worker import _answer
+from receiver.compaction.making.merge_worker import _answer
+from receiver.compaction.worth_merging.merge_asked import MergeAsked
 from receiver.metadata.model.ranks import NOW
 from receiver.superseding.asking import FileAsked
 from tests.support.tsfile_bytes import build

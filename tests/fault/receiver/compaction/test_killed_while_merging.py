@@ -20,7 +20,7 @@ import pytest
 from common import crash
 from common.durable import flushing
 from common.errors import NoSpaceError, TsferryError
-from receiver.compaction.merge_asked import MergeAnswer, MergeAsked
+from receiver.compaction.worth_merging.merge_asked import MergeAnswer, MergeAsked
 from receiver.executor.executor_files import ExecutorFiles
 from receiver.executor.merging_elsewhere import answer_merge
 from receiver.executor.operated_receiver import StoppedCalls

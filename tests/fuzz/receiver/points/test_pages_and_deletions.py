@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from common.tsfile import Compression, Device, DeviceTotals
-from receiver.points.compression import BadCompression, UnsupportedCompression, decompress
-from receiver.points.deletion_files import DeletionFile, parse_binary, parse_text
-from receiver.points.deletions import Deletions
+from receiver.points.deleted.deletion_files import DeletionFile, parse_binary, parse_text
+from receiver.points.deleted.deletions import Deletions
 from receiver.points.errors import DamagedData
+from receiver.points.page_data.compression import BadCompression, UnsupportedCompression, decompress
 from tests.support.compressors import COMPRESSORS
 from tests.support.expected_rows import FOLDER
 from tests.support.mutate import mutants

@@ -7,7 +7,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.schemaitems import Altered, Dropped, Group, SeriesItem, encode_items, read_items
+from common.formats.schemaitems import Altered, Dropped, Group, SeriesItem, encode_items, read_items
 from receiver.load.schema.task_schema import apply_items
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records

@@ -7,7 +7,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.schemaitems import Altered, Dropped, Group, SeriesItem
+from common.formats.schemaitems import Altered, Dropped, Group, SeriesItem
 from receiver.load.schema.end_state import reduce_text
 from receiver.load.schema.task_schema import import_items
 from receiver.metadata.engine import Engine

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import ConflictError, TsferryError
-from receiver.metadata.commit.becoming_final import why_not_final
+from receiver.metadata.commit.replaced.becoming_final import why_not_final
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import HistoryGoneError
@@ -25,8 +25,8 @@ from receiver.metadata.query.applied_deletions import applied_deletions
 from receiver.metadata.query.past_files import files_at
 from receiver.metadata.state.state import State
 from receiver.metadata.state.table_rows import FileRow, FileState
-from receiver.metadata.state.tables.compacted_rows import CompactedRow
-from receiver.metadata.state.tables.retired import PartitionKey, partition_of
+from receiver.metadata.state.tables.file_tables.compacted_rows import CompactedRow
+from receiver.metadata.state.tables.file_tables.retired import PartitionKey, partition_of
 from receiver.metadata.state.transfer_cuts import TransferCuts
 from tests.support import tiers
 from tests.support.metadata import A, B, digest, load, path, seen

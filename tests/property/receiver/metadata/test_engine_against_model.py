@@ -28,7 +28,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.metadata.state.table_rows import FileState
-from receiver.metadata.state.tables.file_index import GroupKey
+from receiver.metadata.state.tables.file_tables.file_index import GroupKey
 from tests.support import tiers
 from tests.support.metadata import A, B, has_commit, load, log_file, path, physical, seen, token
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from receiver.metadata.model.ranks import NOW, Ladder, Rank, highest
 from receiver.points import TsFileReader
-from receiver.points.deletion_entries import AnyDevice, Deletion, PathPattern, TableSeries
-from receiver.points.deletions import Deletions
+from receiver.points.deleted.deletion_entries import AnyDevice, Deletion, PathPattern, TableSeries
+from receiver.points.deleted.deletions import Deletions
 from receiver.points.device_merge import DeviceMerge, MergeSource
 from tests.support import tiers
 from tests.support.tsfile_bytes import build

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.durable import Tree
-from receiver.transfer.partial import PartialUpload, UploadMeta
+from receiver.transfer.receiving.partial import PartialUpload, UploadMeta
 from tests.support import tiers
 
 ID = "1" * 32

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from common.cli import run
+from common.console.cli import run
+from common.console.progress_bar import WorkProgress
 from common.errors import BusyError
-from common.progress_bar import WorkProgress
-from receiver.cli import awaited_load, centre_load
+from receiver.cli import awaited_load
 from receiver.cli.awaited_answer import awaited
 from receiver.cli.commands import cli
+from receiver.cli.content_commands import centre_load
 from receiver.operator.views.load_wire import CentreLoadAnswer, CentreLoadFile, CentreLoadRequest
 from receiver.operator.views.step_now import StepNow
-from tests.unit.common.test_progress_bar import Terminal
+from tests.unit.common.console.test_progress_bar import Terminal
 
 REQUEST = CentreLoadRequest(task="1" * 32, paths=["/mnt"])
 

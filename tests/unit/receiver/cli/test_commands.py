@@ -12,12 +12,12 @@ import click
 import msgspec
 import pytest
 
-import receiver.cli.init
+import receiver.cli.box_commands.init
 from common import wire
-from common.cli import run
 from common.config import load
+from common.console.cli import run
+from common.console.terminal import display_width
 from common.errors import ConfigError, NoSpaceError
-from common.terminal import display_width
 from receiver.cli.commands import cli
 from receiver.config import ENV_PREFIX, ReceiverConfig
 from receiver.load.upkeep.verdicts import Verdict, record_verdicts
@@ -678,7 +678,7 @@ def test_an_engine_whose_making_was_cut_off_lets_nobody_in(
         raise NoSpaceError("no space")
 
     with monkeypatch.context() as patch:
-        patch.setattr(receiver.cli.init, "require_tokens", full)
+        patch.setattr(receiver.cli.box_commands.init, "require_tokens", full)
         command("init", "--adopt", code=3)
     with pytest.raises(ConfigError, match="say it again"):
         Node.open(config)

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from common.cli import run
-from common.json_form import json_form
+from common.console.cli import run
+from common.console.json_form import json_form
 from receiver.cli.command_answers import LoggedCommit
 from receiver.cli.commands import cli
 from receiver.metadata.model import records
@@ -219,7 +219,7 @@ def test_a_task_that_is_run_by_hand_is_written_as_the_page_says(machine: Machine
 def test_a_statement_that_gives_no_rows_has_a_form_of_its_own(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from receiver.cli import sqlformat
+    from receiver.cli.shell import sqlformat
 
     lines: list[str] = []
     out = types.SimpleNamespace(write=lines.append)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from common.cli import emit_json
+from common.console.cli import emit_json
 from receiver.operator.views.sender_views import LateView
 from receiver.operator.views.status_views import StatusView, StorageView
 

@@ -14,12 +14,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from common.cli import run
 from common.config import load
+from common.console.cli import run
 from common.errors import TsferryError
 from receiver.cli.commands import cli
-from receiver.cli.sqlformat import output
-from receiver.cli.sqlsource import SqlSource
+from receiver.cli.shell.sqlformat import output
+from receiver.cli.shell.sqlsource import SqlSource
 from receiver.config import ENV_PREFIX, ReceiverConfig
 from receiver.metadata.sql.parser import parse
 from receiver.metadata.sql.statements import Statement

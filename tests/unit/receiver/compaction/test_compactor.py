@@ -11,8 +11,8 @@ import pytest
 
 from receiver.background.side_process import ProcessDied
 from receiver.background.work_queue import WorkQueue
-from receiver.compaction.merge_asked import MergeAnswer, MergeAsked
 from receiver.compaction.merge_process import MergeRefused
+from receiver.compaction.worth_merging.merge_asked import MergeAnswer, MergeAsked
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import UnknownOutcomeError
 from receiver.metadata.state.work_rows import WorkRow, WorkState

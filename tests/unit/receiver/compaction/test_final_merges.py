@@ -14,15 +14,16 @@ import pytest
 from common import wire
 from common.config import UploadRules
 from common.errors import UsageError
-from receiver.compaction import merge_comparing, merged_upkeep
+from receiver.compaction import merged_upkeep
 from receiver.compaction.final_merges import FinalMerges
-from receiver.compaction.merge_asked import (
+from receiver.compaction.making import merge_comparing
+from receiver.compaction.merge_pace import MergePace
+from receiver.compaction.worth_merging.merge_asked import (
     ComparisonAsked,
     ComparisonReply,
     MergeAnswer,
     MergeAsked,
 )
-from receiver.compaction.merge_pace import MergePace
 from receiver.load.deciding.operators_deletions import deleted_by_operator
 from receiver.load.merge_verdicts import ProvedMerge, record_merges
 from receiver.load.upkeep import asked_again
@@ -38,7 +39,7 @@ from receiver.metadata.model.paths import parse_pattern
 from receiver.metadata.query.lost import lost_files, unknown_here
 from receiver.metadata.query.past_files import files_at
 from receiver.metadata.state.table_rows import FileRow, FileState
-from receiver.metadata.state.tables.placements import PlacementRow
+from receiver.metadata.state.tables.place_tables.placements import PlacementRow
 from receiver.node import Node
 from receiver.operator.asked_work.compact import merge_totals
 from receiver.operator.stored.files import delete_files, undelete_files

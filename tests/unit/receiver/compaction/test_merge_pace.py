@@ -10,9 +10,9 @@ import pytest
 
 from common.errors import StoppedError
 from common.tsfile.byte_source import source_of
-from receiver.compaction.merge_asked import MergeAnswer, MergeAsked
+from receiver.compaction.making.merging import merge_files
 from receiver.compaction.merge_pace import MergePace, PacedSource
-from receiver.compaction.merging import merge_files
+from receiver.compaction.worth_merging.merge_asked import MergeAnswer, MergeAsked
 from receiver.executor.executor_files import ExecutorFiles
 from receiver.executor.merging_elsewhere import answer_merge
 from receiver.executor.operated_receiver import StoppedCalls
@@ -68,7 +68,7 @@ def test_a_merge_takes_the_time_that_its_bytes_take(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int
 ) -> None:
     """Files that are held are read once, others twice; outputs are written and read again."""
-    monkeypatch.setattr("receiver.compaction.input_files._SMALL", small)
+    monkeypatch.setattr("receiver.compaction.making.input_files._SMALL", small)
     monkeypatch.setattr("common.tsfile.byte_source._LAST_BLOCK", 1 << 10)  # is read for the index
     asked, hours = asked_of(tmp_path), Hours()
     answer = merge_files(asked, pace=hours.pace(RATE))
@@ -94,7 +94,7 @@ def test_the_process_that_merges_keeps_the_bound_that_it_is_told(
         told.append(rate)
         return Hours().pace(rate, stopped)
 
-    monkeypatch.setattr("receiver.compaction.merging.MergePace", paced)
+    monkeypatch.setattr("receiver.compaction.making.merging.MergePace", paced)
     merge_files(asked_of(tmp_path))
     assert told == [RATE]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from receiver.compaction.merge_due import files_of
+from receiver.compaction.worth_merging.merge_due import files_of
 from receiver.metadata.model import records
-from receiver.metadata.state.tables.retired import PartitionKey
+from receiver.metadata.state.tables.file_tables.retired import PartitionKey
 from receiver.node import Node
 from receiver.storage.cache.cache_books import CacheBooks, allocated
 from receiver.storage.cache.disk_cache import DiskCache

@@ -27,9 +27,9 @@ from common.tsfile import read_tail
 from receiver.background.remote_work import AskedAnewError, OtherVersionError
 from receiver.background.side_process import ProcessDied
 from receiver.compaction import remote_merges
-from receiver.compaction.merge_asked import MergeAnswer, MergeOutput, MergeQuestion
 from receiver.compaction.merge_process import MergeRefused, MergeReply
 from receiver.compaction.output_checks import OutputRefusedError
+from receiver.compaction.worth_merging.merge_asked import MergeAnswer, MergeOutput, MergeQuestion
 from receiver.executor import merging_elsewhere
 from receiver.executor.executor_files import ExecutorFiles
 from receiver.executor.merging_elsewhere import answer_merge

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from common.schemaitems import Item
+from common.formats.schemaitems import Item
 from receiver.exporting.schema_statements import tree_statements
 from receiver.exporting.wanted_points import SchemaSeries, WantedPoints
 from receiver.metadata.engine import Engine

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 
-from receiver.metadata.state.tables.released import ReleasedRow, ReleasedTable
+from receiver.metadata.state.tables.sender_tables.released import ReleasedRow, ReleasedTable
 from receiver.metrics.files_nowhere import FilesNowhere
 from receiver.placement.released_files import ReleasedFiles
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from common import wire
-from common.measures import Readings
+from common.metering.measures import Readings
 from receiver.metadata.model import records
 from receiver.metadata.model.true_times import TrueTimes
 from receiver.metadata.state.state import State

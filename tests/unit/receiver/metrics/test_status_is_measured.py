@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 import msgspec
 import pytest
 
-from common.json_form import member_types
-from common.measures import Measure
+from common.console.json_form import member_types
+from common.metering.measures import Measure
 from receiver.metrics.oldest_proof import OldestProof
 from receiver.metrics.receiver_measures import RECEIVER_MEASURES
 from receiver.metrics.receiver_measures import ReceiverMeasures as of

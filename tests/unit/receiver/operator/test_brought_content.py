@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import NoSpaceError, NotFoundError, UnreachableError
-from receiver.metadata.state.tables.released import ReleasedRow
+from receiver.metadata.state.tables.sender_tables.released import ReleasedRow
 from receiver.node import Node
 from receiver.operator.centre.loaded_content import LoadedContent
 from receiver.storage.stores.object_store import ObjectMissingError

@@ -7,8 +7,8 @@ import io
 
 import pytest
 
+from receiver.cli.shell.sqlformat import output
 from receiver.cli.showing import commit_time, moment
-from receiver.cli.sqlformat import output
 from receiver.metadata.log.journal import JOURNAL
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import HistoryGoneError

@@ -19,7 +19,7 @@ from receiver.operator.edges.tokens import make_token
 from receiver.operator.status import running_status
 from receiver.operator.stored.deletes import allow_held_deletes, list_held_deletes
 from receiver.operator.views.retired_views import KeptView
-from receiver.transfer.look_numbers import latest_look
+from receiver.transfer.begun.look_numbers import latest_look
 from tests.support.node_world import (
     OPERATOR,
     A,

@@ -9,7 +9,7 @@ import pytest
 
 from common import crash
 from receiver.metadata.commit.table_creation import TableAlteration, alter_table, create_table
-from receiver.metadata.state.tables.tablets import LoadedTableRow
+from receiver.metadata.state.tables.place_tables.tablets import LoadedTableRow
 from receiver.tablet_copies.copies_wire import CopyOrder, TableAttributes
 from tests.support.copy_nodes import CopyCentre, Machine
 from tests.support.spark_world import World

@@ -11,7 +11,7 @@ import pytest
 
 from common.errors import NoSpaceError, UnreachableError
 from receiver.metadata.model import records
-from receiver.metadata.state.tables.doubted import DoubtedCopyRow
+from receiver.metadata.state.tables.place_tables.doubted import DoubtedCopyRow
 from receiver.storage.reading.reader_calls import ReaderCalls
 from receiver.tablet_copies.copies_wire import FilePlace
 from receiver.tablet_copies.copy_scrub import CopyScrub

@@ -16,7 +16,7 @@ from common.errors import UnreachableError
 from receiver.load.upkeep.fsck import examine
 from receiver.metadata.model import records
 from receiver.metadata.state.placed_files import holding_nodes
-from receiver.metadata.state.tables.released import ReleasedRow
+from receiver.metadata.state.tables.sender_tables.released import ReleasedRow
 from receiver.placement.node_place import _differs
 from receiver.placement.replica_condition import ReplicaCondition
 from receiver.tablet_copies.copies_wire import ProofAsked

@@ -10,8 +10,8 @@ import pytest
 
 from common.tsfile import DataType
 from receiver.points import ChunkSummary, DamagedData, TsFileReader, UnsupportedData
-from receiver.points.deletion_files import parse_text
-from receiver.points.deletions import Deletions
+from receiver.points.deleted.deletion_files import parse_text
+from receiver.points.deleted.deletions import Deletions
 from tests.support.tsfile_bytes import SAMPLE, build, flushed
 
 D1 = "root.sg.d1"

@@ -10,7 +10,7 @@ import pytest
 
 from common.tsfile import Device
 from receiver.points import ChunkSummary, TsFileReader, UnsupportedData
-from receiver.points.deletions import Deletions
+from receiver.points.deleted.deletions import Deletions
 from tests.support.expected_rows import RealFile, bare, comparable, expected_rows, real_files
 
 FILES = [real for real in real_files() if not real.encrypted]

@@ -21,9 +21,9 @@ from receiver.spark.source.slice_reader import read_slices
 from receiver.spark.source.slicing import Slice
 from receiver.spark.source.source_options import parse_options
 from receiver.spark.verify.committed import CommittedFiles
-from receiver.spark.verify.file_checks import check_part
+from receiver.spark.verify.examining.file_checks import check_part
+from receiver.spark.verify.examining.parts import FilePart
 from receiver.spark.verify.file_scope import FileScope
-from receiver.spark.verify.parts import FilePart
 from receiver.storage.log_copies.log_shipping import LogShipper
 from receiver.storage.reading import open_stores
 from receiver.storage.stores.directory_store import DirectoryStore

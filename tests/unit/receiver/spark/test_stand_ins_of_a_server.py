@@ -123,7 +123,7 @@ def test_a_page_of_merged_files_is_not_the_whole(
     world: StoredWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("receiver.spark.remote_catalogue._PAGE", 1)
-    monkeypatch.setattr("receiver.transfer.listing._MOST_DEVICES", 1)
+    monkeypatch.setattr("receiver.transfer.said_lists.listing._MOST_DEVICES", 1)
     with served(world, monkeypatch) as (far, _), catalogue_of(parse_options(far)) as catalogue:
         found = catalogue.stand_ins(catalogue.newest)
         assert [each.outputs[0].name[-17:] for each in found] == [

@@ -29,7 +29,7 @@ from receiver.storage.stores.directory_store import DirectoryStore
 from receiver.storage.stores.object_store import Fingerprint
 from receiver.storage.stores.store_opening import open_store
 from receiver.storage.uploading.uploader import Uploader
-from receiver.transfer import uploads
+from receiver.transfer.receiving import uploads
 from tests.support.node_world import B, Edge, World, path_of, tsfile
 from tests.support.old_tool import OldReceiverTree, name_of
 from tests.support.web import BOUND, until

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from common.bandwidth import Bandwidth
 from common.durable import Tree
 from common.errors import NoSpaceError
+from common.network.bandwidth import Bandwidth
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.records.commits_encoded import Commit

@@ -23,7 +23,7 @@ from receiver.spark.report.results import Severity
 from receiver.spark.verify.committed import CommittedFiles
 from receiver.spark.verify.file_scope import FileScope
 from receiver.storage.stores.object_store import StoreAwayError
-from receiver.transfer.listing import Listing
+from receiver.transfer.said_lists.listing import Listing
 from tests.support.node_world import (
     READER,
     A,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from common.cli import run
+from common.console.cli import run
 from receiver.cli.commands import cli
 from receiver.heartbeats.node_wire import MasterMark
 from receiver.storagenode.node_app import ServedNode

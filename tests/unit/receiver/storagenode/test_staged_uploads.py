@@ -31,7 +31,7 @@ from receiver.storagenode.staged_uploads import StagedUploads
 from receiver.tablet_copies.copies_wire import CopiedFile, CopyOrder
 from receiver.tablet_copies.replica_store import ReplicaStore
 from receiver.tablet_copies.upload_tickets import SentFile
-from receiver.transfer.partial import PartialUpload, UploadMeta
+from receiver.transfer.receiving.partial import PartialUpload, UploadMeta
 from tests.support.copy_nodes import Home
 from tests.support.tsfile_bytes import build
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from receiver.points import TsFileReader
-from receiver.points.deletions import DeletionRecords, Deletions
+from receiver.points.deleted.deletions import DeletionRecords, Deletions
 from receiver.superseding.given_times import given_times
 from tests.support.tsfile_bytes import build
 

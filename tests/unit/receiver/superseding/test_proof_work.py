@@ -13,7 +13,7 @@ from common.errors import ConflictError, ProtocolError
 from receiver.background.remote_work import AskedAnewError
 from receiver.metadata.model.records import WorkPlace
 from receiver.metadata.state.table_rows import FileState
-from receiver.metadata.state.tables.retired import PartitionKey
+from receiver.metadata.state.tables.file_tables.retired import PartitionKey
 from receiver.metadata.state.work_rows import WorkRow, WorkState
 from receiver.node import Node
 from receiver.superseding import proof_work

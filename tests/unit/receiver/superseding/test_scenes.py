@@ -10,7 +10,7 @@ import pytest
 from common.wire import Propagate
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileState
-from receiver.metadata.state.tables.retired import partition_of
+from receiver.metadata.state.tables.file_tables.retired import partition_of
 from receiver.node import Node
 from tests.support.node_world import World
 from tests.support.proving import SameProcess, Site, deletion, in_this_process

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from receiver.metadata.state.table_rows import FileRow, FileState
-from receiver.metadata.state.tables.retired import partition_of
+from receiver.metadata.state.tables.file_tables.retired import partition_of
 from receiver.node import Node
 from receiver.operator.edges.owners import set_owner
 from tests.support.node_world import OPERATOR, A, B, Edge, World, plan_entry

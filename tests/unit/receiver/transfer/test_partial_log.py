@@ -9,7 +9,7 @@ import pytest
 
 from common.durable import AppendFile, Tree
 from common.errors import NoSpaceError
-from receiver.transfer.partial import PartialUpload, UploadMeta
+from receiver.transfer.receiving.partial import PartialUpload, UploadMeta
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from common.errors import UsageError
-from common.schemaitems import Dropped, Group, GroupDropped, SeriesItem
+from common.formats.schemaitems import Dropped, Group, GroupDropped, SeriesItem
 from receiver.metadata.engine import Engine
 from receiver.metadata.log import frames
 from receiver.metadata.model import records

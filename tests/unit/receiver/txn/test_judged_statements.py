@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from receiver.metadata.commit import coming_back, dissolving, tablet_making
 from receiver.metadata.commit import committer as committing
+from receiver.metadata.commit import tablet_making
+from receiver.metadata.commit.replaced import coming_back, dissolving
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.alterations import Upsert

@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from common.logs import AUDIT, JsonFormatter, LogConfig, set_up
+from common.console.logs import AUDIT, JsonFormatter, LogConfig, set_up
 from receiver.operator.edges.tokens import make_token
 from receiver.web.app import EVERYTHING
 from receiver.web.audit import AuditLog

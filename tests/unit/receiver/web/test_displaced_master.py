@@ -15,8 +15,8 @@ from receiver.web.app import EVERYTHING
 from receiver.web.routes import Role
 from tests.support.node_world import path_of, plan_entry, tsfile
 from tests.unit.receiver.web.conftest import BLOCK, SENDER, TUS
-from tests.unit.receiver.web.test_sync import TASK, check, read, send, started
-from tests.unit.receiver.web.test_tus import create
+from tests.unit.receiver.web.handlers.test_sync import TASK, check, read, send, started
+from tests.unit.receiver.web.handlers.test_tus import create
 
 __all__ = ["started"]
 

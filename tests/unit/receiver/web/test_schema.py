@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from common import wire
-from common.schemaitems import Group, SchemaChanges, SeriesItem
-from common.schemawire import encode_schema_block
+from common.formats.schemaitems import Group, SchemaChanges, SeriesItem
+from common.formats.schemawire import encode_schema_block
 from receiver.operator.views.wire import ImportAnswer, ImportRequest
-from tests.unit.receiver.web import test_sync
+from tests.unit.receiver.web.handlers import test_sync
 
 TASK, send, read = test_sync.TASK, test_sync.send, test_sync.read
 started = test_sync.started

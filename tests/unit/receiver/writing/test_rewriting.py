@@ -9,7 +9,7 @@ import pytest
 
 from common.tsfile import Status, Tail, read_tail
 from receiver.points import ChunkSummary, TsFileReader
-from receiver.points.deletions import Deletions
+from receiver.points.deleted.deletions import Deletions
 from receiver.writing.page_cuts import Cuts
 from receiver.writing.value_encoding import written_as
 from tests.support.expected_rows import comparable, real_files

@@ -12,7 +12,7 @@ import tomllib
 import pytest
 
 import common.tsfile
-from common.cli import run
+from common.console.cli import run
 from common.errors import NotPermittedError
 from sender.cli import commands
 from tests.support.architecture import ROOT
@@ -63,10 +63,11 @@ def test_an_init_that_fails_leaves_nothing_that_the_next_one_stumbles_over(
 
 def test_a_round_without_news_loads_nothing_to_send_with():
     needless = (
-        "common.tsfile.tail", "common.tsfile.proof", "common.schemawire", "sender.cli.check",
-        "sender.daemon.daemon", "sender.round.catalogue_source", "sender.round.freeing",
-        "sender.round.look", "sender.round.task_run", "sender.schema.server_log",
-        "sender.schema.text_log", "sender.select.upstream", "sender.send.sending", "watchdog",
+        "common.tsfile.tail", "common.tsfile.proof", "common.formats.schemawire",
+        "sender.cli.check", "sender.daemon.daemon", "sender.round.catalogue_source",
+        "sender.round.freeing", "sender.round.look", "sender.round.task_run",
+        "sender.schema.server_log", "sender.schema.text_log", "sender.select.upstream",
+        "sender.send.sending", "watchdog",
     )  # fmt: skip
     code = (
         "import sys; from sender.cli.commands import cli; cli.get_command(None, 'sync'); "
@@ -187,7 +188,7 @@ def test_each_command_that_writes_says_first_what_root_made_by_mistake(
     def refuse(*places):
         raise NotPermittedError("root was here")
 
-    monkeypatch.setattr("common.root_mistakes.refuse_of_root", refuse)
+    monkeypatch.setattr("common.console.root_mistakes.refuse_of_root", refuse)
     before = sorted((tmp_path / "schema").rglob("*"))
     assert run(commands.cli, "tsferry-sender", [*config, *words]) == 2
     assert "root was here" in capsys.readouterr().err

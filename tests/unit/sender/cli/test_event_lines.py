@@ -8,7 +8,7 @@ import json
 import pytest
 
 from common import wire
-from common.cli import run
+from common.console.cli import run
 from sender.cli.commands import cli
 from sender.cli.event_lines import EventLines
 from sender.send.progress import RoundEvent, RoundProgress

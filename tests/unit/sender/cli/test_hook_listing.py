@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from common.cli import run
+from common.console.cli import run
 from common.durable import Tree
 from common.hooks.queue_lines import StandingLine, written_line
 from sender.cli.commands import cli

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from common.cli import run
+from common.console.cli import run
 from common.wire import HeldRecords, LostFile, LostFiles, Outcome, Result
 from scripts import json_page
 from sender.cli.commands import cli

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from common.cli import run
+from common.console.cli import run
 from common.wire import HeldRecords, LostFiles, Outcome, Result
 from sender.cli.commands import cli
 from sender.cli.sender_check import check_line_of

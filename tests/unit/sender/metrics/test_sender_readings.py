@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from common.cli import run
+from common.console.cli import run
 from common.errors import UnreachableError
 from common.wire import VerifiedFiles
 from sender.cli.commands import cli

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+from common.console.step_progress import StepProgress
 from common.names import FilePath
-from common.step_progress import StepProgress
 from common.wire import InventoryEntry
 from sender.round.adopted_lists import adopted
 

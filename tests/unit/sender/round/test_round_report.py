@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from common.console.terminal import size_text
 from common.errors import (
     ConfigError,
     DiskError,
@@ -14,7 +15,6 @@ from common.errors import (
     TsferryError,
     UnreachableError,
 )
-from common.terminal import size_text
 from sender.round.round_report import FileDevice, FileReason, RoundReport, as_text, worst
 from sender.send.progress import Meter, RoundEvent, RoundProgress, ShownRounds
 

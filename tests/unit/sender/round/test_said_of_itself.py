@@ -12,8 +12,8 @@ import pytest
 
 import common
 from common import wire
-from common.cli import run
 from common.config import load
+from common.console.cli import run
 from common.errors import UnreachableError
 from sender.cli.commands import cli
 from sender.config import ENV_PREFIX, SenderConfig

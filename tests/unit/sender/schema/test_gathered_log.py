@@ -13,7 +13,7 @@ from common import crash
 from common.crash import SimulatedCrash
 from common.durable import Tree
 from common.errors import DamagedError
-from common.tlogtext import SLOT, read_slot, write_slot
+from common.formats.tlogtext import SLOT, read_slot, write_slot
 from common.wire import SchemaPosition
 from sender.schema.gathered_log import ChangedError
 from sender.schema.notes import SchemaNotes

@@ -20,7 +20,7 @@ from common.errors import (
     UnauthorizedError,
     UnreachableError,
 )
-from common.schemaitems import Dropped, Group, Item, SeriesItem, read_items
+from common.formats.schemaitems import Dropped, Group, Item, SeriesItem, read_items
 from common.wire import SchemaPosition
 from sender.config import SchemaConfig
 from sender.schema import database_server

@@ -13,7 +13,7 @@ from common.errors import (
     TsferryError,
     UnreachableError,
 )
-from common.schemawire import decode_block
+from common.formats.schemawire import decode_block
 from sender.schema.notes import SchemaMemory, SchemaNotes
 from sender.schema.shipping import open_schema
 from sender.schema.standing import schema_lines, schema_standing

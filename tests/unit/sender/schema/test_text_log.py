@@ -10,7 +10,7 @@ import xxhash
 
 from common.durable import Tree
 from common.errors import UnsafePathError
-from common.tlogtext import SLOT, write_slot
+from common.formats.tlogtext import SLOT, write_slot
 from common.wire import SchemaKind, SchemaPosition, SchemaStaged
 from sender.schema.beside import MLOG, TLOG
 from sender.schema.gathered_log import ChangedError

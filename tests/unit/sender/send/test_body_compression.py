@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from common import wire, zstd
-from common.bandwidth import Bandwidth
 from common.config import Timetable
 from common.errors import DigestError, ProtocolError
+from common.network.bandwidth import Bandwidth
 from sender.config import TransferConfig
 from sender.send.body_compression import BodyCompression
 from tests.support.scripted_receiver import Answer, problem

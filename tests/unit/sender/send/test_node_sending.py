@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from common import wire
-from common.bandwidth import Bandwidth
 from common.config import Secret, Timetable
 from common.digests import md5
 from common.errors import ConfigError, ForbiddenError, GoneError, StoppedError
+from common.network.bandwidth import Bandwidth
 from common.wire import Action, PullState
 from sender.send.backoff import Backoff, Tries
 from sender.send.body_compression import BodyCompression

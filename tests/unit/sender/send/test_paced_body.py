@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from common.bandwidth import Bandwidth
 from common.config import Timetable
+from common.network.bandwidth import Bandwidth
 from sender.send.paced_body import PacedBody
 
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from common import wire
-from common.cli import run
+from common.console.cli import run
 from common.tsfile import read_tail
 from common.tsfile.proof import SeriesTable
 from common.tsfile.proving import series_proofs

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from common.errors import TsferryError
-from common.schemaitems import Altered, Dropped, Group, Item, SeriesItem
+from common.formats.schemaitems import Altered, Dropped, Group, Item, SeriesItem
 from receiver.load.schema.authority import Authority
 from receiver.load.schema.registering import Registering, SeriesRefusal
 from receiver.load.schema.schema_change import decide_schema

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.metadata.state.table_rows import FileRow
-from receiver.metadata.state.tables.partition_totals import PartitionTotals
+from receiver.metadata.state.tables.file_tables.partition_totals import PartitionTotals
 
 _times = st.integers(-30, 30)
 _step = st.tuples(st.integers(-3, 6), st.sampled_from("ab"), _times, _times, st.booleans())

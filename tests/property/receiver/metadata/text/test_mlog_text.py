@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.tlogtext import TlogSlotError, read_slot, write_slot
+from common.formats.tlogtext import TlogSlotError, read_slot, write_slot
 from receiver.metadata.text import mlog_text
 from receiver.metadata.text.mlog_text import (
     AlignedDevice,

@@ -317,7 +317,7 @@ def test_the_end_of_a_file_at_the_edge_clears_its_quarantine(edge: Edge) -> None
 def test_a_file_that_the_engine_never_takes_does_not_stop_the_others(
     edge: Edge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import receiver.metadata.commit.file_rules as rules
+    import receiver.metadata.commit.judging.file_rules as rules
     from receiver.metadata.model.errors import RefusedCommitError
 
     real = rules.check_content

@@ -16,7 +16,7 @@ from receiver.node import Node
 from receiver.operator.stored.files import list_files
 from receiver.operator.views.load_wire import CentreLoadRequest
 from receiver.operator.views.write_wire import StagedPart, WriteRequest
-from receiver.transfer.partial import PartialUpload
+from receiver.transfer.receiving.partial import PartialUpload
 from tests.support.node_world import Edge, World, path_of, plan_entry, results, tsfile
 
 GONE = "delete storage group root.sg with data"

@@ -13,7 +13,7 @@ from receiver.metadata.model.ranks import NOW, stands_above
 from receiver.metadata.state.table_rows import FileRow
 from receiver.node import Node
 from receiver.operator.edges.senders import accept_sender
-from receiver.transfer.look_numbers import latest_look
+from receiver.transfer.begun.look_numbers import latest_look
 from tests.support.node_world import A, B, Edge, World, path_of, plan_entry, results, sender, tsfile
 from tests.support.tsfile_bytes import build
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from receiver.metadata.state.tables.compacted_rows import CompactedOutput
+from receiver.metadata.state.tables.file_tables.compacted_rows import CompactedOutput
 from receiver.node import Node
 from receiver.operator.places.node_lists import drain_node, list_nodes
 from receiver.operator.stored.storage import running_storage

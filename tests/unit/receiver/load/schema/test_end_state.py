@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec import UNSET
 
-from common.schemaitems import Altered, Dropped, Group, GroupDropped, SeriesItem
-from common.tlogtext import write_slot
+from common.formats.schemaitems import Altered, Dropped, Group, GroupDropped, SeriesItem
+from common.formats.tlogtext import write_slot
 from receiver.load.schema.end_state import Reduced, reduce_text
 from receiver.metadata.text.mlog_text import HEADER
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from common.schemaitems import Altered, Dropped, Group, GroupDropped, SeriesItem
+from common.formats.schemaitems import Altered, Dropped, Group, GroupDropped, SeriesItem
 from receiver.load.schema.authority import Authority
 from receiver.load.schema.schema_change import decide_schema
 from receiver.load.schema.task_schema import apply_items, steps

@@ -21,7 +21,7 @@ from receiver.metadata.model.errors import (
     TableRefusedError,
     TtlRefusedError,
 )
-from receiver.metadata.state.tables.tablets import LoadedTableRow
+from receiver.metadata.state.tables.place_tables.tablets import LoadedTableRow
 from tests.support.spark_world import NORTH, World
 from tests.support.tsfile_bytes import build
 

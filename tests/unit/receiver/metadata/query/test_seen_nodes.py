@@ -14,7 +14,10 @@ from receiver.metadata.model.errors import GuardFailed, HistoryGoneError, Refuse
 from receiver.metadata.query.row_source import Look
 from receiver.metadata.query.seen_nodes import seen_nodes
 from receiver.metadata.sql.executing import execute
-from receiver.metadata.state.tables.storage_nodes import StorageNodeRow, StorageNodeTable
+from receiver.metadata.state.tables.place_tables.storage_nodes import (
+    StorageNodeRow,
+    StorageNodeTable,
+)
 
 ONE, OTHER = "a" * 32, "b" * 32
 

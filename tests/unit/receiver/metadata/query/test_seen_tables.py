@@ -16,8 +16,11 @@ from receiver.metadata.model import records
 from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.metadata.sql.executing import execute
-from receiver.metadata.state.tables.partition_totals import PartitionTotal, PartitionTotals
-from receiver.metadata.state.tables.tablets import LoadedTableRow
+from receiver.metadata.state.tables.file_tables.partition_totals import (
+    PartitionTotal,
+    PartitionTotals,
+)
+from receiver.metadata.state.tables.place_tables.tablets import LoadedTableRow
 from receiver.operator.namespace.table_lists import list_tables, list_tablets
 from tests.support.spark_world import NORTH, SOUTH, World
 from tests.support.tsfile_bytes import build

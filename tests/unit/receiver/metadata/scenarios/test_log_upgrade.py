@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from common.cli import run as run_command
+from common.console.cli import run as run_command
 from receiver.cli.commands import cli
 from receiver.metadata.engine import Engine
 from tests.support import metadata as files

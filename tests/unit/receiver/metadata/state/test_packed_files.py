@@ -10,7 +10,7 @@ from receiver.metadata.model import records
 from receiver.metadata.state.packed_file import whole
 from receiver.metadata.state.packed_files import COLUMNS
 from receiver.metadata.state.table_rows import FileRow, FileState
-from receiver.metadata.state.tables.retired import partition_of
+from receiver.metadata.state.tables.file_tables.retired import partition_of
 from tests.support.checkpointing import frozen_sections, pack, thawed
 from tests.support.committing import do, fresh
 from tests.support.file_life import FileLife

@@ -4,8 +4,8 @@ from common.wire import Result
 from receiver.metadata.model import records
 from receiver.metadata.state.state import State
 from receiver.metadata.state.table_rows import FileState
-from receiver.metadata.state.tables import tasks as task_tables
-from receiver.metadata.state.tables.file_index import GroupKey
+from receiver.metadata.state.tables.file_tables.file_index import GroupKey
+from receiver.metadata.state.tables.sender_tables import tasks as task_tables
 from tests.support.metadata import A, B, load, path, physical, seen, token
 
 

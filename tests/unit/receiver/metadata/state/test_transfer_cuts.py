@@ -11,7 +11,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.centre_source import centre_uuid
 from receiver.metadata.model.ranks import NOW, Rank, RankBelow, TransferCut, rank_in, stands_above
 from receiver.metadata.state.state import State
-from receiver.metadata.state.tables.owners import OwnerMove
+from receiver.metadata.state.tables.sender_tables.owners import OwnerMove
 from receiver.metadata.state.transfer_cuts import TransferCuts, looks_in_device
 from tests.support.committing import do, fresh
 from tests.support.metadata import A, B, load, path, physical, seen

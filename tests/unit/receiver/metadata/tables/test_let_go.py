@@ -12,8 +12,8 @@ from common.digests import md5
 from receiver.metadata.model import records
 from receiver.metadata.state.packed_notes import PackedNotes
 from receiver.metadata.state.table_rows import LetGoRow
-from receiver.metadata.state.tables import let_go
-from receiver.metadata.state.tables.let_go import LetGoTable
+from receiver.metadata.state.tables.sender_tables import let_go
+from receiver.metadata.state.tables.sender_tables.let_go import LetGoTable
 
 SENDERS = ["aa" * 16, "bb" * 16, "cc" * 16]
 PATHS = [f"sequence/root.{group}/0/{n % 3}/{n}-{n}-0-0.tsfile" for group in "ab" for n in range(9)]

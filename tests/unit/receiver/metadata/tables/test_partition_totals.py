@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from receiver.metadata.state.table_rows import FileRow
-from receiver.metadata.state.tables.partition_totals import PartitionTotals
+from receiver.metadata.state.tables.file_tables.partition_totals import PartitionTotals
 
 
 def _row(partition: int) -> FileRow:

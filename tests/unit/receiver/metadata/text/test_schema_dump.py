@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from common.schemaitems import Group, SeriesItem
-from common.tlogtext import SLOT, read_slot
+from common.formats.schemaitems import Group, SeriesItem
+from common.formats.tlogtext import SLOT, read_slot
 from receiver.metadata.text.mlog_text import HEADER
 from receiver.metadata.text.schema_dump import Slots, log_lines, log_records, tree_lines
 

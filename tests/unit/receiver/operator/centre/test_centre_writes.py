@@ -22,7 +22,7 @@ from common.errors import (
     UsageError,
 )
 from receiver.load import loading
-from receiver.metadata.state.tables import tasks
+from receiver.metadata.state.tables.sender_tables import tasks
 from receiver.node import Node
 from receiver.operator.centre import centre_looks, centre_runs, load_carrier
 from receiver.operator.centre.load_owners import LoadRights

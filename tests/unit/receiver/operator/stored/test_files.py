@@ -7,7 +7,7 @@ import pytest
 from common.errors import UsageError
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileRow, FileState
-from receiver.metadata.state.tables.files import FileTable
+from receiver.metadata.state.tables.file_tables.files import FileTable
 from receiver.node import Node
 from receiver.operator import paging
 from receiver.operator.stored.files import list_files

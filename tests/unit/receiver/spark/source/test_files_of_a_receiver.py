@@ -15,7 +15,7 @@ import pytest
 
 from common.config import load
 from common.errors import TsferryError, UnauthorizedError
-from receiver.compaction.crowded import CrowdedPartitions
+from receiver.compaction.worth_merging.crowded import CrowdedPartitions
 from receiver.config import ENV_PREFIX, AuthConfig, ReceiverConfig
 from receiver.metadata.model import records
 from receiver.operator.edges.tokens import make_token, revoke_token
@@ -27,9 +27,9 @@ from receiver.spark.source.slicing import overlapping_in
 from receiver.spark.source.slicing import plan as plan_parts
 from receiver.spark.source.source_options import parse_options
 from receiver.spark.verify.committed import CommittedFiles
-from receiver.spark.verify.file_checks import check_part
+from receiver.spark.verify.examining.file_checks import check_part
+from receiver.spark.verify.examining.parts import FilePart
 from receiver.spark.verify.file_scope import FileScope
-from receiver.spark.verify.parts import FilePart
 from receiver.storage.reading import open_stores
 from receiver.storage.reading.receiver_reads import TOKEN
 from receiver.storage.reading.stored_place import ReceiverAddress

@@ -9,13 +9,13 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("numba")
 
-from common.cli import run
+from common.console.cli import run
 from common.errors import NoSpaceError
 from receiver.spark.finder import DataFile
 from receiver.spark.report.results import FileResult, Finding, Judgement, Severity
 from receiver.spark.verify import running
 from receiver.spark.verify.cli import cli
-from receiver.spark.verify.parts import Expected
+from receiver.spark.verify.examining.parts import Expected
 from receiver.spark.verify.verify_options import VerifyOptions
 from receiver.spark.verify.verifying import _unknown, verdicts_of
 from tests.support.verifications import file

@@ -23,9 +23,9 @@ from receiver.metadata.state.state import State
 from receiver.metadata.state.table_rows import OwnerRow
 from receiver.spark.report.results import Finding, Severity
 from receiver.spark.verify.committed import CommittedFiles, _ownership
-from receiver.spark.verify.file_checks import check_part
+from receiver.spark.verify.examining.file_checks import check_part
+from receiver.spark.verify.examining.parts import FilePart
 from receiver.spark.verify.file_scope import FileScope
-from receiver.spark.verify.parts import FilePart
 from receiver.spark.verify.verifying import _against_manifest
 from tests.support.spark_world import NORTH, SOUTH, World
 from tests.support.tsfile_bytes import build

@@ -15,11 +15,11 @@ from receiver.config import ENV_PREFIX, ReceiverConfig
 from receiver.metadata.model import records
 from receiver.spark.report.results import Severity
 from receiver.spark.verify.committed import CommittedFiles
-from receiver.spark.verify.duplicates import Pair, common_times
-from receiver.spark.verify.file_checks import CheckedPart, check_part
+from receiver.spark.verify.examining.duplicates import Pair, common_times
+from receiver.spark.verify.examining.file_checks import CheckedPart, check_part
+from receiver.spark.verify.examining.parts import FilePart
+from receiver.spark.verify.examining.reading_ahead import read_ahead
 from receiver.spark.verify.file_scope import FileScope
-from receiver.spark.verify.parts import FilePart
-from receiver.spark.verify.reading_ahead import read_ahead
 from receiver.storage.log_copies.log_shipping import LogShipper
 from receiver.storage.reading import open_stores
 from receiver.storage.stores.incarnation import own_incarnation

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from common import crash
+from common.console.step_progress import untold
 from common.digests import md5
 from common.durable import Tree
-from common.step_progress import untold
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
 from receiver.metadata.state.table_rows import FileRow, FileState

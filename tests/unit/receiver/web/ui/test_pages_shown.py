@@ -9,7 +9,7 @@ import pytest
 from common.hooks.hooks_config import HooksConfig
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import AdoptionRow
-from receiver.metadata.state.tables.files import FileTable
+from receiver.metadata.state.tables.file_tables.files import FileTable
 from receiver.operator.asked_work.background_tasks import add_task
 from receiver.operator.edges.owners import set_owner
 from receiver.operator.edges.tokens import make_token

@@ -1,0 +1,1 @@
+"""Counters and gauges, and the port that gives them out."""

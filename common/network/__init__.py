@@ -1,0 +1,1 @@
+"""What both ends share of connections: pace, certificates and time limits."""

@@ -1,0 +1,1 @@
+"""Commands about content at the centre itself: loading, taking over, merging and giving out."""

@@ -1,0 +1,1 @@
+"""Commands about copies: backups, the object store, restores, and checks of both."""

@@ -1,0 +1,1 @@
+"""Commands about what edges deliver: senders, files, owners, and what was refused or lost."""

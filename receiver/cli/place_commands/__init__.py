@@ -1,0 +1,1 @@
+"""Commands about tables, tablets and the nodes that hold them."""

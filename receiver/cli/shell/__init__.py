@@ -1,0 +1,1 @@
+"""The SQL shell: where statements come from, how they are read and how answers are drawn."""

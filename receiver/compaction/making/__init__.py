@@ -1,0 +1,1 @@
+"""A merge itself: reads what goes in, writes what comes out, compares the two."""

@@ -1,0 +1,1 @@
+"""What is worth merging, and when: units of files, windows of time, their order."""

@@ -1,0 +1,1 @@
+"""Whether a request may be committed: a module of rules for each subject."""

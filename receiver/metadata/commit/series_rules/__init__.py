@@ -1,0 +1,1 @@
+"""Whether schema operations may be committed: the draft that they are tried on."""

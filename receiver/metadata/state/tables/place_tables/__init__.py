@@ -1,0 +1,1 @@
+"""Tables of where content lies: nodes, tablets, placements, slots of caches."""

@@ -1,0 +1,1 @@
+"""Tables of senders: tasks, owners, and what was lost, released or let go for them."""

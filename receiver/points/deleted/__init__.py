@@ -1,0 +1,1 @@
+"""What deletion files say: their entries, read of each release, put to rows."""

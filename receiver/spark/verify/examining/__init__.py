@@ -1,0 +1,1 @@
+"""What a verification looks for in files, one by one and against each other."""

@@ -1,0 +1,1 @@
+"""Tasks of senders: begun, planned, answered, ended."""

@@ -1,0 +1,1 @@
+"""Bytes that arrive: admitted, kept in part, taken in whole."""

@@ -1,0 +1,1 @@
+"""The calls that the receiver answers, a module a subject, each beside its routes."""
