@@ -18,7 +18,7 @@ from common.durable import Closing, Lock, Tree, is_temporary
 from common.errors import NotFoundError, UsageError
 from common.wire import Struct, Time
 from common.wire.base import WIDE, CommitTs
-from receiver.exporting.merged_inputs import SliceInputs
+from receiver.exporting.merged_inputs import SliceInputs, both_tables
 from receiver.exporting.output_file import OutputFile, WrittenFile
 from receiver.exporting.schema_statements import table_statements, tree_statements
 from receiver.exporting.time_slices import TimeSlice, as_read, time_slices
@@ -230,10 +230,7 @@ class _Export(Closing):
     def _see(self, database: str, tables: list[TableSchema]) -> None:
         known = self._tables.setdefault(database, {})
         for each in tables:
-            before = known.get(each.name)
-            names = set() if before is None else {column.name for column in before.columns}
-            if before is None or {column.name for column in each.columns} > names:
-                known[each.name] = each
+            known[each.name] = both_tables(known.get(each.name), each)
 
     def _write(
         self, part: TimeSlice, inputs: SliceInputs, tables: list[TableSchema]
@@ -275,7 +272,7 @@ class _Export(Closing):
         )
         tables = {name: list(each.values()) for name, each in self._tables.items() if each}
         if tables:
-            tree.write_atomic(TABLES, _text(table_statements(tables)))
+            tree.write_atomic(TABLES, _text(table_statements(tables, schema.groups)))
         manifest = msgspec.structs.replace(
             self._manifest,
             files=files,

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from receiver.spark.source.selection import TimeRange
     from receiver.writing.chunk_pages import SeriesForm
 
-__all__ = ["MergedInput", "MixedTypesError", "SliceInputs"]
+__all__ = ["MergedInput", "MixedTypesError", "SliceInputs", "both_tables"]
 
 _Places: TypeAlias = npt.NDArray[np.int64]
 
@@ -211,7 +211,7 @@ class SliceInputs(Closing):
                     and self._wanted.takes_device(row_device(each, file.database))}  # fmt: skip
             for table in reader.tail.tables:
                 if table.name in used:
-                    found[table.name] = _both(found.get(table.name), table)
+                    found[table.name] = both_tables(found.get(table.name), table)
         return list(found.values())
 
     def _device(self, name: str, numbers: Sequence[int]) -> MergedInput:
@@ -326,7 +326,7 @@ class SliceInputs(Closing):
             self._open.popitem()[1].stack.close()
 
 
-def _both(one: TableSchema | None, other: TableSchema) -> TableSchema:
+def both_tables(one: TableSchema | None, other: TableSchema) -> TableSchema:
     """A table with the columns of two files, in their order."""
     if one is None:
         return other

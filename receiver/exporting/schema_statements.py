@@ -12,7 +12,13 @@ from common.formats.schemaitems import Group, SeriesItem
 from common.tsfile import TableSchema
 from common.tsfile.layout import ColumnCategory
 from receiver.exporting.output_file import codes_for
-from receiver.metadata.model.paths import Nodes, format_path, parse_stored, quote_node
+from receiver.metadata.model.paths import (
+    Nodes,
+    format_path,
+    is_outside_tree,
+    parse_stored,
+    quote_node,
+)
 from receiver.metadata.model.types import COMPRESSION_TEXTS, ENCODING_TEXTS, TYPE_TEXTS
 
 __all__ = ["table_statements", "tree_statements"]
@@ -29,6 +35,9 @@ def tree_statements(
 ) -> Iterator[str]:
     """Storage groups with their TTL, then series with all that the schema has of them.
 
+    What is of tables has a place in the schema too, but a database knows no such paths: see
+    `table_statements`.
+
     Args:
         groups: of the schema.
         series: by path.
@@ -36,21 +45,35 @@ def tree_statements(
     """
     make = "SET STORAGE GROUP TO" if version == 3 else "CREATE DATABASE"
     for group in groups:
+        if is_outside_tree(parse_stored(group.path)):
+            continue
         yield f"{make} {group.path};"
         if isinstance(group.ttl, int):
             yield f"SET TTL TO {group.path} {group.ttl};"
     for (device, aligned), several in groupby(series, _device):
+        if is_outside_tree(device):
+            continue
         if aligned:
             yield _aligned(device, list(several), version)
         else:
             yield from (_plain(each, version) for each in several)
 
 
-def table_statements(tables: Mapping[str, Iterable[TableSchema]]) -> Iterator[str]:
-    """Databases and their tables, for a client that speaks of tables."""
+def table_statements(
+    tables: Mapping[str, Iterable[TableSchema]], groups: Iterable[Group]
+) -> Iterator[str]:
+    """Databases with their TTL and their tables, for a client that speaks of tables.
+
+    Args:
+        tables: database -> its tables.
+        groups: of the schema; those of databases count.
+    """
+    kept = {parse_stored(each.path)[1]: each.ttl for each in groups if isinstance(each.ttl, int)}
     for database, several in sorted(tables.items()):
         name = _identifier(database)
-        yield f"CREATE DATABASE IF NOT EXISTS {name};"
+        ttl = kept.get(f"/{database}")
+        within = "" if ttl is None else f" WITH (TTL={ttl})"
+        yield f"CREATE DATABASE IF NOT EXISTS {name}{within};"
         yield f"USE {name};"
         for table in several:
             columns = ", ".join(

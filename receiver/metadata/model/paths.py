@@ -42,6 +42,7 @@ __all__ = [
     "device_nodes",
     "format_path",
     "is_below",
+    "is_outside_tree",
     "parse_lax",
     "parse_path",
     "parse_pattern",
@@ -403,14 +404,19 @@ def device_nodes(name: str) -> Nodes:
         tags = device[len(quote_node(table)) + 1 :]
         return (ROOT, f"/{database}", table, f":{tags}")
     nodes = tuple(device_names.split_path(name))
-    if nodes[0] != ROOT or (len(nodes) > 1 and nodes[1].startswith("/")):
+    if nodes[0] != ROOT or is_outside_tree(nodes):
         return (ROOT, _OUTSIDE, *nodes)
     return nodes
 
 
+def is_outside_tree(nodes: Nodes) -> bool:
+    """Whether no tree of a database has this place: of a table, or of a device without root."""
+    return len(nodes) > 1 and nodes[1].startswith("/")
+
+
 def device_name(nodes: Nodes) -> str:
     """The name of the device that stands at a place: `device_nodes`, undone."""
-    if len(nodes) > 1 and nodes[1].startswith("/"):
+    if is_outside_tree(nodes):
         if nodes[1] == _OUTSIDE:
             return device_names.tree_name(nodes[2:])
         if len(nodes) == 4 and nodes[3].startswith(":"):

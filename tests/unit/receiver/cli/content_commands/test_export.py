@@ -21,6 +21,7 @@ from common.tsfile import read_tail
 from receiver.cli.commands import cli
 from receiver.exporting.export_run import ExportManifest
 from receiver.metadata.model import records
+from receiver.metadata.sql.executing import execute
 from receiver.points import Column, TsFileReader
 from receiver.storage.stores.object_keys import stored_key
 from receiver.writing.device_writers import PlainDeviceWriter
@@ -236,6 +237,26 @@ def test_tables_are_of_version_4_and_have_statements_of_their_own(
     made, used, table = (call.into / "tables.sql").read_text().splitlines()
     assert (made, used) == ('CREATE DATABASE IF NOT EXISTS "plant";', 'USE "plant";')
     assert table.endswith('STRING TAG, "h" DOUBLE FIELD, "w" TEXT FIELD);')
+
+
+def test_statements_of_tables_have_each_column_of_any_partition_and_no_paths_of_them(
+    world: World, call: Caller
+) -> None:
+    place = "sequence/plant/0/{1}/{0}-{0}-0-0.tsfile"
+    day = 604_800_000
+    world.load(NORTH, place.format(1, 0), build({("t", "u1"): {"h": [(1, 1.5)]}}))
+    world.load(NORTH, place.format(2, 1), build({("t", "u1"): {"w": [(day, "x")]}}))
+    world.load(NORTH, FIRST, build({D1: {"s1": [(1, 1)]}}), registered=True)
+    execute(world.engine, "set storage group to root.`/plant`")
+    execute(world.engine, "create timeseries root.`/plant`.t.`:u1`.h with datatype=DOUBLE")
+    execute(world.engine, "set ttl to root.`/plant` 31536000000")
+    call.asked()
+    made, used, table = (call.into / "tables.sql").read_text().splitlines()
+    assert made == 'CREATE DATABASE IF NOT EXISTS "plant" WITH (TTL=31536000000);'
+    assert used == 'USE "plant";'
+    assert table.endswith('STRING TAG, "h" DOUBLE FIELD, "w" TEXT FIELD);')
+    assert "plant" not in (call.into / "schema.sql").read_text()
+    assert "root.a.d1.s1" in (call.into / "schema.sql").read_text()
 
 
 def test_every_step_may_fail_and_the_same_call_goes_on(

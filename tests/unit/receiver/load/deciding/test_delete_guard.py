@@ -315,6 +315,17 @@ def test_records_that_hide_too_many_files_whole_wait_until_they_are_let_through(
     assert digests(node) == []
 
 
+def test_records_that_hide_all_of_one_group_wait_however_many_files_others_have(
+    edge: Edge, node: Node
+) -> None:
+    paths = load(edge, 10)
+    load(edge, 30, sg="root.other")
+    tell(edge, paths[0], EVERYTHING, floor=FAR)  # a quarter of all
+    assert hidden(node) == [False]
+    (held,) = list_held_deletes(node.engine)
+    assert (held.group, held.files) == ("root.sg", paths)
+
+
 def test_records_that_were_dropped_never_hide(edge: Edge, node: Node) -> None:
     paths = load(edge, 10)
     tell(edge, paths[0], EVERYTHING, floor=FAR)
