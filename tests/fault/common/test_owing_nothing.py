@@ -73,7 +73,13 @@ cli.main(
     standalone_mode=False,
 )
 
-# files that go back
+# files that go back: nothing else that is done there later flushes the names
+alone = FilePath.parse("sequence/root.a/0/1/1-1-0-0.tsfile")
+with Tree(root / "back") as tree:
+    tree.sync_file(alone.text)
+    move_back(tree, [("alone/1.tsfile", alone)])
+
+# a resource in the place of what went back
 moved = FilePath.parse("sequence/root.a/0/0/1-1-0-0.tsfile")
 with Tree(root / "back") as tree:
     tree.sync_file(moved.text)
@@ -201,6 +207,8 @@ def test_commands_and_repairs_owe_nothing_when_they_are_done(tmp_path):
     with Tree(root / "back", create=True) as tree:
         tree.make_dirs("sequence/root.a/0/0")
         tree.write_atomic("sequence/root.a/0/0/1-1-0-0.tsfile", b"x")
+        tree.make_dirs("sequence/root.a/0/1")
+        tree.write_atomic("sequence/root.a/0/1/1-1-0-0.tsfile", b"x")
     upload = f"left/uploads/{'e' * 32}.upload"
     (root / upload).parent.mkdir(parents=True)
     meta = UploadMeta(id="e" * 32, sender="a" * 32, owner="o", path="p", length=9, created=0.0)
