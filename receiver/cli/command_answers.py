@@ -76,6 +76,7 @@ class RestoreDone(Struct, frozen=True, kw_only=True):
         bytes: of these.
         there: files that were here already.
         left: files that stay in the store until they are needed.
+        at_nodes: files that are not in the store, and that storage nodes are to have.
         lacking: files that are not in the store, and are asked for again from their senders.
         given_up: files that are not in the store, and whose points others give.
         deleted_later: files that are visible again, and that an operator deleted behind `--at`.
@@ -86,6 +87,7 @@ class RestoreDone(Struct, frozen=True, kw_only=True):
     bytes: int
     there: int
     left: int
+    at_nodes: int
     lacking: list[SenderFile]
     given_up: list[SenderFile]
     deleted_later: list[SenderFile]

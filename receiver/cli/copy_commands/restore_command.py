@@ -46,6 +46,11 @@ __all__ = ["restore"]
 @click.option(
     "--on-demand", is_flag=True, help="Leave files in the store: they come when they are needed."
 )
+@click.option(
+    "--without-nodes",
+    is_flag=True,
+    help="Storage nodes are gone too: ask senders for what is not in the store.",
+)
 @json_option(
     RestoreDone, JsonForm("receiver.storage.objects.object_check:CopiesReport", "with `--check`")
 )
@@ -57,6 +62,7 @@ def restore(
     only_check: bool,
     deep: bool,
     on_demand: bool,
+    without_nodes: bool,
     as_json: bool,
 ) -> None:
     """Make the directories of this configuration again from an object store, or a backup.
@@ -64,9 +70,14 @@ def restore(
     The old receiver, should it still run somewhere, copies nothing from then on. A restore that
     was cut off goes on when it is said again. --check reads all of the log, and asks the store for
     each file that readers see.
+
+    What storage nodes are to have and the store lacks stays as it is, for the server asks them;
+    with --without-nodes its senders are asked for it.
     """
     if deep and not only_check:
         raise UsageError("--deep: expected with --check")
+    if without_nodes and only_check:
+        raise UsageError("--without-nodes: expected without --check, which asks the store alone")
     if on_demand and (url is not None or only_check):
         raise UsageError(
             "--on-demand: expected without --from and --check; files stay in the store "
@@ -128,7 +139,10 @@ def restore(
                 most = None if capacity is None else int(capacity * config.storage.evict_to)
                 most = 0 if on_demand else most
                 told = stack.enter_context(showing_progress(as_json))
-                found = restore_files(store, engine, trees, keep=keep, most=most, told=told)
+                found = restore_files(
+                    store, engine, trees, keep=keep, most=most, without_nodes=without_nodes,
+                    told=told,
+                )  # fmt: skip
             put_fork(engine, store, home, restored=here)  # what was asked for again, too
             if url is not None:
                 forget_store(home, uuid, engine.notes)
@@ -142,6 +156,7 @@ def restore(
                 bytes=found.bytes,
                 there=found.there,
                 left=found.left,
+                at_nodes=found.at_nodes,
                 lacking=[SenderFile(sender=sender, path=path) for sender, path in found.lacking],
                 given_up=[SenderFile(sender=sender, path=path) for sender, path in found.given_up],
                 deleted_later=[SenderFile(sender=row.sender, path=row.path) for row in visible],
@@ -156,6 +171,11 @@ def restore(
             click.echo(
                 f"{counted(found.left, 'file stays', 'files stay')} in the store until they "
                 "are needed"
+            )
+        if found.at_nodes:
+            click.echo(
+                f"{counted(found.at_nodes, 'file is', 'files are')} not in the store, and storage "
+                "nodes are to have them: with `serve`, `copies status` says which none has"
             )
         for sender, path in found.lacking:
             click.echo(f"not in the store: {printable(path)} of {sender}")

@@ -4,6 +4,7 @@ A file comes under a temporary name, is compared with the MD5 of its row, flushe
 own, in the first directory that has room. What stands whole already is left, wherever, so a restore
 that was cut off goes on. A file that was never
 uploaded is not invented: it goes to quarantine with the reason, where its sender is asked for it.
+One that storage nodes are to have is left to the server, which asks them, as `fsck` leaves it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from common.errors import NoSpaceError, TsferryError
 from common.names import FilePath
 from receiver.metadata.model import records
 from receiver.metadata.model.merged_names import is_merged
-from receiver.metadata.state.placed_files import is_left_to_nodes
+from receiver.metadata.state.placed_files import holding_nodes, placed_nodes
 from receiver.metadata.state.table_rows import FileState
 from receiver.storage.cache.object_fetching import fetch_beside, settle_fetched
 from receiver.storage.stores.incarnation import incarnations
@@ -59,6 +60,7 @@ class RestoredFiles(NamedTuple):
         left: that stay in the store only.
         given_up: paths at their senders, of those that were not in the store either, and whose
             points other files give.
+        at_nodes: how many were not in the store, and are to be at storage nodes.
     """
 
     fetched: int
@@ -67,6 +69,7 @@ class RestoredFiles(NamedTuple):
     lacking: list[tuple[str, str]]
     left: int
     given_up: list[tuple[str, str]]
+    at_nodes: int
 
 
 class _Due(NamedTuple):
@@ -97,6 +100,7 @@ def restore_files(
     *,
     keep: int = 0,
     most: int | None = None,
+    without_nodes: bool = False,
     told: ToldProgress = untold,
 ) -> RestoredFiles:
     """Fetch all that the engine knows and the store has.
@@ -110,6 +114,7 @@ def restore_files(
         keep: bytes that are to stay free in each, while another has room.
         most: bytes that are fetched, those that were loaded last first; None for all. Others that
             a commit tells of are fetched when they are needed.
+        without_nodes: storage nodes are gone too: what is not in the store is left to none.
         told: called with each file that is done with.
 
     Raises:
@@ -146,7 +151,9 @@ def restore_files(
                 else:
                     there += 1
             _settle(trees, sorted({each.row.physical.rpartition("/")[0] for each in batch}))
-    given = _given(engine, lacking)
+    nowhere = lacking if without_nodes else _at_no_node(engine, lacking)
+    at_nodes, lacking = len(lacking) - len(nowhere), nowhere
+    given = [row for row in lacking if row.state is FileState.SUPERSEDED]
     lacking = [row for row in lacking if row.state is not FileState.SUPERSEDED]
     _give_up(engine, given)
     _ask_again(engine, lacking)
@@ -159,6 +166,7 @@ def restore_files(
         lacking=[(row.sender, row.path) for row in lacking],
         left=whole - len(due),
         given_up=[(row.sender, row.path) for row in given],
+        at_nodes=at_nodes,
     )
 
 
@@ -283,18 +291,17 @@ def _settle(trees: Sequence[Tree], folders: Sequence[str]) -> None:
         settle_fetched(tree)
 
 
-def _given(engine: Engine, lacking: Sequence[FileRow]) -> list[FileRow]:
-    """Superseded files that are nowhere, and whose points others give that are not to be hidden.
+def _at_no_node(engine: Engine, lacking: Sequence[FileRow]) -> list[FileRow]:
+    """Those that no storage node is to have: of others nobody has been asked yet.
 
-    Of those storage nodes may have what they are to have: it is all that is left then.
+    Such a file stays as it is for readers, who find it at a node. In quarantine it would be asked
+    of its sender, who may have let go of it for what the nodes have proved.
     """
-    hidden = {row.physical for row in lacking if row.visible}
     with engine.reading() as state:
         return [
             row
             for row in lacking
-            if row.state is FileState.SUPERSEDED
-            and not is_left_to_nodes(state, row.physical, hidden)
+            if not (placed_nodes(state, row.physical) or holding_nodes(state, row.physical))
         ]
 
 

@@ -24,10 +24,10 @@ class Superseded(Centre):
         self.engine.commit([records.FileSuperseded(one, [two])])
         return one, two
 
-    def restored(self) -> RestoredFiles:
+    def restored(self, *, without_nodes: bool = False) -> RestoredFiles:
         """As a machine whose data directory is empty."""
         with Tree(self.root / "new", create=True) as data:
-            return restore_files(self.store, self.engine, [data])
+            return restore_files(self.store, self.engine, [data], without_nodes=without_nodes)
 
     def visible(self) -> set[str]:
         with self.engine.reading() as state:
@@ -79,10 +79,33 @@ def test_what_is_in_the_store_comes_back_for_what_is_not(centre: Superseded) -> 
     assert centre.visible() == {one}
 
 
-def test_what_nodes_are_to_have_of_what_is_nowhere_is_not_forgotten(centre: Superseded) -> None:
-    """It is read in the place of what is lost, which was in the store no more than this."""
+def test_what_nodes_are_to_have_stays_as_it_is_until_a_server_has_asked_them(
+    centre: Superseded,
+) -> None:
     one, two = centre.fill()
     place_tablets(centre.engine)
     found = centre.restored()
-    assert (found.lacking, found.given_up) == ([path_at_sender(two)], [])
-    assert centre.visible() == {one}
+    assert (found.lacking, found.given_up, found.at_nodes) == ([], [], 2)
+    assert centre.visible() == {two}
+    with centre.engine.reading() as state:
+        assert state.files[one].state == "superseded"
+
+
+def test_where_nodes_are_gone_too_the_sender_is_asked(centre: Superseded) -> None:
+    one, two = centre.fill()
+    place_tablets(centre.engine)
+    found = centre.restored(without_nodes=True)
+    assert (found.lacking, found.at_nodes) == ([path_at_sender(two)], 0)
+    assert found.given_up == [path_at_sender(one)]
+    assert centre.visible() == set()
+
+
+def test_what_nodes_that_are_lost_were_to_have_is_asked_of_its_sender(centre: Superseded) -> None:
+    one, two = centre.fill()
+    place_tablets(centre.engine)
+    with centre.engine.reading() as state:
+        nodes = list(state.node_table.rows)
+    centre.engine.commit([records.NodeLost(each) for each in nodes])
+    found = centre.restored()
+    assert (found.lacking, found.at_nodes) == ([path_at_sender(two)], 0)
+    assert found.given_up == [path_at_sender(one)]
