@@ -1,9 +1,8 @@
-"""Merges files behind the scenes: finds partitions that are due, and does what waits to be merged.
+"""Merges files behind the scenes: adds work for partitions that are due, and does what waits.
 
 What is to be done is work of kind `merge` in the engine's table, one partition each; what of it is
-merged is chosen when it is taken, so nothing but the partition is kept there. After a start every
-partition is gone over once, from then on those that a commit has touched. What could not be merged
-is remembered in memory, and tried again when something comes to its partition, and after a start.
+merged is chosen when it is taken, so nothing but the partition is kept there. Which are due knows
+`DuePartitions`.
 
 It yields: nothing is begun while files wait to be loaded, and what runs stands still meanwhile,
 though not for ever; by itself it works at the hours that are configured.
@@ -14,7 +13,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self
 
 from common.config.shared_rules import PER_MILLISECOND
@@ -31,13 +29,10 @@ from receiver.compaction.merge_progress import (
 )
 from receiver.compaction.merge_run import LeaseLost, MergeRun
 from receiver.compaction.worth_merging.choosing import MergeLimits
-from receiver.compaction.worth_merging.expiring import is_expiring
+from receiver.compaction.worth_merging.due_partitions import DuePartitions
 from receiver.compaction.worth_merging.merge_due import MergeRules, files_of
-from receiver.compaction.worth_merging.touched_partitions import TouchedPartitions
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError
-from receiver.metadata.state.table_rows import FileState
-from receiver.metadata.state.tables.file_tables.retired import PartitionKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +44,7 @@ if TYPE_CHECKING:
     from receiver.datadirs.disks import Disks
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
+    from receiver.metadata.state.tables.file_tables.retired import PartitionKey
     from receiver.metadata.state.work_rows import WorkRow
 
 __all__ = ["Compactor"]
@@ -71,8 +67,6 @@ _AFTER_SHORTAGE: Final = 86_400.0
 _MADE_ROOM: Final = (
     "merged files had to make room, as space was short: nothing is merged by itself for a day after"
 )
-_MOST_DEATHS: Final = 20
-"""Of the process over one partition, until that is left alone."""
 _MOST_OUTPUTS: Final = 64
 """Of one merge, about: what it costs to begin anew is bounded."""
 _MOST_CONFLICTS: Final = 3
@@ -84,31 +78,11 @@ def _is_forced(row: WorkRow) -> bool:
     return row.spec != _FOUND
 
 
-@dataclass
-class _Known:
-    """What was learnt of a partition since something came to it.
-
-    Attributes:
-        refused: marks of what is not to be merged.
-        died: marks of what the process died over once.
-        deaths: of the process over it.
-        problem: of the last that failed.
-        not_before: nothing of it is tried, by the monotonic clock.
-        quiet_at: it is not merged by itself before, in seconds since the epoch.
-    """
-
-    refused: set[bytes] = field(default_factory=set)
-    died: set[bytes] = field(default_factory=set)
-    deaths: int = 0
-    problem: str = ""
-    not_before: float = 0.0
-    quiet_at: float = 0.0
-
-
 class Compactor:
     """Producer and consumer of merges, in a thread of its own.
 
     Attributes:
+        due: the partitions that are.
         chores: called behind the merges of a pass.
     """
 
@@ -148,7 +122,6 @@ class Compactor:
         """
         self._engine = engine
         self._work = work
-        self._rules = rules
         self._is_busy = is_busy
         self._is_time = is_time
         self._every = every
@@ -160,9 +133,7 @@ class Compactor:
             "compactor", self._look_again, log, "merging has to wait", first=every, retry=every
         )
         self._running = threading.Lock()
-        self._touched = TouchedPartitions(engine)
-        self._known: dict[PartitionKey, _Known] = {}
-        self._met: set[PartitionKey] = set()
+        self.due = DuePartitions(engine, rules, lambda: self._monotonic())
         self._held_since: float | None = None
         self._short_until = 0.0
         self._chores_since = 0.0
@@ -241,9 +212,8 @@ class Compactor:
 
     def progress(self) -> MergeProgress:
         """How far it is."""
-        told = (each.problem for each in list(self._known.values()) if each.problem)
         short = _MADE_ROOM if self._monotonic() < self._short_until else None
-        problem = self._missing or next(told, None) or short
+        problem = self._missing or self.due.problem() or short
         return merge_progress(self._engine)._replace(problem=problem)
 
     # -- the thread --------------------------------------------------------------------------
@@ -302,7 +272,7 @@ class Compactor:
             key: of the partition that it was of, which is looked at again then.
         """
         self._short_until = self._monotonic() + _AFTER_SHORTAGE
-        self._touched.add(key)
+        self.due.add(key)
 
     def _may_begin(self) -> bool:
         """Whether what nobody asked for is merged now."""
@@ -312,9 +282,9 @@ class Compactor:
 
     def look(self) -> int:
         """Add work for partitions that are due; returns for how many."""
-        self._follow()
+        self.due.follow()
         added = 0
-        for key in self._touched.all():
+        for key in self.due.waiting():
             if self._thread.stopping.is_set():
                 break
             added += self._consider(key)
@@ -322,51 +292,14 @@ class Compactor:
 
     def _consider(self, key: PartitionKey) -> bool:
         """Add work for a partition, if it is due; whether it is."""
-        now = self._engine.clock.cautious()
-        known = self._at(key)
-        if now < known.quiet_at or self._monotonic() < known.not_before:
-            return False
-        there = files_of(self._engine, key)
-        known.quiet_at = self._rules.quiet_at(key, there.touched)
-        if now < known.quiet_at:
-            return False
-        is_due = (
-            not self._is_cancelled(there)
-            and bool(self._choices(there, forced=False))
-            and not self._is_expiring(there)
-        )
-        if not is_due and not self._awaits_proofs(there):
-            self._touched.drop(key)
-        added = is_due and self._add(key, forced=False).work > 0
-        self._met.discard(key)
+        added = self.due.is_due(key) and self._add(key, forced=False).work > 0
+        self.due.looked_at(key)
         return added
 
     def met(self, key: PartitionKey) -> None:
         """Merge what is due of a partition before others: a reader met many files there."""
-        self._met.add(key)
-        self._touched.add(key)
+        self.due.met(key)
         self._thread.wake()
-
-    def _awaits_proofs(self, there: PartitionFiles) -> bool:
-        """Whether files of it may be superseded yet: that they are not is told by no commit."""
-        return any(
-            row.state is FileState.RETIRED and self._rules.awaits_proof(there.key, row)
-            for row in there.rows
-        )
-
-    def _is_expiring(self, there: PartitionFiles) -> bool:
-        rules = self._rules
-        interval = max(1, rules.partition_interval * PER_MILLISECOND[rules.unit])
-        return is_expiring(self._engine, there.rows, rules.unit, interval)
-
-    def _is_cancelled(self, there: PartitionFiles) -> bool:
-        """Whether an operator has cancelled merging it since the last file came."""
-        place = records.WorkPlace(there.key.sg, there.key.partition)
-        with self._engine.reading() as state:
-            rows = state.work_table.cancelled()
-        return any(
-            row.kind == MERGE and row.changed > there.last and place in row.scope for row in rows
-        )
 
     def compact(self, path: str, partition: str | None = None) -> list[CompactAnswer]:
         """Have partitions of storage groups merged as far as can be, now and whatever the hour.
@@ -378,16 +311,10 @@ class Compactor:
         Returns:
             of each partition that there is, what became of it.
         """
-        self._follow()
-        keys = [
-            each
-            for each in self._touched.every()
-            if f"{each.sg}.".startswith(f"{path}.") and partition in (None, each.partition)
-        ]
         answers = []
-        for key in keys:
-            self._known[key] = _Known()
-            choices = self._choices(files_of(self._engine, key), forced=True)
+        for key in self.due.below(path, partition):
+            self.due.forget(key)
+            choices = self.due.choices(files_of(self._engine, key), forced=True)
             if not choices:
                 answers.append(CompactAnswer(key, reason="nothing of it can be merged"))
                 continue
@@ -396,20 +323,6 @@ class Compactor:
         self._thread.wake()
         return answers
 
-    def _follow(self) -> None:
-        """Forget what was learnt of partitions that commits have touched."""
-        for key, commit in self._touched.follow().items():
-            at = self._engine.times.seconds(commit) if commit else 0.0
-            self._known[key] = _Known(quiet_at=self._rules.quiet_at(key, at))
-
-    def _choices(self, there: PartitionFiles, *, forced: bool) -> list[MergeChoice]:
-        known = self._known.get(there.key)
-        if known is None:
-            return there.choices(self._rules, forced=forced)
-        if known.deaths >= _MOST_DEATHS:
-            return []
-        return there.choices(self._rules, refused=known.refused, forced=forced)
-
     def _add(self, key: PartitionKey, *, forced: bool) -> CompactAnswer:
         scope = records.WorkPlace(key.sg, key.partition)
         try:
@@ -417,7 +330,7 @@ class Compactor:
                 MERGE,
                 b"" if forced else _FOUND,
                 [scope],
-                priority=_BY_HAND if forced else _MET if key in self._met else 0,
+                priority=_BY_HAND if forced else _MET if self.due.is_met(key) else 0,
             )
         except ConflictError as error:
             return CompactAnswer(key, reason=error.message)
@@ -473,31 +386,23 @@ class Compactor:
             error: why it was not. What is no answer of a merge is raised again.
         """
         if error is None:
-            self._known[there.key].problem = ""
-            self._touched.add(there.key)
+            self.due.at(there.key).problem = ""
+            self.due.add(there.key)
         else:
             self._failed(row, there, choice, error)
         if self._thread.stopping.is_set():
             return
         if not _is_forced(row):
-            self._follow()  # something may have come
+            self.due.follow()  # something may have come
             self._consider(there.key)
-        elif (error is None or choice.mark in self._known[there.key].refused) and self.first_of(
+        elif (error is None or choice.mark in self.due.at(there.key).refused) and self.first_of(
             row
         ):
             self._add_again(row)
 
     def first_of(self, row: WorkRow) -> tuple[PartitionFiles, MergeChoice] | None:
         """What of the scope of work is to be merged next; None if nothing is."""
-        self._follow()
-        for key in self._touched.every():
-            if any(key.sg == each.group and each.partition in ("", key.partition)
-                   for each in row.scope):  # fmt: skip
-                there = files_of(self._engine, key)
-                choices = self._choices(there, forced=_is_forced(row))
-                if choices:
-                    return there, choices[0]
-        return None
+        return self.due.first_of(row.scope, forced=_is_forced(row))
 
     def _add_again(self, row: WorkRow) -> None:
         """Go on with what an operator asked for: each merge is a piece of work."""
@@ -518,11 +423,11 @@ class Compactor:
             case MergeRefused() | ProcessDied():
                 if self._thread.stopping.is_set():
                     self._end(row, "pending", "the receiver is stopped")
-                elif self._has_changed(choice):  # what was read may have gone under the reader
+                elif self.due.has_changed(choice):  # what was read may have gone under the reader
                     self._again(row, key, str(error))
-                elif isinstance(error, ProcessDied) and choice.mark not in self._at(key).died:
+                elif isinstance(error, ProcessDied) and choice.mark not in self.due.at(key).died:
                     # Killed by hand, or for what others took; of a fault of theirs it dies again.
-                    self._at(key).died.add(choice.mark)
+                    self.due.at(key).died.add(choice.mark)
                     self._again(row, key, str(error))
                 else:
                     self._refuse(row, there, choice, error)
@@ -540,7 +445,7 @@ class Compactor:
 
     def _put_off(self, row: WorkRow, key: PartitionKey, why: str) -> None:
         """It is not to be done now."""
-        self._note(key, why).not_before = self._monotonic() + _TRY_AGAIN
+        self.due.note(key, why).not_before = self._monotonic() + _TRY_AGAIN
         self._end(row, "failed", why)
 
     def _refuse(
@@ -552,27 +457,11 @@ class Compactor:
         names = ", ".join(each.physical for each in choice.rows[:2])
         some = names if len(choice.rows) <= 2 else f"{names} and {len(choice.rows) - 2} others"
         log.warning("files are not merged", extra={"files": some, "why": why})
-        known = self._note(there.key, f"{some} are not merged: {why}")
-        known.refused.add(choice.mark)
-        known.deaths += died
+        learnt = self.due.note(there.key, f"{some} are not merged: {why}")
+        learnt.refused.add(choice.mark)
+        learnt.deaths += died
         self._end(row, "failed", f"{some}: {why}")
-        self._touched.add(there.key)
-
-    def _has_changed(self, choice: MergeChoice) -> bool:
-        with self._engine.reading() as state:
-            now = [state.files.get(row.physical) for row in choice.rows]
-        return any(
-            row is None or row.changed != before.changed
-            for row, before in zip(now, choice.rows, strict=True)
-        )
-
-    def _at(self, key: PartitionKey) -> _Known:
-        return self._known.setdefault(key, _Known())
-
-    def _note(self, key: PartitionKey, problem: str) -> _Known:
-        known = self._at(key)
-        known.problem = f"{'/'.join(key)}: {problem}"
-        return known
+        self.due.add(there.key)
 
     def _end(self, row: WorkRow, end: records.WorkEnd, reason: str) -> None:
         try:

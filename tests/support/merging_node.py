@@ -86,8 +86,10 @@ def merge_here(node: Node, process: MergedHere | None = None) -> MergedHere:
 def with_interval(node: Node, interval: int) -> None:
     """Have partitions be of this width, in the unit of the data, for outputs that are cut there."""
     compactor = node.compactor
-    rules = replace(compactor._rules, limits=replace(compactor._rules.limits, interval=interval))
-    compactor._rules = rules
+    rules = replace(
+        compactor.due.rules, limits=replace(compactor.due.rules.limits, interval=interval)
+    )
+    compactor.due.rules = rules
     compactor.run = replace(compactor.run, rules=rules)
 
 

@@ -145,7 +145,7 @@ def test_a_partition_is_due_when_its_time_is_over(node: Node, world: World, cloc
     small_files(site, 1)
     path = f"sequence/root.sg/0/{week}/50-50-0-0.tsfile"
     site.round({path: {"a": {5: 1}}})
-    rules = node.compactor._rules
+    rules = node.compactor.due.rules
     for partition, due in (("0", clock.now + 3600), (str(week), (week + 1) * 604_800 + 3600)):
         key = PartitionKey("root.sg", "0", partition)
         assert rules.quiet_at(key, files_of(node.engine, key).touched) == pytest.approx(due, abs=1)

@@ -571,9 +571,9 @@ def test_what_an_operator_asked_for_goes_on_until_all_is_merged(
     node: Node, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.work.cancel(rows(node)[0], "by a test")
-    node.compactor._rules = replace(
-        node.compactor._rules,
-        limits=replace(node.compactor._rules.limits, most_files=3),
+    node.compactor.due.rules = replace(
+        node.compactor.due.rules,
+        limits=replace(node.compactor.due.rules.limits, most_files=3),
     )
     node.compactor.compact("root.sg")
     worker, count = executor(node), 0
