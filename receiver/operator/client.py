@@ -40,9 +40,11 @@ __all__ = [
     "TOKEN_FILE",
     "NotRunningError",
     "OperatorClient",
+    "RunningServer",
     "ServerAnswer",
     "ask",
     "ask_all",
+    "running_server",
     "segment",
 ]
 
@@ -72,6 +74,20 @@ class ServerAnswer(NamedTuple):
     status: int
     headers: Mapping[str, str]
     body: bytes
+
+
+class RunningServer(NamedTuple):
+    """How readers of this machine reach the server that runs for its directories.
+
+    Attributes:
+        url: where it listens, as it can be connected to.
+        token: an operator's, of the day.
+        ca_cert: PEM that it is checked against; None where it speaks no TLS.
+    """
+
+    url: str
+    token: str
+    ca_cert: str | None
 
 
 class OperatorClient:
@@ -305,6 +321,24 @@ def ask_all(
         lambda there: collect(
             lambda after, left: page(there, after=after, limit=left), items, limit
         ),
+    )
+
+
+def running_server(config: ReceiverConfig) -> RunningServer | None:
+    """The server that runs for these directories, or ran last; None where none did.
+
+    Raises:
+        ForbiddenError: it runs as another user, whose files may not be read.
+    """
+    try:
+        url, token = urlsplit(_read(config, ADDRESS_FILE)), _read(config, TOKEN_FILE)
+    except NotRunningError:
+        return None
+    host = _reachable(url.hostname or "127.0.0.1")
+    place = f"[{host}]" if ":" in host else host
+    cert = config.listen.tls_cert if url.scheme == "https" else None
+    return RunningServer(
+        f"{url.scheme}://{place}:{url.port}", token, None if cert is None else str(cert)
     )
 
 

@@ -98,8 +98,8 @@ class DataFile:
         if self.stored:
             return (
                 f"{self.name}: it is in the object store only, or at storage nodes, and which "
-                "store or receiver that is was not said: expected option store or receiver, or "
-                "the receiver's configuration file as the catalog"
+                "store or receiver that is was not said: expected option store or receiver "
+                "(--receiver of commands), or the receiver's configuration file as the catalog"
             )
         return f"{self.name}: not there any more: {', '.join(self.locations)}"
 

@@ -27,7 +27,7 @@ __all__ = ["export"]
     "2026-01-01T00:00:00Z --version 3. Works beside a running server too. Exit codes: 0 done; 1 an "
     "input is gone, types do not go together, or an output is not what was merged; 2 wrong usage, "
     "or there is nothing to export; 3 an input is damaged, or the disk is full; 4 the object store "
-    "does not answer; 130 interrupted. Said again it goes on."
+    "or the receiver does not answer; 130 interrupted. Said again it goes on."
 )
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--path", "pattern", default="root.**", help="Pattern of series (default root.**).")
@@ -54,6 +54,14 @@ __all__ = ["export"]
     help="Read another receiver: its schema directory or configuration, or the URL of the object "
     "store that has its copies.",
 )
+@click.option(
+    "--receiver",
+    metavar="URL",
+    help="Running receiver that gives files which are on no disk here and in no object store, as "
+    "those that only storage nodes have; by a reader's token in TSFERRY_READER_TOKEN.  [default: "
+    "the one of this configuration, if it runs]",
+)
+@click.option("--ca-cert", metavar="FILE", help="PEM file that --receiver is checked against.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be exported.")
 @json_option("receiver.exporting.export_run:ExportManifest")
 @click.pass_obj
@@ -68,6 +76,8 @@ def export(
     file_bytes: str,
     file_points: int,
     catalog: str | None,
+    receiver: str | None,
+    ca_cert: str | None,
     dry_run: bool,
     as_json: bool,
 ) -> int:
@@ -83,6 +93,7 @@ def export(
     from receiver.exporting import export_run
     from receiver.exporting.wanted_points import WantedPoints
     from receiver.metadata.model.paths import parse_pattern
+    from receiver.operator.client import running_server
     from receiver.spark.catalogue_opening import open_catalogue
     from receiver.spark.local_catalogue import LocalCatalogue
     from receiver.spark.source.selection import TimeRange
@@ -107,7 +118,18 @@ def export(
     data_dirs = () if catalog else tuple(map(str, config.data_dirs))
     store = None if catalog else StoreAddress.of(config.storage)
     of = None if catalog else config
-    with open_catalogue(where, data_dirs=data_dirs, store=store, config=of) as catalogue:
+    token = None
+    if receiver is None and of is not None and (server := running_server(of)) is not None:
+        receiver, token, ca_cert = server
+    with open_catalogue(
+        where,
+        data_dirs=data_dirs,
+        token=token,
+        ca_cert=ca_cert,
+        store=store,
+        receiver=receiver,
+        config=of,
+    ) as catalogue:
         if not isinstance(catalogue, LocalCatalogue):
             raise UsageError(
                 f"--catalog {where}: expected a schema directory, a configuration file, or the URL "

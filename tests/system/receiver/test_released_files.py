@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from common.console.cli import run
 from common.errors import ConflictError, TsferryError
+from receiver.cli.commands import cli
 from receiver.metadata.state.table_rows import FileRow
+from receiver.operator.client import ADDRESS_FILE, TOKEN_FILE
+from receiver.operator.edges.tokens import make_token
 from receiver.operator.places.copies import bring_back, copies_view
 from receiver.operator.places.forgetting_nodes import forget_node
 from receiver.operator.places.node_losses import lose_node
@@ -139,3 +144,28 @@ def test_a_master_with_a_small_disk_has_more_than_it_holds(cluster: UploadCluste
 def _is_down(cluster: UploadCluster, uuid: str) -> bool:
     cluster.node.copies._looked = None
     return cluster.node.copies.nodes()[uuid].is_down
+
+
+@pytest.mark.slow
+def test_what_only_nodes_have_is_exported(
+    cluster: UploadCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _fill(cluster)
+    world = cluster.world
+    config = tmp_path / "receiver.toml"
+    dirs = [str(each) for each in world.config.data_dirs]
+    config.write_text(f'schema_dir = "{world.config.schema_dir}"\ndata_dirs = {dirs}\n')
+    words = ["--config", str(config), "export"]
+    assert run(cli, "tsferry-receiver", [*words, str(tmp_path / "alone")]) == 1
+    assert "--receiver" in capsys.readouterr().err
+
+    # What a server writes into its schema directory when it listens.
+    (world.config.schema_dir / ADDRESS_FILE).write_text(cluster.url)
+    (world.config.schema_dir / TOKEN_FILE).write_text(
+        make_token(cluster.node.engine, "operator").token
+    )
+    cluster.beat()
+    code = run(cli, "tsferry-receiver", [*words, str(tmp_path / "out")])
+    assert code == 0, capsys.readouterr()
+    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
+    assert manifest["inputs"] == len(_rows(cluster))
