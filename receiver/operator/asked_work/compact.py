@@ -135,7 +135,10 @@ def _kept_back_text(each: KeptBackPartition) -> str:
 
 def _view(answers: Sequence[CompactAnswer], path: str) -> CompactView:
     if not answers:
-        raise NotFoundError(f"there are no files of storage group {path[:200]!a}, or below it")
+        raise NotFoundError(
+            f"there are no files of storage group {path[:200]!a}, or below it; `tables` has their "
+            "names"
+        )
     return CompactView(
         partitions=[
             CompactedPartition(
