@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from receiver.metadata.commit.tablet_making import table_nodes
 from receiver.metadata.model.errors import TableRefusedError
-from receiver.metadata.model.paths import format_path
+from receiver.metadata.model.paths import format_path, is_outside_tree
 from receiver.metadata.sql.statements import CreateTable
 from receiver.operator.namespace.table_changes import change_table, make_table
 from receiver.operator.views.table_views import TableChange, TableRequest
@@ -53,7 +53,7 @@ def tables_by_sql(there: RunningReceiver, statement: CreateTable | AlterTable) -
 
 def _name(nodes: Nodes) -> str:
     """What the directory of a table is called that stands at a path."""
-    is_database = len(nodes) == 2 and nodes[1].startswith("/")
+    is_database = len(nodes) == 2 and is_outside_tree(nodes)
     name = nodes[1][1:] if is_database else ".".join(nodes)
     if table_nodes(name) != nodes:
         path = format_path(nodes)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from receiver.metadata.model import records
-from receiver.metadata.model.paths import ROOT, IllegalPathError, device_nodes, parse_stored
+from receiver.metadata.model.paths import IllegalPathError, directory_nodes, parse_stored
 from receiver.metadata.state.tables.file_tables.retired import partition_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _TELLING = (records.TableMade, records.TtlSet)
 def table_nodes(name: str) -> Nodes | None:
     """Where a table stands in the schema, by its name; None for what can stand nowhere there."""
     try:
-        return device_nodes(name) if name.split(".", 1)[0] == ROOT else (ROOT, f"/{name}")
+        return directory_nodes(name)
     except IllegalPathError:
         return None
 

@@ -40,6 +40,7 @@ __all__ = [
     "Wildcard",
     "device_name",
     "device_nodes",
+    "directory_nodes",
     "format_path",
     "is_below",
     "is_outside_tree",
@@ -407,6 +408,15 @@ def device_nodes(name: str) -> Nodes:
     if nodes[0] != ROOT or is_outside_tree(nodes):
         return (ROOT, _OUTSIDE, *nodes)
     return nodes
+
+
+def directory_nodes(name: str) -> Nodes:
+    """Where a storage group, or a database of tables, stands, by the name of its directory.
+
+    Raises:
+        IllegalPathError: it is no path, and begins like one.
+    """
+    return device_nodes(name) if name.split(".", 1)[0] == ROOT else (ROOT, f"/{name}")
 
 
 def is_outside_tree(nodes: Nodes) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from receiver.metadata.model.paths import ROOT, Nodes, Pattern, device_nodes
+from receiver.metadata.model.paths import Nodes, Pattern, device_nodes, directory_nodes
 from receiver.metadata.query import questions as ask
 from receiver.metadata.query.past_files import files_at
 from receiver.metadata.query.row_source import (
@@ -147,18 +147,13 @@ class MeantFiles:
     def _of_group(self, group: str) -> tuple[bool, bool]:
         """Whether it is meant, and whether a device in it may be."""
         if group not in self._groups:
-            nodes, prefix = _group_nodes(group), self._pattern.prefix
+            nodes, prefix = directory_nodes(group), self._pattern.prefix
             shared = min(len(nodes), len(prefix))
             self._groups[group] = self._fits(nodes), nodes[:shared] == prefix[:shared]
         return self._groups[group]
 
     def _fits(self, nodes: Nodes) -> bool:
         return any(each.matches(nodes) for each in self._patterns)
-
-
-def _group_nodes(group: str) -> Nodes:
-    """Where a storage group stands, by its directory's name; a database of tables has no root."""
-    return device_nodes(group) if group.split(".", 1)[0] == ROOT else (ROOT, f"/{group}")
 
 
 # -- their sources ---------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from receiver.metadata.model.paths import (
     ONE,
     Pattern,
     device_name,
-    device_nodes,
+    directory_nodes,
     format_path,
     is_below,
     parse_path,
@@ -96,7 +96,7 @@ def tree_level(
 ) -> TreeLevel | None:
     """A page of what stands right below a node; None where the tree has nothing of the group.
 
-    That is so of databases of the table model, and of groups without a schema.
+    That is so of groups without a schema.
 
     Args:
         engine: that knows it.
@@ -112,7 +112,7 @@ def tree_level(
         HistoryGoneError: the time is before the kept history.
         UsageError: it is no time.
     """
-    top = device_nodes(group)
+    top = directory_nodes(group)
     nodes = top if node is None else parse_path(node)
     look = Look(engine, engine.at(moment(at)))
     with look as (state, past):
@@ -181,7 +181,6 @@ def count_series(engine: Engine, group: str) -> int | None:
         known = state.schema.columns.series_count
     if known > _SERIES:
         return None
-    (row,) = Answer(engine, CountTimeseries(pattern=Pattern.of(device_nodes(group)).below())).fetch(
-        1
-    )
+    below = Pattern.of(directory_nodes(group)).below()
+    (row,) = Answer(engine, CountTimeseries(pattern=below)).fetch(1)
     return int(row[-1])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from common.errors import UsageError
 from common.text_numbers import signed_number
+from receiver.metadata.model.paths import is_outside_tree, parse_stored
 from receiver.metadata.model.types import COMPRESSION_TEXTS, ENCODING_TEXTS, TYPE_TEXTS
 from receiver.metadata.query.row_source import Look
 from receiver.metadata.sql.executing import moment
@@ -43,7 +44,7 @@ def groups_page(page: PageCall) -> Response:
     with page.engine.reading() as state:
         columns = state.schema.columns
         series, devices = columns.series_count, columns.device_count
-        lives = {row.path: row.ttl for row in state.schema.groups.rows()}
+        lives = {_directory(row.path): row.ttl for row in state.schema.groups.rows()}
     limit = _most(page)
     found = list_tables(page.there, at=at or None, after=page.query("after") or None, limit=limit)
     return page.shown(
@@ -124,6 +125,12 @@ def tree_page(page: PageCall) -> Response:
         tree=tree,
         codes=_CODES,
     )
+
+
+def _directory(path: str) -> str:
+    """What the directory of a storage group is called, by its path in the schema."""
+    nodes = parse_stored(path)
+    return nodes[1][1:] if is_outside_tree(nodes) else path
 
 
 def _table(page: PageCall) -> LoadedTableRow:

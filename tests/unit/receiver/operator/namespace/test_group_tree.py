@@ -5,6 +5,7 @@ from receiver.operator.namespace import group_tree
 from receiver.operator.namespace.group_partitions import partition_window
 from receiver.operator.namespace.group_tree import count_series, tree_level
 from tests.support.node_world import A, Edge, World, path_of, tsfile
+from tests.support.tsfile_bytes import build
 
 
 @pytest.fixture
@@ -17,6 +18,7 @@ def engine(tmp_path):
         files[path_of(50, sg="root.a").replace("sequence", "unsequence")] = tsfile(
             "root.a.d1", first=900, points=7
         )
+        files[path_of(70, sg="plant")] = build({("ta ble", "u1", None): {"h": [(1, 1.5)]}})
         files[path_of(60, sg="root.ab")] = tsfile("root.ab.x.y.d", points=100)
         Edge(node, uuid=A).round(files)
         yield node.engine
@@ -59,11 +61,22 @@ def test_a_page_of_the_tree_looks_at_so_many_nodes_and_no_more(engine, monkeypat
     assert len(looked) == 4
 
 
+def test_a_database_of_tables_has_its_tables_in_it(engine):
+    (table,) = walked(engine, "plant")
+    assert (table.name, table.kind, table.series) == ("ta ble", "node", 0)
+    (device,) = walked(engine, "plant", table.path)
+    level = tree_level(engine, "plant", device.path, limit=9)
+    assert (level.device, level.owner) == ("/plant/`ta ble`:u1", A)
+    assert [name for name, _ in level.above] == ["plant", "ta ble", ":u1"]
+    assert [each.name for each in level.children] == ["h"]
+    assert count_series(engine, "plant") == 1
+
+
 def test_what_is_not_in_the_group_is_not_found_there(engine):
     for node in ("root.ab.x", "root.a.none", "root", "root.a.d1.s1"):
         with pytest.raises(NotFoundError):
             tree_level(engine, "root.a", node, limit=5)
-    assert tree_level(engine, "plant", limit=5) is None
+    assert tree_level(engine, "none", limit=5) is None
 
 
 def test_the_tree_is_shown_as_it_was(engine):
@@ -75,7 +88,7 @@ def test_the_tree_is_shown_as_it_was(engine):
 
 def test_series_are_counted_by_group_while_that_is_little_work(engine, monkeypatch):
     assert count_series(engine, "root.a") == 9
-    assert count_series(engine, "plant") == 0
+    assert count_series(engine, "none") == 0
     monkeypatch.setattr(group_tree, "_SERIES", 5)
     assert count_series(engine, "root.a") is None
 
@@ -95,5 +108,5 @@ def test_partitions_come_in_windows_and_none_is_left_out(engine):
         until = window.earlier
     assert seen == [2, 1, 0]
     assert partition_window(engine, "root.a", window.later, width=2).totals.keys() >= {2}
-    nothing = partition_window(engine, "plant", width=2)
+    nothing = partition_window(engine, "none", width=2)
     assert (nothing.totals, nothing.count, nothing.whole.points) == ({}, 0, 0)
