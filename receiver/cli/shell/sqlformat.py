@@ -39,7 +39,7 @@ _AROUND = 100
 OutputForm = Literal["table", "json", "csv"]
 
 _GAP = "  "
-_WIDEST = 64
+_WIDEST = 100
 """Columns that a cell is padded to at most; a longer one pushes the rest of its line aside."""
 _TIMES = frozenset({"created"})
 """Columns with commits, which a table shows as times."""
