@@ -325,14 +325,13 @@ def ask_all(
 
 
 def running_server(config: ReceiverConfig) -> RunningServer | None:
-    """The server that runs for these directories, or ran last; None where none did.
+    """The server that runs for these directories, or ran last.
 
-    Raises:
-        ForbiddenError: it runs as another user, whose files may not be read.
+    None where none did, or where it runs as another user, who keeps its token.
     """
     try:
         url, token = urlsplit(_read(config, ADDRESS_FILE)), _read(config, TOKEN_FILE)
-    except NotRunningError:
+    except (ForbiddenError, NotRunningError):
         return None
     host = _reachable(url.hostname or "127.0.0.1")
     place = f"[{host}]" if ":" in host else host
