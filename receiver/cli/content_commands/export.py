@@ -62,6 +62,12 @@ __all__ = ["export"]
     "the one of this configuration, if it runs]",
 )
 @click.option("--ca-cert", metavar="FILE", help="PEM file that --receiver is checked against.")
+@click.option(
+    "--client-cert",
+    metavar="FILE",
+    help="PEM certificate that --receiver is shown in the place of a token.",
+)
+@click.option("--client-key", metavar="FILE", help="PEM private key of it.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be exported.")
 @json_option("receiver.exporting.export_run:ExportManifest")
 @click.pass_obj
@@ -78,6 +84,8 @@ def export(
     catalog: str | None,
     receiver: str | None,
     ca_cert: str | None,
+    client_cert: str | None,
+    client_key: str | None,
     dry_run: bool,
     as_json: bool,
 ) -> int:
@@ -119,6 +127,10 @@ def export(
     store = None if catalog else StoreAddress.of(config.storage)
     of = None if catalog else config
     token = None
+    if receiver is None and (ca_cert or client_cert or client_key):
+        raise UsageError("--ca-cert, --client-cert, --client-key: expected with --receiver")
+    if (client_cert is None) is not (client_key is None):
+        raise UsageError("--client-cert: expected with --client-key, and --client-key with it")
     if receiver is None and of is not None and (server := running_server(of)) is not None:
         receiver, token, ca_cert = server
     with open_catalogue(
@@ -126,6 +138,8 @@ def export(
         data_dirs=data_dirs,
         token=token,
         ca_cert=ca_cert,
+        client_cert=client_cert,
+        client_key=client_key,
         store=store,
         receiver=receiver,
         config=of,
