@@ -265,7 +265,7 @@ RUN_ELSEWHERE = {
     "tsferry-receiver deletes drop": "system/sender/test_held_records.py",
     "tsferry-receiver lost acknowledge": "unit/receiver/cli/test_commands.py",
     "tsferry-receiver nodes": "unit/receiver/cli/test_commands.py",
-    "tsferry-receiver sql": "unit/receiver/cli/test_sql.py",
+    "tsferry-receiver sql": "unit/receiver/cli/shell/test_sql.py",
     "tsferry-receiver tables": "unit/receiver/cli/test_commands.py",
     "tsferry-sender adopt": "system/test_moving_over.py",
     "tsferry-verify": "system/receiver/test_verify_on_spark.py",

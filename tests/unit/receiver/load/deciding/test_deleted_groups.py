@@ -74,6 +74,17 @@ def test_what_is_planned_once_more_was_under_way_and_other_content_was_not(edge:
     assert results(edge.outcome(task)) == {path: "quarantined", other: "loaded"}
 
 
+def test_what_was_planned_and_had_not_begun_to_come_was_under_way(edge: Edge) -> None:
+    path, content = path_of(2), tsfile(first=100)
+    task = edge.start()
+    assert [each.action for each in edge.plan(task, [plan_entry(path, content)])] == ["send"]
+    execute(edge.node.engine, GONE)
+    assert [each.action for each in edge.plan(task, [plan_entry(path, content)])] == ["send"]
+    assert [each.problem for each in edge.batch(task, {path: content})] == [None]
+    edge.end(task, {path: content})
+    assert results(edge.outcome(task)) == {path: "quarantined"}
+
+
 def test_a_group_that_is_deleted_between_decision_and_commit_takes_the_file_along(
     edge: Edge,
 ) -> None:
