@@ -39,7 +39,7 @@ from chaos import SENDER_CODES, Chaos, Failed, Part
 
 from receiver.metadata.engine import Engine
 from scripts.ended_by_signals import end_on_signals
-from sender.kept.ledger import Ledger
+from sender.kept.loaded_list.ledger import Ledger
 from sender.select.data_dirs import DataDirs
 from tests.support import judge, powercut
 from tests.support.database import Database

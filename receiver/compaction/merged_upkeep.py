@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from common import crash
 from common.errors import ConflictError
-from receiver.load.deciding.operators_deletions import deleted_with
+from receiver.load.deciding.told_deletions.operators_deletions import deleted_with
 from receiver.load.merged_files import remove, sweep
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError

@@ -27,11 +27,11 @@ from receiver.points.columns import Column, arrow_type
 from receiver.points.decoding import Times
 from receiver.points.device_merge import DeviceMerge, MergedColumn, MergeSource
 from receiver.spark.source.file_opening import FileOpener, MissingFileError
-from receiver.spark.source.picking import row_device
-from receiver.spark.source.read_plan import ReadPlan
-from receiver.spark.source.selection import Selection
-from receiver.spark.source.slicing import Slice
-from receiver.spark.source.source_options import SourceOptions
+from receiver.spark.source.read_plans.picking import row_device
+from receiver.spark.source.read_plans.read_plan import ReadPlan
+from receiver.spark.source.read_plans.selection import Selection
+from receiver.spark.source.read_plans.slicing import Slice
+from receiver.spark.source.read_plans.source_options import SourceOptions
 from receiver.writing.arrow_columns import column_of
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from receiver.metadata.model.ranks import Rank
     from receiver.points.encodings import Bytes
     from receiver.spark.finder import DataFile
-    from receiver.spark.source.selection import TimeRange
+    from receiver.spark.source.read_plans.selection import TimeRange
     from receiver.writing.chunk_pages import SeriesForm
 
 __all__ = ["MergedInput", "MixedTypesError", "SliceInputs", "both_tables"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from receiver.metadata.model.records import DeviceRange
 from receiver.metadata.state.ranges import DeviceTable
-from receiver.spark.source.selection import TimeRange
+from receiver.spark.source.read_plans.selection import TimeRange
 
 if TYPE_CHECKING:
     from receiver.exporting.wanted_points import WantedPoints

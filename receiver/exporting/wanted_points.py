@@ -16,7 +16,7 @@ from receiver.metadata.model.paths import (
     format_path,
     parse_stored,
 )
-from receiver.spark.source.selection import TimeRange
+from receiver.spark.source.read_plans.selection import TimeRange
 
 if TYPE_CHECKING:
     from receiver.spark.finder import DataFile

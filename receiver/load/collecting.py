@@ -16,7 +16,7 @@ from common.errors import NotATsFileError, TsferryError
 from common.names import FilePath
 from common.tsfile import Corrupt, read_tail
 from common.wire import Result
-from receiver.load.deciding.candidates import Candidate, Change, physical_name
+from receiver.load.deciding.known_files.candidates import Candidate, Change, physical_name
 from receiver.load.folder.content_checks import hash_staged
 from receiver.load.folder.manifests import agrees, contradiction
 from receiver.load.folder.obstacles import is_of_one_path

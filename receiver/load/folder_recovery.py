@@ -19,7 +19,7 @@ from common import crash
 from common.errors import NameRefusedError, NotATsFileError
 from common.names import FilePath
 from common.wire import ManifestEntry, Propagate
-from receiver.load.deciding.candidates import physical_name
+from receiver.load.deciding.known_files.candidates import physical_name
 from receiver.load.folder.content_checks import hash_staged
 from receiver.load.folder.current_task import CurrentTask, TaskRecord, open_task
 from receiver.load.folder.obstacles import is_of_one_path

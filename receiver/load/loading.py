@@ -26,10 +26,10 @@ from common.names import RESOURCE, FilePath
 from common.wire import Result
 from receiver.datadirs.disks import NAMING, whole_in
 from receiver.load.collecting import Collected
-from receiver.load.deciding.candidates import Change, physical_name
-from receiver.load.deciding.centre_loads import owner_guards, whole_or_nothing
 from receiver.load.deciding.change import decide_change
 from receiver.load.deciding.decision_pauses import pauses
+from receiver.load.deciding.known_files.candidates import Change, physical_name
+from receiver.load.deciding.known_files.centre_loads import owner_guards, whole_or_nothing
 from receiver.load.folder.current_task import LOAD_LOG
 from receiver.load.folder.manifests import remove_tables, write_tables
 from receiver.load.folder.obstacles import is_of_one_path

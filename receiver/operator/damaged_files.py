@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from receiver.load.upkeep.verdicts import Verdict
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.placement.copies_back import CopiesBack
+    from receiver.placement.copies_there.copies_back import CopiesBack
 
 __all__ = ["DamagedFiles", "JudgedFiles"]
 

@@ -11,7 +11,7 @@ import common
 from common.durable import Tree, free_bytes
 from common.network.certificates import CertificateFile, crl_end
 from common.wire import Propagate
-from receiver.load.deciding.predecessors_files import heir_of
+from receiver.load.deciding.known_files.predecessors_files import heir_of
 from receiver.load.folder.sender_folder import folders_in
 from receiver.metadata.clock.clock_record import read_record
 from receiver.metadata.log.checkpoints import checkpoints

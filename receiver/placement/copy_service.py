@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Final
 from common.durable import Closing
 from common.errors import CloneError
 from receiver.heartbeats.node_wire import ReportedTablet
-from receiver.placement.assignment import Assignment, PlacementRules
-from receiver.placement.copies_back import CopiesBack
-from receiver.placement.copy_lists import CopyLists
-from receiver.placement.copy_places import CopyPlaces
-from receiver.placement.doubted_copies import DoubtedCopies
-from receiver.placement.doubted_reader import DoubtedReader
-from receiver.placement.first_tablets import FirstTablets
-from receiver.placement.held_copies import HeldCopiesBook
+from receiver.placement.assigning.assignment import Assignment, PlacementRules
+from receiver.placement.assigning.first_tablets import FirstTablets
+from receiver.placement.assigning.replica_condition import ReplicaCondition
+from receiver.placement.copies_there.copies_back import CopiesBack
+from receiver.placement.copies_there.copy_lists import CopyLists
+from receiver.placement.copies_there.copy_places import CopyPlaces
+from receiver.placement.copies_there.doubted_copies import DoubtedCopies
+from receiver.placement.copies_there.doubted_reader import DoubtedReader
+from receiver.placement.copies_there.held_copies import HeldCopiesBook
+from receiver.placement.copies_there.offered_files import KeptOfNodes, OfferedFiles
+from receiver.placement.copies_there.released_files import ReleasedFiles
 from receiver.placement.node_orders import NodeOrders
 from receiver.placement.node_place import NodePlace
-from receiver.placement.offered_files import KeptOfNodes, OfferedFiles
 from receiver.placement.placeable_nodes import look_at_nodes
-from receiver.placement.released_files import ReleasedFiles
-from receiver.placement.replica_condition import ReplicaCondition
 from receiver.placement.slot_keeping import SlotKeeper
 from receiver.placement.staged_sources import StagedSources
 from receiver.placement.upload_nodes import UploadNodes

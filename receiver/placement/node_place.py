@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from receiver.metadata.state.table_rows import FileRow
     from receiver.metadata.state.tables.place_tables.placements import PlacementRow
     from receiver.metadata.state.tables.sender_tables.released import ReleasedRow
-    from receiver.placement.copies_back import CopiesBack
-    from receiver.placement.doubted_copies import DoubtedCopies
-    from receiver.placement.held_copies import HeldCopiesBook
+    from receiver.placement.copies_there.copies_back import CopiesBack
+    from receiver.placement.copies_there.doubted_copies import DoubtedCopies
+    from receiver.placement.copies_there.held_copies import HeldCopiesBook
     from receiver.placement.placeable_nodes import PlaceableNode
 
 __all__ = ["AsksForProofs", "NodePlace", "NodeSource"]

@@ -2,7 +2,7 @@
 
 A file goes to a node of its tablet, so that it need not be copied there: the leader, else another
 one. A tablet that there is none of yet is made for it, where its table is there
-(`receiver.placement.first_tablets`).
+(`receiver.placement.assigning.first_tablets`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from common.wire import PlanEntry
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.tables.place_tables.placements import PlacementRow
-    from receiver.placement.first_tablets import FirstTablets
+    from receiver.placement.assigning.first_tablets import FirstTablets
     from receiver.placement.node_orders import NodeOrders
     from receiver.placement.placeable_nodes import PlaceableNode
     from receiver.tablet_copies.read_tickets import TicketMaker

@@ -10,14 +10,17 @@ from common.errors import NameRefusedError
 from common.names import FilePath
 from common.wire import Action, PlanDecision, PlanEntry
 from receiver.datadirs.disks import disk_room
-from receiver.load.deciding.known_content import known_content, somebody_elses
-from receiver.load.deciding.operators_deletions import DELETED_HERE, deleted_by_operator
+from receiver.load.deciding.known_files.known_content import known_content, somebody_elses
+from receiver.load.deciding.told_deletions.operators_deletions import (
+    DELETED_HERE,
+    deleted_by_operator,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from receiver.load.deciding.expiry import Expiry
-    from receiver.load.deciding.outlived_deletions import OutlivedDeletions
+    from receiver.load.deciding.told_deletions.outlived_deletions import OutlivedDeletions
     from receiver.load.folder.staged import Staged, Verified
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow

@@ -15,9 +15,16 @@ import numpy as np
 
 from receiver.metadata.model.paths import Nodes
 from receiver.metadata.schema import Schema
-from receiver.metadata.schema.growing_columns import view
-from receiver.metadata.schema.heat import COLD
-from receiver.metadata.schema.node_tree import ALIAS, FREE, INTERNAL, KIND, LEAF, STORAGE_GROUP
+from receiver.metadata.schema.tree_columns.growing_columns import view
+from receiver.metadata.schema.tree_columns.heat import COLD
+from receiver.metadata.schema.tree_columns.node_tree import (
+    ALIAS,
+    FREE,
+    INTERNAL,
+    KIND,
+    LEAF,
+    STORAGE_GROUP,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

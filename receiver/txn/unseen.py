@@ -9,8 +9,8 @@ import numpy as np
 
 from receiver.metadata.commit.group_deletion import files_of
 from receiver.metadata.model.paths import format_path, parse_stored
-from receiver.metadata.schema.growing_columns import view
-from receiver.metadata.schema.node_tree import FREE, KIND
+from receiver.metadata.schema.tree_columns.growing_columns import view
+from receiver.metadata.schema.tree_columns.node_tree import FREE, KIND
 
 if TYPE_CHECKING:
     from receiver.metadata.state.state import State

@@ -26,9 +26,9 @@ from unittest import mock
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from receiver.spark.source.inferring import columns_of, list_sources, plan_of, read_tail_of
+from receiver.spark.source.read_plans.slicing import plan as plan_parts
+from receiver.spark.source.read_plans.source_options import parse_options
 from receiver.spark.source.slice_reader import read_slices
-from receiver.spark.source.slicing import plan as plan_parts
-from receiver.spark.source.source_options import parse_options
 from receiver.storage.reading import open_stores
 from receiver.storage.reading.open_stores import OpenStores
 from receiver.storage.reading.ranged_file import RangedFile

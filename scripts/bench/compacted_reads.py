@@ -217,10 +217,10 @@ def asked(frame: Any) -> Any:
 def read_alone(schema: Path, compacted: str, *, given: bool) -> tuple[int, float, float]:
     """Rows; processor seconds of the driver, and of all tasks together."""
     from receiver.spark.source.inferring import columns_of, list_sources, plan_of, read_tail_of
-    from receiver.spark.source.result_columns import ResultColumn
+    from receiver.spark.source.read_plans.result_columns import ResultColumn
+    from receiver.spark.source.read_plans.slicing import plan
+    from receiver.spark.source.read_plans.source_options import parse_options
     from receiver.spark.source.slice_reader import read_slices
-    from receiver.spark.source.slicing import plan
-    from receiver.spark.source.source_options import parse_options
 
     begin = time.process_time()
     options = parse_options({"catalog": str(schema), "compacted": compacted})

@@ -23,7 +23,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from common.digests import md5
-from receiver.load.deciding.operators_deletions import deleted_by_operator
+from receiver.load.deciding.told_deletions.operators_deletions import deleted_by_operator
 from receiver.metadata.log.freeze import FrozenState, freeze, thaw
 from receiver.metadata.model import records
 from receiver.metadata.state.state import State

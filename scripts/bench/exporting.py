@@ -25,7 +25,7 @@ from receiver.exporting.wanted_points import WantedPoints
 from receiver.metadata.model.paths import parse_pattern
 from receiver.points import Column
 from receiver.spark.local_catalogue import LocalCatalogue
-from receiver.spark.source.selection import TimeRange
+from receiver.spark.source.read_plans.selection import TimeRange
 from receiver.writing.chunk_pages import SeriesForm
 from receiver.writing.tsfile_writer import TsFileWriter
 from tests.support.node_world import Edge, World

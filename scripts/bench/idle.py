@@ -38,14 +38,14 @@ sys.path.insert(0, str(ROOT))
 from common.durable import Tree  # noqa: E402
 from common.names import FilePath  # noqa: E402
 from scripts.bench.as_installed import compile_modules  # noqa: E402
-from sender.kept.list_state import (  # noqa: E402
+from sender.kept.loaded_list.list_state import (  # noqa: E402
     ListFacts,
     list_digest,
     list_pieces,
     state_pieces,
 )
-from sender.kept.looks import Looks  # noqa: E402
 from sender.kept.receiver_file import ReceiverFile  # noqa: E402
+from sender.kept.seen_looks.looks import Looks  # noqa: E402
 from sender.select.entry import Entry  # noqa: E402
 from sender.select.listed_table import LISTED_FILES  # noqa: E402
 from sender.select.path_table import PathTable  # noqa: E402

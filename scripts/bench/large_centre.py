@@ -35,7 +35,7 @@ from pathlib import Path
 # Where the engine is taken from, if not from beside this: `centre_versions.py`.
 sys.path.insert(0, os.environ.get("TSFERRY_CHECKOUT", str(Path(__file__).resolve().parents[2])))
 
-from receiver.load.deciding.known_content import known_content
+from receiver.load.deciding.known_files.known_content import known_content
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.engine_options import EngineOptions

@@ -43,7 +43,7 @@ sys.path.insert(0, str(ROOT))
 from common import wire  # noqa: E402
 from scripts.bench.transfer_peers import BIN, cpu_of, serving  # noqa: E402
 from sender.round.round import Round  # noqa: E402
-from sender.send.progress import Meter, RoundProgress  # noqa: E402
+from sender.send.sent_bytes.progress import Meter, RoundProgress  # noqa: E402
 from tests.support.edge import Edge  # noqa: E402
 from tests.support.tsfile_bytes import build  # noqa: E402
 

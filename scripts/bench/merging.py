@@ -48,9 +48,9 @@ def write(folder: Path, files: int, rows: int, *, late: bool) -> None:
 def read(folder: Path, *, merge: bool) -> int:
     """Plan and read all of it, wide; how many rows there were."""
     from receiver.spark.source.inferring import columns_of, list_sources, plan_of, read_tail_of
+    from receiver.spark.source.read_plans.slicing import plan
+    from receiver.spark.source.read_plans.source_options import parse_options
     from receiver.spark.source.slice_reader import read_slices
-    from receiver.spark.source.slicing import plan
-    from receiver.spark.source.source_options import parse_options
 
     options = parse_options({"path": str(folder)})
     query = plan_of(options, columns_of(options))
@@ -63,10 +63,10 @@ def read(folder: Path, *, merge: bool) -> int:
 
 def plan_catalogue(files: int, *, merge: bool) -> int:
     """Plan files that a catalogue knows; how many tasks there are."""
-    from receiver.spark.source.picking import Picker
-    from receiver.spark.source.selection import Selection, TimeRange
-    from receiver.spark.source.slicing import plan
-    from receiver.spark.source.source_options import parse_options
+    from receiver.spark.source.read_plans.picking import Picker
+    from receiver.spark.source.read_plans.selection import Selection, TimeRange
+    from receiver.spark.source.read_plans.slicing import plan
+    from receiver.spark.source.read_plans.source_options import parse_options
 
     picker = Picker(parse_options({"path": "/data"}), Selection())
     return len(plan(_catalogue(files), TimeRange(), 128 << 20, picker, _unread, merge=merge))

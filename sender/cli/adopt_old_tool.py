@@ -17,7 +17,7 @@ from sender.config import ReceiverEntry, SenderConfig
 
 if TYPE_CHECKING:
     from sender.kept.old_tool_state import OldTool
-    from sender.round.adopted_lists import Adopted
+    from sender.round.compared_lists.adopted_lists import Adopted
 
 __all__ = ["adopt"]
 
@@ -62,7 +62,11 @@ def adopt(
     """
     from common.console.progress_line import showing_progress
     from sender.kept.old_tool_state import read_old_tool
-    from sender.round.adopted_lists import carry_out, check_identity, look_for_adoption
+    from sender.round.compared_lists.adopted_lists import (
+        carry_out,
+        check_identity,
+        look_for_adoption,
+    )
     from sender.send.remote import Remote
 
     loaded = invocation.load()

@@ -11,7 +11,7 @@ from common.console.json_option import JsonForm
 from common.console.terminal import printable
 from sender.cli.program import PROGRAM, emit_receivers, json_option, opened, receiver_option
 from sender.config import SenderConfig
-from sender.round.round_report import worst
+from sender.round.round_words.round_report import worst
 
 __all__ = ["check"]
 
@@ -44,9 +44,9 @@ def check(invocation: Invocation[SenderConfig], names: tuple[str, ...], as_machi
 
 def _ask(remote: Any) -> dict[str, Any]:
     from common.errors import TsferryError
-    from sender.kept.looks import Looks
     from sender.kept.receiver_file import ReceiverFile
-    from sender.round.same_centre import look_for_folders
+    from sender.kept.seen_looks.looks import Looks
+    from sender.round.compared_lists.same_centre import look_for_folders
 
     shown: dict[str, Any] = {
         "receiver": remote.name,

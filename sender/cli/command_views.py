@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from sender.round.look import ReceiverStanding
-from sender.round.shown_rounds import ErrorShown, ReasonShown, RoundShown, TroubleShown
+from sender.round.round_words.shown_rounds import ErrorShown, ReasonShown, RoundShown, TroubleShown
 
 __all__ = [
     "CheckShown",

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from common.console.json_form import json_form
-from sender.round.round_report import worst
-from sender.round.shown_rounds import RoundShown
+from sender.round.round_words.round_report import worst
+from sender.round.round_words.shown_rounds import RoundShown
 
 if TYPE_CHECKING:
-    from sender.send.progress import Told
+    from sender.send.sent_bytes.progress import Told
 
 __all__ = ["EVENT_SHAPES", "EventLines"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
-from sender.round.shown_rounds import RoundShown
+from sender.round.round_words.shown_rounds import RoundShown
 
 __all__ = ["EndedLine", "LoadedLine", "PlannedLine", "RefusedLine", "SentLine"]
 

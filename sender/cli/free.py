@@ -15,7 +15,7 @@ from sender.cli.program import PROGRAM, json_option, opened, stopping, warn_of_r
 from sender.config import SenderConfig
 
 if TYPE_CHECKING:
-    from sender.round.freeing import FreeReport
+    from sender.round.freed_files.freeing import FreeReport
     from sender.select.found import LocalFile
 
 __all__ = ["free"]
@@ -71,7 +71,7 @@ def free(
     Each removed file is printed, as a path. With --json one object is written: `freed` (file, path,
     size), `files`, `bytes`, `kept` (file, reason), `error`.
     """
-    from sender.round.freeing import Freeing, FreeOptions
+    from sender.round.freed_files.freeing import Freeing, FreeOptions
 
     options = FreeOptions(
         verified=verified,

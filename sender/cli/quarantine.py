@@ -40,7 +40,7 @@ def list_files(
 ) -> int:
     """Show the files and why they were not taken."""
     from sender.kept.troubles import Troubles
-    from sender.round.same_centre import look_for_folders
+    from sender.round.compared_lists.same_centre import look_for_folders
 
     rows: list[dict[str, Any]] = []
     with opened(invocation, names) as session:
@@ -145,7 +145,7 @@ def drop(
 def change_troubles(remote: Remote, change: Callable[[Troubles], list[Trouble]]) -> list[Trouble]:
     """Change what is kept of files in trouble with a receiver; returns those concerned."""
     from sender.kept.receiver_state import changing_troubles
-    from sender.round.same_centre import look_for_folders
+    from sender.round.compared_lists.same_centre import look_for_folders
 
     with remote.sync_tree() as sync:
         directory = look_for_folders(remote, sync, patient=False).memory

@@ -24,14 +24,14 @@ from common.errors import (
 from sender.cli.program import Session, json_option, opened, receiver_option
 from sender.cli.sender_check import in_the_way
 from sender.config import SenderConfig
-from sender.round.round_report import worst
+from sender.round.round_words.round_report import worst
 from sender.schema.standing import schema_lines
 
 if TYPE_CHECKING:
     from common.console.check_line import CheckLine
     from sender.cli.command_views import DaemonShown
     from sender.round.look import ReceiverStanding
-    from sender.round.shown_rounds import LastRound, TroubleShown, VerifiedShown
+    from sender.round.round_words.shown_rounds import LastRound, TroubleShown, VerifiedShown
 
 __all__ = ["status"]
 
@@ -301,7 +301,7 @@ def _round_text(last: LastRound | None) -> str:
 def _safe_to_delete(session: Session, as_machine: bool, *, verified: bool) -> int:
     from contextlib import ExitStack
 
-    from sender.round.freeing import ReceiverWord, judged
+    from sender.round.freed_files.freeing import ReceiverWord, judged
     from sender.round.look import viewing
 
     remotes = [remote for remote in session.remotes if remote.entry.source == "directories"]

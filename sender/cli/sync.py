@@ -25,17 +25,22 @@ from sender.cli.program import (
 )
 from sender.cli.quarantine import change_troubles
 from sender.config import SenderConfig
-from sender.round.round_report import as_text, worst
+from sender.round.round_words.round_report import as_text, worst
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from sender.round.round import RoundOptions
-    from sender.round.round_report import RoundReport
-    from sender.round.shown_rounds import ReasonShown, RoundAhead, RoundShown, WaitingShown
+    from sender.round.round_words.round_report import RoundReport
+    from sender.round.round_words.shown_rounds import (
+        ReasonShown,
+        RoundAhead,
+        RoundShown,
+        WaitingShown,
+    )
     from sender.schema.standing import SchemaAhead
-    from sender.send.progress import Told
     from sender.send.remote import Remote
+    from sender.send.sent_bytes.progress import Told
 
 __all__ = ["recover", "resync", "run_rounds", "show_reports", "sync"]
 
@@ -72,8 +77,8 @@ _MOVED = (
     help="Not here any more: tsferry-receiver deletes allow.",
 )
 @json_option(
-    JsonForm("sender.round.shown_rounds:RoundShown", shape="by receiver"),
-    JsonForm("sender.round.shown_rounds:RoundAhead", "with `--dry-run`", "by receiver"),
+    JsonForm("sender.round.round_words.shown_rounds:RoundShown", shape="by receiver"),
+    JsonForm("sender.round.round_words.shown_rounds:RoundAhead", "with `--dry-run`", "by receiver"),
 )
 @json_option(
     *(
@@ -154,7 +159,7 @@ def _tell_hooks(session: Session, done: Mapping[str, RoundReport]) -> None:
 
 @click.command(epilog="Example: tsferry-sender recover --json")
 @receiver_option
-@json_option(JsonForm("sender.round.shown_rounds:RoundShown", shape="by receiver"))
+@json_option(JsonForm("sender.round.round_words.shown_rounds:RoundShown", shape="by receiver"))
 @click.pass_obj
 def recover(invocation: Invocation[SenderConfig], names: tuple[str, ...], as_machine: bool) -> int:
     """Fold in what the receiver committed of an interrupted task, and clean up.
@@ -175,7 +180,7 @@ def recover(invocation: Invocation[SenderConfig], names: tuple[str, ...], as_mac
 @click.option(
     "--deleted", is_flag=True, help="Send what the receiver's operator deleted there again as well."
 )
-@json_option(JsonForm("sender.round.shown_rounds:RoundShown", shape="by receiver"))
+@json_option(JsonForm("sender.round.round_words.shown_rounds:RoundShown", shape="by receiver"))
 @click.pass_obj
 def resync(
     invocation: Invocation[SenderConfig],
@@ -218,7 +223,7 @@ def run_rounds(
         show: hears of each file, in the place of a line on the terminal.
     """
     from common.console.progress_bar import WorkProgress
-    from sender.send.progress import ShownRounds
+    from sender.send.sent_bytes.progress import ShownRounds
 
     progress = WorkProgress()
     heard = _Heard(show or ShownRounds(progress).show, show is not None)
@@ -242,7 +247,7 @@ def run_rounds(
 def _noted(
     name: str, found: RoundReport | RoundShown, done: dict[str, RoundReport] | None
 ) -> RoundShown:
-    from sender.round.round_report import RoundReport
+    from sender.round.round_words.round_report import RoundReport
 
     if not isinstance(found, RoundReport):
         return found
@@ -261,8 +266,8 @@ class _Heard(NamedTuple):
 def _round(remote: Remote, options: RoundOptions, heard: _Heard) -> RoundReport | RoundShown:
     from common.errors import LockedError, TsferryError
     from sender.round.round import Round
-    from sender.round.round_report import RoundReport
-    from sender.send.progress import Meter
+    from sender.round.round_words.round_report import RoundReport
+    from sender.send.sent_bytes.progress import Meter
 
     try:
         lock = remote.lock()
@@ -285,7 +290,7 @@ def _tell_of(remote: Remote, report: RoundReport) -> None:
     Once, and only behind a round that came to its end: what did not answer then is not asked again.
     """
     from common.errors import TsferryError
-    from sender.round.said_of_itself import NO_DAEMON, heartbeat_of
+    from sender.round.round_words.said_of_itself import NO_DAEMON, heartbeat_of
 
     if report.error is None and report.looked:
         beat = heartbeat_of(remote, report, report, state=NO_DAEMON, at=remote.clock())
@@ -301,7 +306,7 @@ def _by_daemon(
 
     from common.errors import LockedError
     from sender.daemon.control import ask
-    from sender.send.progress import RoundEvent, RoundProgress
+    from sender.send.sent_bytes.progress import RoundEvent, RoundProgress
 
     def tell(event: dict[str, Any]) -> None:
         kind = RoundEvent if "happened" in event else RoundProgress
@@ -321,7 +326,7 @@ def show_reports(reports: dict[str, RoundShown], as_machine: bool) -> int:
     """Print the reports; returns the exit code of the command."""
     code = worst([int(report["exit_code"]) for report in reports.values()])
     if as_machine:
-        from sender.round.shown_rounds import RoundShown
+        from sender.round.round_words.shown_rounds import RoundShown
 
         emit_receivers(reports, RoundShown, code)
     else:
@@ -340,7 +345,7 @@ def _dry_run(session: Session, accept_source: bool, as_machine: bool) -> int:
     plans = {remote.name: look(remote, accept_source=accept_source) for remote in session.remotes}
     code = 0
     if as_machine:
-        from sender.round.shown_rounds import RoundAhead
+        from sender.round.round_words.shown_rounds import RoundAhead
 
         emit_receivers(plans, RoundAhead, code)
     else:

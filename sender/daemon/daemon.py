@@ -28,13 +28,13 @@ from sender.hooks.sender_hooks import open_sender_hooks
 from sender.kept import identity
 from sender.round.round import RoundOptions
 from sender.select.known_digests import KnownDigests
-from sender.send.progress import RoundProgress, Told
 from sender.send.remote import Remote
+from sender.send.sent_bytes.progress import RoundProgress, Told
 
 if TYPE_CHECKING:
     from common.hooks.hook_service import HookService
     from sender.metrics.metrics_out import MetricsOut
-    from sender.round.round_report import RoundReport
+    from sender.round.round_words.round_report import RoundReport
 
 __all__ = ["Daemon"]
 

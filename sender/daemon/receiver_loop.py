@@ -25,11 +25,11 @@ from sender.metrics.round_tallies import RoundTallies
 from sender.metrics.rounds_seen import RoundsSeen
 from sender.round.rested import Rested
 from sender.round.round import Round, RoundOptions
-from sender.round.round_report import RoundReport
-from sender.round.said_of_itself import heartbeat_of
-from sender.send.backoff import Backoff, retry_helps
-from sender.send.progress import Meter, Told
+from sender.round.round_words.round_report import RoundReport
+from sender.round.round_words.said_of_itself import heartbeat_of
+from sender.send.connection.backoff import Backoff, retry_helps
 from sender.send.remote import Remote
+from sender.send.sent_bytes.progress import Meter, Told
 
 __all__ = ["ReceiverLoop", "Request"]
 

@@ -28,7 +28,7 @@ from common.hooks.hook_event import EventKind
 
 if TYPE_CHECKING:
     from common.hooks.hook_service import HookService
-    from sender.round.round_report import FileReason, RoundReport
+    from sender.round.round_words.round_report import FileReason, RoundReport
 
 __all__ = ["ToldOfRound", "round_events", "tell_round"]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sender.config import SenderConfig
-    from sender.round.round_report import RoundReport
+    from sender.round.round_words.round_report import RoundReport
 
 __all__ = ["hooks_directory", "open_sender_hooks", "tell_of_rounds"]
 

@@ -25,7 +25,7 @@ from common.console.terminal import counted
 from common.durable import Tree
 from common.errors import DamagedError, NameRefusedError, TsferryError, UsageError
 from common.names import FilePath, is_sender_uuid
-from sender.kept.ledger import SENDER_DIRS
+from sender.kept.loaded_list.ledger import SENDER_DIRS
 
 if TYPE_CHECKING:
     import os

@@ -12,11 +12,11 @@ from common.durable import Tree
 from common.wire import History, TaskState
 from sender.kept.handed import Handed
 from sender.kept.identity import patient_lock
-from sender.kept.ledger import Ledger
-from sender.kept.looks import Looks
+from sender.kept.loaded_list.ledger import Ledger
+from sender.kept.loaded_list.snapshot import Snapshot
+from sender.kept.loaded_list.sync_logs import SyncLogs
 from sender.kept.receiver_file import ReceiverFile
-from sender.kept.snapshot import Snapshot
-from sender.kept.sync_logs import SyncLogs
+from sender.kept.seen_looks.looks import Looks
 from sender.kept.troubles import Troubles
 from sender.select.data_dirs import DataDirs
 from sender.select.facts import ContentFacts

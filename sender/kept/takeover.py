@@ -32,7 +32,7 @@ from common import crash
 from common.decoders import from_json
 from common.durable import is_temporary
 from common.errors import DamagedError
-from sender.kept.ledger import SENDER_DIRS, sender_dir
+from sender.kept.loaded_list.ledger import SENDER_DIRS, sender_dir
 from sender.kept.receiver_file import RECEIVER_FILE, Receiver, ReceiverFile
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from common.metering.tallies import Durations, LabelledSums
 
 if TYPE_CHECKING:
-    from sender.round.round_report import RoundReport
+    from sender.round.round_words.round_report import RoundReport
 
 __all__ = ["RoundTallies"]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from sender.metrics.round_tallies import RoundTallies
-    from sender.round.round_report import RoundReport
+    from sender.round.round_words.round_report import RoundReport
 
 __all__ = ["RoundsSeen"]
 

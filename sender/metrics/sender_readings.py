@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sender.config import SenderConfig
     from sender.metrics.round_tallies import RoundTallies
     from sender.metrics.rounds_seen import RoundsSeen
-    from sender.round.round_report import RoundReport
+    from sender.round.round_words.round_report import RoundReport
 
 __all__ = ["sender_text"]
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from common.errors import NameRefusedError
 from common.names import FilePath
 from common.wire import LOADED, History, Propagate
-from sender.kept.rebuilt import Rebuilt, rebuilt
+from sender.kept.loaded_list.rebuilt import Rebuilt, rebuilt
 from sender.kept.troubles import Trouble, expired_paths, living, without_expired
 from sender.plan.assurance import Remaining, remaining
 from sender.plan.begun_anew import why_not_at_once
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from common.wire import CheckAnswer, InventoryEntry, LostFiles
-    from sender.kept.looks import EdgeLook
     from sender.kept.receiver_state import ReceiverState
+    from sender.kept.seen_looks.looks import EdgeLook
     from sender.plan.plan_options import PlanOptions
     from sender.select.facts import ContentFacts
     from sender.select.found import LocalFile, Scan

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from common.names import FilePath
     from common.wire import InventoryEntry
-    from sender.kept.deletions_sight import DeletionsSight
+    from sender.kept.seen_looks.deletions_sight import DeletionsSight
     from sender.select.entry import Entry
     from sender.select.found import LocalDeletions, LocalFile, Scan, TimePartition
 

@@ -1,1 +1,5 @@
-"""One round with one receiver, and the looks that change nothing."""
+"""One round with one receiver, and the looks that change nothing.
+
+Rooms: `compared_lists` whether both ends list the same, `freed_files` what `free` removes,
+`round_words` what it came to.
+"""

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 
 from common import crash, wire
 from common.names import FilePath
-from sender.kept.looks import EdgeLook
+from sender.kept.seen_looks.looks import EdgeLook
 from sender.plan.additions import Addition
 from sender.plan.task_plan import TaskPlan
 from sender.round.file_source import Source
 from sender.select.found import LocalDeletions
-from sender.send.deletion_parts import deletion_pages, deletion_parts
 from sender.send.remote import Remote
+from sender.send.sent_bytes.deletion_parts import deletion_pages, deletion_parts
 
 __all__ = ["DeletionTelling"]
 

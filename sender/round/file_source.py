@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from common.names import FilePath
     from sender.kept.handed import Handed, HandedUp
     from sender.kept.receiver_file import ReceiverFile
-    from sender.round.catalogue_source import CatalogueSource
+    from sender.round.compared_lists.catalogue_source import CatalogueSource
     from sender.select.entry import Entry
     from sender.select.facts import ContentFacts
     from sender.select.found import LocalDeletions, LocalFile, Scan, TimePartition
@@ -119,7 +119,7 @@ def open_source(remote: Remote, memory: ReceiverFile, *, remember: bool) -> Sour
         UsageError: no data directory counts.
     """
     if remote.entry.source == "receiver":
-        from sender.round.catalogue_source import open_catalogue
+        from sender.round.compared_lists.catalogue_source import open_catalogue
 
         return open_catalogue(remote, memory, remember=remember)
     dirs = DataDirs.open(remote.config.data_dirs, remote.uuid)

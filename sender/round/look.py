@@ -21,18 +21,18 @@ from sender.kept.seen_incarnations import refuse_replaced
 from sender.kept.troubles import Troubles
 from sender.plan.next_round import Known, NextRound, next_round
 from sender.plan.plan_options import PlanOptions
-from sender.round.comparing import compare
+from sender.round.compared_lists.comparing import compare
+from sender.round.compared_lists.same_centre import StateFolders, look_for_folders, look_for_lists
 from sender.round.file_source import Source, open_source
 from sender.round.recovery import LeftBehind, lacked_by, look_over
-from sender.round.round_report import (
+from sender.round.round_words.round_report import (
     FileReason,
     RoundReport,
     kept_deletions,
     of_held_records,
     verified_json,
 )
-from sender.round.same_centre import StateFolders, look_for_folders, look_for_lists
-from sender.round.shown_rounds import (
+from sender.round.round_words.shown_rounds import (
     LastRound,
     LostShown,
     ReasonShown,

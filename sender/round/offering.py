@@ -13,19 +13,19 @@ import msgspec
 from common import crash, wire
 from common.names import FilePath
 from common.wire import Action
+from sender.kept.loaded_list.snapshot import SnapshotFile
 from sender.kept.receiver_state import ReceiverState
-from sender.kept.snapshot import SnapshotFile
 from sender.plan.additions import Addition
 from sender.plan.task_plan import TaskPlan
 from sender.round.file_source import Source
-from sender.round.refusals import Verdicts
+from sender.round.round_words.refusals import Verdicts
 from sender.select.found import LocalFile
 from sender.send.calls import UploadState
-from sender.send.content import Prepared, pages, prepare, without_devices
-from sender.send.node_sending import NodeOffer
-from sender.send.proofs import Proofs
 from sender.send.remote import Remote
-from sender.send.sending import SendJob
+from sender.send.sent_bytes.content import Prepared, pages, prepare, without_devices
+from sender.send.sent_bytes.node_sending import NodeOffer
+from sender.send.sent_bytes.proofs import Proofs
+from sender.send.sent_bytes.sending import SendJob
 
 __all__ = ["Offering"]
 

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from common.wire import CheckAnswer, Outcome, TaskAnswer
-    from sender.kept.ledger import Ledger
-    from sender.kept.snapshot import Snapshot
-    from sender.kept.sync_logs import SyncLogs
+    from sender.kept.loaded_list.ledger import Ledger
+    from sender.kept.loaded_list.snapshot import Snapshot
+    from sender.kept.loaded_list.sync_logs import SyncLogs
     from sender.select.data_dirs import DataDirs
     from sender.select.entry import Entry
     from sender.select.found import LocalFile

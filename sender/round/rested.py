@@ -16,7 +16,7 @@ import msgspec
 from common.names import RESOURCE
 from common.wire import History
 from sender.kept.freed import FreedList
-from sender.round.comparing import ask_about
+from sender.round.compared_lists.comparing import ask_about
 from sender.select.found import Why, stat_identity
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from common.listed import ListedSum
     from common.wire import CheckAnswer
     from sender.plan.next_round import NextRound
-    from sender.round.comparing import Compared
-    from sender.round.round_report import RoundReport
+    from sender.round.compared_lists.comparing import Compared
+    from sender.round.round_words.round_report import RoundReport
     from sender.select.found import LocalDeletions, Waiting
     from sender.send.remote import Remote
 

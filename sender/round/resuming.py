@@ -13,12 +13,12 @@ from common.names import FilePath
 from common.wire import History, TaskState
 from sender.kept.receiver_state import ReceiverState
 from sender.plan.task_plan import TaskPlan
-from sender.round.list_remaking import note_held
+from sender.round.compared_lists.list_remaking import note_held
 from sender.round.recovery import RecoveryReport, lacked_by, recover
-from sender.round.round_report import RoundReport
+from sender.round.round_words.round_report import RoundReport
 from sender.round.waiting import wait_until_loaded
-from sender.send.progress import Meter
 from sender.send.remote import Remote
+from sender.send.sent_bytes.progress import Meter
 
 __all__ = ["LeftOpenTask", "Resuming"]
 

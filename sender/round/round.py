@@ -18,10 +18,10 @@ from common.names import FilePath
 from common.network.certificates import CertificateFile
 from common.system_errors import system_error
 from common.wire import History, Propagate
-from sender.kept.looks import EdgeLook, Looks
 from sender.kept.receiver_file import ReceiverFile
 from sender.kept.receiver_state import ReceiverState
 from sender.kept.seen_incarnations import remember_incarnation
+from sender.kept.seen_looks.looks import EdgeLook, Looks
 from sender.kept.takeover import under_way
 from sender.kept.troubles import expired_paths
 from sender.plan.assurance import remaining
@@ -30,24 +30,24 @@ from sender.plan.next_round import Known, NextRound, next_round
 from sender.plan.plan import RoundPlan
 from sender.plan.plan_options import PlanOptions
 from sender.plan.task_plan import TaskPlan
-from sender.round.comparing import Compared, compare
+from sender.round.compared_lists.comparing import Compared, compare
+from sender.round.compared_lists.freed_news import forget_settled, lacks_mark
+from sender.round.compared_lists.list_remaking import ListRemaking, note_held, note_lost
+from sender.round.compared_lists.same_centre import claim, take_over
 from sender.round.file_source import Source, open_source
-from sender.round.freed_news import forget_settled, lacks_mark
-from sender.round.list_remaking import ListRemaking, note_held, note_lost
 from sender.round.recovery import RecoveryReport
-from sender.round.report_filling import fill_report, short_summary
 from sender.round.rested import Rested, left_at_rest
 from sender.round.resuming import LeftOpenTask, Resuming
-from sender.round.round_report import FileReason, RoundReport, kept_deletions, overdue
-from sender.round.same_centre import claim, take_over
+from sender.round.round_words.report_filling import fill_report, short_summary
+from sender.round.round_words.round_report import FileReason, RoundReport, kept_deletions, overdue
 from sender.round.waiting import wait_until_loaded
 from sender.schema.shipping import SchemaShip, open_schema
 from sender.select.entry import Entry
 from sender.select.found import Scan
 from sender.select.listed_table import with_other_resources
-from sender.send.addresses import is_elsewhere
-from sender.send.progress import Meter
+from sender.send.connection.addresses import is_elsewhere
 from sender.send.remote import Remote
+from sender.send.sent_bytes.progress import Meter
 
 __all__ = ["Round", "RoundOptions"]
 

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from common.errors import Transient
-from sender.round.round_report import FileReason
+from sender.round.round_words.round_report import FileReason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from common.names import FilePath
-    from sender.kept.looks import EdgeLook
+    from sender.kept.seen_looks.looks import EdgeLook
     from sender.plan.task_plan import TaskPlan
     from sender.round.file_source import Source
-    from sender.round.round_report import RoundReport
+    from sender.round.round_words.round_report import RoundReport
     from sender.select.entry import Entry
 
 __all__ = ["SecondLook"]

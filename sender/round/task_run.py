@@ -18,29 +18,34 @@ from common import crash, wire
 from common.errors import DigestError, Transient, TsferryError
 from common.names import FilePath
 from common.wire import Propagate, Result, TaskState
-from sender.kept.looks import EdgeLook
+from sender.kept.loaded_list.snapshot import SnapshotFile
 from sender.kept.receiver_state import ReceiverState
-from sender.kept.snapshot import SnapshotFile
+from sender.kept.seen_looks.looks import EdgeLook
 from sender.plan.task_plan import TaskPlan
 from sender.round.deletion_telling import DeletionTelling
 from sender.round.file_source import Source
 from sender.round.offering import Offering
 from sender.round.recovery import recover
-from sender.round.refusals import Verdicts
-from sender.round.round_report import FileOffset, FileReason, RoundReport, of_held_records
+from sender.round.round_words.refusals import Verdicts
+from sender.round.round_words.round_report import (
+    FileOffset,
+    FileReason,
+    RoundReport,
+    of_held_records,
+)
 from sender.round.second_look import SecondLook
 from sender.round.waiting import wait_until_loaded
 from sender.schema.shipping import SchemaShip
 from sender.select.entry import Entry
-from sender.send.content import Prepared
 from sender.send.manifest_pages import end_in_pages
-from sender.send.node_sending import NodeSending
-from sender.send.progress import Meter
-from sender.send.proofs import Proofs
 from sender.send.remote import Remote
-from sender.send.sending import Fate, Sending, SendJob
+from sender.send.sent_bytes.content import Prepared
+from sender.send.sent_bytes.node_sending import NodeSending
+from sender.send.sent_bytes.progress import Meter
+from sender.send.sent_bytes.proofs import Proofs
+from sender.send.sent_bytes.sending import Fate, Sending, SendJob
+from sender.send.sent_bytes.upload import ChangedWhileSentError, ReceivedFile
 from sender.send.task_calls import TaskCalls
-from sender.send.upload import ChangedWhileSentError, ReceivedFile
 
 __all__ = ["TaskRun"]
 

@@ -1,1 +1,4 @@
-"""Bytes on the line: calls, uploads, tries and the limit on the line."""
+"""Bytes on the line: calls, uploads, tries and the limit on the line.
+
+Rooms: `connection` to a receiver, `sent_bytes` of files.
+"""

@@ -16,10 +16,10 @@ from common.digests import xxh3_128
 from common.errors import GoneError, NotFoundError, ProtocolError, UnreachableError
 from common.network.bandwidth import Bandwidth
 from common.text_numbers import whole_number
-from sender.send.body_compression import BodyCompression
-from sender.send.json_calls import JsonCalls
-from sender.send.paced_body import Departure
-from sender.send.transport import Endpoint, HttpReply, short
+from sender.send.connection.body_compression import BodyCompression
+from sender.send.connection.json_calls import JsonCalls
+from sender.send.connection.paced_body import Departure
+from sender.send.connection.transport import Endpoint, HttpReply, short
 
 __all__ = ["Client", "UploadState", "base64_md5"]
 

@@ -10,7 +10,7 @@ import msgspec
 from common import wire
 from common.errors import ProtocolError
 from common.formats.schemaitems import SchemaChanges
-from sender.send.json_calls import JsonCalls
+from sender.send.connection.json_calls import JsonCalls
 
 __all__ = ["CatalogueCalls", "CatalogueNow"]
 

@@ -25,13 +25,13 @@ from sender.kept import identity
 from sender.kept.receiver_file import Receiver
 from sender.select.known_digests import KnownDigests
 from sender.select.scan import Scanner
-from sender.send.addresses import Addresses
-from sender.send.backoff import Backoff, Tries, retrying
-from sender.send.body_compression import BodyCompression
 from sender.send.calls import Client
 from sender.send.catalogue_calls import CatalogueCalls
-from sender.send.node_lines import NodeLines
-from sender.send.transport import Endpoint
+from sender.send.connection.addresses import Addresses
+from sender.send.connection.backoff import Backoff, Tries, retrying
+from sender.send.connection.body_compression import BodyCompression
+from sender.send.connection.transport import Endpoint
+from sender.send.sent_bytes.node_lines import NodeLines
 
 __all__ = ["Remote"]
 

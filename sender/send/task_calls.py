@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from common import wire
 from common.errors import StoppedError, TsferryError
-from sender.send.backoff import Tries
 from sender.send.calls import Client, UploadState
-from sender.send.paced_body import Departure
+from sender.send.connection.backoff import Tries
+from sender.send.connection.paced_body import Departure
 
 __all__ = ["TaskCalls"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sender.round.round_report import RoundReport
+from sender.round.round_words.round_report import RoundReport
 from sender.select.data_dirs import mark
 from tests.live.living import Cells, Living, centre_answer, difference
 from tests.live.server import COMPACTION_DELAY, Server, versions

@@ -209,7 +209,8 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
                             "receiver.superseding", "receiver.background",
                             "receiver.datadirs", "receiver.config", "receiver.load.merged_files",
                             "receiver.load.merge_verdicts", "receiver.load.deciding.expiry",
-                            "receiver.load.deciding.operators_deletions", "receiver.compaction"),
+                            "receiver.load.deciding.told_deletions.operators_deletions",
+                            "receiver.compaction"),
     "receiver.background": ("common", "receiver.metadata", "receiver.background"),
     "receiver.background.side_process": ("receiver.background",),
     "receiver.shared_points": ("common", "receiver.points", "receiver.superseding.given_times",
@@ -246,7 +247,8 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "receiver.metrics": ("common", "receiver.metadata", "receiver.load", "receiver.transfer",
                          "receiver.operator", "receiver.config", "receiver.metrics"),
     # What records of deletion files hide is counted; the points stay with who reads them.
-    "receiver.load.deciding.hidden_files": ("common", "receiver.metadata", "receiver.points"),
+    "receiver.load.deciding.told_deletions.hidden_files": (
+        "common", "receiver.metadata", "receiver.points"),
     "receiver.config": ("common", "receiver.config"),
     "receiver.principal": ("common", "receiver.metadata.model", "receiver.principal"),
     "receiver.scope": ("common", "receiver.scope"),
@@ -271,7 +273,8 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
                                  "receiver.open_engine", "receiver.follower.store_view",
                                  "receiver.points", "receiver.storage", "receiver.spark"),
     # Small files are decoded together as a merge decodes them.
-    "receiver.spark.source.many_files": ("common", "receiver.compaction", "receiver.points",
+    "receiver.spark.source.forms_given.many_files": (
+                                             "common", "receiver.compaction", "receiver.points",
                                          "receiver.writing", "receiver.spark"),
     # What an executor does, on the workers of a cluster.
     "receiver.spark.backlog": ("common", "receiver.executor", "receiver.spark.verify.session",
@@ -297,7 +300,8 @@ _MAY_IMPORT: dict[str, tuple[str, ...]] = {
                      "receiver.operator", "receiver.config", "receiver.principal",
                      "receiver.metrics",
                      "receiver.node", "receiver.follower", "receiver.heartbeats", "receiver.txn",
-                     "receiver.placement.held_copies", "receiver.tablet_copies", "receiver.web"),
+                     "receiver.placement.copies_there.held_copies", "receiver.tablet_copies",
+                     "receiver.web"),
     # A copy of an engine's files, and the reading half of a receiver over it.
     "receiver.follower": ("common", "receiver.metadata", "receiver.transfer", "receiver.operator",
                           "receiver.storage", "receiver.config", "receiver.open_engine",

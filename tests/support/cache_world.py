@@ -31,7 +31,7 @@ from receiver.storage.reading.reader_calls import CallAnswer, ReaderCalls
 from receiver.storage.reading.receiver_reads import ReceiverReads
 from receiver.storage.reading.stored_place import ReceiverAddress, StoreAddress, StoredPlace
 from receiver.storage.stores.directory_store import DirectoryStore
-from receiver.storagenode.node_app import ServedNode
+from receiver.storagenode.node_web.node_app import ServedNode
 from receiver.tablet_copies.cached_files import CACHED_AT_NODE, cached_file_of
 from receiver.tablet_copies.copies_wire import FilePlaces
 from tests.support.spark_world import NORTH

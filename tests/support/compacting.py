@@ -18,7 +18,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.paths import parse_pattern
 from receiver.spark.finder import DataFile
 from receiver.spark.local_catalogue import LocalCatalogue
-from receiver.spark.source.selection import TimeRange
+from receiver.spark.source.read_plans.selection import TimeRange
 
 EVERYTHING = WantedPoints(parse_pattern("root.**"))
 

@@ -16,11 +16,11 @@ from receiver.heartbeats.node_reports import ReportNews
 from receiver.heartbeats.node_wire import MasterMark, NodeStart, ReportedTablet
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
-from receiver.placement.assignment import Assignment, PlacementRules
-from receiver.placement.copy_lists import CopyLists
-from receiver.placement.doubted_copies import DoubtedCopies
-from receiver.placement.doubted_reader import DoubtedReader
-from receiver.placement.held_copies import HeldCopiesBook
+from receiver.placement.assigning.assignment import Assignment, PlacementRules
+from receiver.placement.copies_there.copy_lists import CopyLists
+from receiver.placement.copies_there.doubted_copies import DoubtedCopies
+from receiver.placement.copies_there.doubted_reader import DoubtedReader
+from receiver.placement.copies_there.held_copies import HeldCopiesBook
 from receiver.placement.placeable_nodes import PlaceableNode
 from receiver.tablet_copies.copies_wire import (
     CopyNews,

@@ -14,9 +14,9 @@ import msgspec
 from common.config import Secret
 from sender.config import ReceiverEntry, SenderConfig, TransferConfig
 from sender.kept import identity
-from sender.round.freeing import Freeing, FreeOptions, FreeReport
+from sender.round.freed_files.freeing import Freeing, FreeOptions, FreeReport
 from sender.round.round import Round, RoundOptions
-from sender.round.round_report import RoundReport
+from sender.round.round_words.round_report import RoundReport
 from sender.select.data_dirs import mark
 from sender.select.known_digests import KnownDigests
 from sender.send.remote import Remote

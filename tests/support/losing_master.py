@@ -10,7 +10,7 @@ import pytest
 from common.durable import Tree
 from common.errors import UnreachableError
 from receiver.metadata.state.table_rows import FileRow
-from receiver.placement.copies_back import CopiesBack
+from receiver.placement.copies_there.copies_back import CopiesBack
 from receiver.storage.reading.reader_calls import ReaderCalls
 from receiver.tablet_copies.copies_wire import FilePlace
 from tests.support.copy_nodes import CopyCentre

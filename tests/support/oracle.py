@@ -28,12 +28,12 @@ from receiver.metadata.state.deletion_rows import DeletionsRow
 from receiver.metadata.state.table_rows import FileRow, FileState
 from receiver.operator.edges.senders import accept_sender
 from receiver.spark.source.inferring import columns_of, list_sources, plan_of, read_tail_of
+from receiver.spark.source.read_plans.slicing import plan
+from receiver.spark.source.read_plans.source_options import parse_options
 from receiver.spark.source.slice_reader import read_slices
-from receiver.spark.source.slicing import plan
-from receiver.spark.source.source_options import parse_options
 from receiver.web.app import close, create_app, site_of
-from sender.round.freeing import FreeReport
-from sender.round.round_report import RoundReport
+from sender.round.freed_files.freeing import FreeReport
+from sender.round.round_words.round_report import RoundReport
 from sender.select.data_dirs import MARKER, mark
 from tests.support.edge import Edge
 from tests.support.edge_database import EdgeDatabase

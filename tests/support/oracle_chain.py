@@ -16,7 +16,7 @@ from receiver.config import DeletesConfig
 from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import FileRow, FileState
 from sender.config import ReceiverEntry
-from sender.round.round_report import RoundReport
+from sender.round.round_words.round_report import RoundReport
 from tests.support.edge import Edge
 from tests.support.edge_shapes import Points
 from tests.support.oracle import CentreView, Oracle, difference, points_read, receiver_at

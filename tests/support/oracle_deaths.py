@@ -13,7 +13,7 @@ from pathlib import Path
 from common import crash
 from common.errors import CloneError
 from receiver.metadata.state.table_rows import FileRow, FileState
-from sender.round.round_report import RoundReport
+from sender.round.round_words.round_report import RoundReport
 from tests.support.edge import Edge
 from tests.support.edge_shapes import Key
 from tests.support.oracle import CentreView, Oracle, difference

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable
 
-from sender.round.round_report import RoundReport
+from sender.round.round_words.round_report import RoundReport
 from tests.support.edge_database import DatabaseFile
 from tests.support.edge_shapes import ALL, ROW, SERIES, Key
 from tests.support.oracle import Oracle, difference

@@ -23,7 +23,7 @@ from typing import Any
 
 from receiver.metadata.state.table_rows import FileRow, FileState
 from sender.kept.receiver_state import changing_troubles
-from sender.round.removing import Removal
+from sender.round.freed_files.removing import Removal
 from tests.support.edge_database import DatabaseFile
 from tests.support.oracle import EdgeBackup, Oracle
 from tests.support.oracle_host import Killable

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from common import crash
-from sender.kept import looks
-from sender.round.round_report import RoundReport
-from sender.send import deletion_parts
+from sender.kept.seen_looks import looks
+from sender.round.round_words.round_report import RoundReport
+from sender.send.sent_bytes import deletion_parts
 from tests.support.edge_database import DatabaseFile
 from tests.support.oracle import Oracle
 from tests.support.oracle_play import WEIGHTS, Play, WrongAnswer

@@ -11,8 +11,8 @@ from typing import Any
 
 from common import crash
 from common.crash import SimulatedCrash
-from sender.round.removing import Removal
-from sender.round.round_report import RoundReport
+from sender.round.freed_files.removing import Removal
+from sender.round.round_words.round_report import RoundReport
 from sender.select.walk import Walk
 from tests.support.edge_database import DatabaseFile
 from tests.support.edge_shapes import ALL, ROW, SERIES, SPAN, Key, Points

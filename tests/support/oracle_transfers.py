@@ -20,7 +20,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from common import crash
 from receiver.metadata.state.table_rows import FileRow, FileState
-from sender.round.round_report import RoundReport
+from sender.round.round_words.round_report import RoundReport
 from tests.support.edge_database import DatabaseFile
 from tests.support.edge_shapes import PLAIN, SERIES, SPAN, Key, Points, Shape
 from tests.support.oracle import (

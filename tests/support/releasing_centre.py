@@ -11,11 +11,11 @@ import pytest
 from common.durable import Tree
 from common.errors import NotFoundError, UnreachableError
 from receiver.metadata.state.table_rows import FileRow
-from receiver.placement.copies_back import CopiesBack
-from receiver.placement.copy_places import CopyPlaces
+from receiver.placement.copies_there.copies_back import CopiesBack
+from receiver.placement.copies_there.copy_places import CopyPlaces
+from receiver.placement.copies_there.released_files import ReleasedFiles
 from receiver.placement.node_place import NodePlace, NodeSource
 from receiver.placement.placeable_nodes import PlaceableNode
-from receiver.placement.released_files import ReleasedFiles
 from receiver.storage.cache.cache_books import CacheBooks
 from receiver.storage.cache.disk_cache import DiskCache
 from receiver.storage.cache.evicting import Evictor

@@ -15,10 +15,10 @@ from common.names import FilePath
 from common.wire import InventoryEntry, Outcome, Result, TaskAnswer, TaskState
 from sender.config import ReceiverEntry, SenderConfig
 from sender.kept import identity
-from sender.kept.ledger import Ledger
-from sender.kept.rebuilt import Rebuilt, rebuilt
-from sender.kept.snapshot import Snapshot
-from sender.kept.sync_logs import SyncLogs
+from sender.kept.loaded_list.ledger import Ledger
+from sender.kept.loaded_list.rebuilt import Rebuilt, rebuilt
+from sender.kept.loaded_list.snapshot import Snapshot
+from sender.kept.loaded_list.sync_logs import SyncLogs
 from sender.plan.plan import RoundPlan, plan
 from sender.plan.plan_options import PlanOptions
 from sender.select import data_dirs

@@ -15,7 +15,7 @@ from receiver.config import LimitsConfig, NodeConfig, ReceiverConfig
 from receiver.metadata.model import records
 from receiver.node import Node
 from receiver.operator.edges.tokens import make_token
-from receiver.storagenode.node_app import ServedNode
+from receiver.storagenode.node_web.node_app import ServedNode
 from receiver.web.app import create_app, site_of
 from receiver.web.server import ServerTls
 from tests.support.edge import Edge

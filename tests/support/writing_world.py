@@ -17,10 +17,10 @@ from receiver.spark.sink.sink_options import parse_sink_options
 from receiver.spark.sink.task_rows import write_rows
 from receiver.spark.sink.write_plan import SinkColumn, WritePlan, planned_columns
 from receiver.spark.source.inferring import columns_of, list_sources, plan_of, read_tail_of
-from receiver.spark.source.result_columns import ResultColumn
+from receiver.spark.source.read_plans.result_columns import ResultColumn
+from receiver.spark.source.read_plans.slicing import plan as plan_parts
+from receiver.spark.source.read_plans.source_options import parse_options
 from receiver.spark.source.slice_reader import read_slices
-from receiver.spark.source.slicing import plan as plan_parts
-from receiver.spark.source.source_options import parse_options
 
 
 class NodeCalls:

@@ -125,7 +125,7 @@ def test_bytes_that_were_acknowledged_do_not_travel_again(shared, line, edge_on)
 def test_blocks_that_travel_by_several_connections_arrive_once_whatever_breaks(
     shared, line, edge_on, monkeypatch
 ):
-    monkeypatch.setattr("sender.send.ahead._SLOW_S", 0.0)
+    monkeypatch.setattr("sender.send.sent_bytes.ahead._SLOW_S", 0.0)
     edge = edge_on()
     slow = Fault(rate=500_000, delay=0.005)
     connections = 0

@@ -143,7 +143,7 @@ def test_of_a_file_that_was_noted_and_not_removed_nothing_is_lost(
     copied(there, tmp_path / "copy")
     path = edge.write(1)
     settled(edge)
-    monkeypatch.setattr("sender.round.freeing._FRESH", -1.0)
+    monkeypatch.setattr("sender.round.freed_files.freeing._FRESH", -1.0)
     edge.free()
     assert freed_lines(edge).keys() == {path}
     assert path in edge.files

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from receiver.metadata.state.deletion_rows import DeletionsSegment
-from sender.round.round_report import RoundReport
+from sender.round.round_words.round_report import RoundReport
 from tests.support.oracle import Oracle, oracle, rows_read
 from tests.support.oracle_chain import oracle_chain
 from tests.support.oracle_host import Host

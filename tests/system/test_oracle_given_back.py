@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from common import crash
-from sender.round.round_report import RoundReport
+from sender.round.round_words.round_report import RoundReport
 from sender.send.calls import Client
 from tests.support.edge_shapes import Key
 from tests.support.oracle_transfers import TransferLife, TransferPlay, shared_centre

@@ -140,8 +140,8 @@ def test_a_node_that_gives_other_bytes_is_found_out_before_anything_counts(clust
 def test_other_bytes_that_were_read_ahead_do_not_keep_a_file_out(
     cluster: UploadCluster, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("sender.send.node_sending._AHEAD", 60_000)
-    monkeypatch.setattr("sender.send.node_sending._AHEAD_S", 0.0)
+    monkeypatch.setattr("sender.send.sent_bytes.node_sending._AHEAD", 60_000)
+    monkeypatch.setattr("sender.send.sent_bytes.node_sending._AHEAD_S", 0.0)
     (machine,) = cluster.machines
     machine.alter = lambda content: content[:-1] + b"?" if content else content
     left = [3]

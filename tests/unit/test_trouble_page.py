@@ -18,7 +18,7 @@ COMPLETE = {
     "common.console.root_mistakes": "_made_by_root _roots",
     "common.system_errors": "system_error _not_permitted _not_made cannot_listen",
     "sender.select.data_dirs": "raise return",
-    "sender.send.transport": "raise",
+    "sender.send.connection.transport": "raise",
     "receiver.datadirs.directory_finding": "raise",
     "receiver.load.incoming_space": "problem",
     "receiver.load.service": "concerns problem",

@@ -129,6 +129,6 @@ def _what_is_served(config: ReceiverConfig) -> MakesServed | None:
     """A storage node; None for a receiver, which imports nothing of one."""
     if not config.node.master:
         return None
-    from receiver.storagenode.node_app import ServedNode
+    from receiver.storagenode.node_web.node_app import ServedNode
 
     return ServedNode

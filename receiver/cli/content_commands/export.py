@@ -104,8 +104,8 @@ def export(
     from receiver.operator.client import running_server
     from receiver.spark.catalogue_opening import open_catalogue
     from receiver.spark.local_catalogue import LocalCatalogue
-    from receiver.spark.source.selection import TimeRange
-    from receiver.spark.source.source_options import bounds, parse_options
+    from receiver.spark.source.read_plans.selection import TimeRange
+    from receiver.spark.source.read_plans.source_options import bounds, parse_options
     from receiver.storage.reading.stored_place import StoreAddress
 
     config = invocation.load().value

@@ -13,18 +13,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from receiver.config import DeletesConfig
-from receiver.load.deciding.candidates import Candidate, Change, Load
 from receiver.load.deciding.file_additions import FileAdditions
 from receiver.load.deciding.file_ends import FileEnds
-from receiver.load.deciding.inherited_deletions import (
+from receiver.load.deciding.known_files.candidates import Candidate, Change, Load
+from receiver.load.deciding.known_files.refused_files import RefusedFiles
+from receiver.load.deciding.task_decision import PlaceOfEnds, TaskDecision, TaskInput
+from receiver.load.deciding.told_deletions.inherited_deletions import (
     inherited,
     notes_of,
     predecessors,
 )
-from receiver.load.deciding.known_deletions import KeptRecords, KnownDeletions
-from receiver.load.deciding.refused_files import RefusedFiles
-from receiver.load.deciding.task_decision import PlaceOfEnds, TaskDecision, TaskInput
-from receiver.load.deciding.uncovered_files import uncovered_by
+from receiver.load.deciding.told_deletions.known_deletions import KeptRecords, KnownDeletions
+from receiver.load.deciding.told_deletions.uncovered_files import uncovered_by
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.records import FileOutcome

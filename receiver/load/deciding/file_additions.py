@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING
 
 from common.names import FilePath
 from common.wire import Result
-from receiver.load.deciding.candidates import Candidate, Load, physical_name
-from receiver.load.deciding.carried_deletions import carried
-from receiver.load.deciding.centre_loads import content_of_anyone
-from receiver.load.deciding.known_content import somebody_elses
-from receiver.load.deciding.loaded_before import LoadedBefore
-from receiver.load.deciding.operators_deletions import DELETED_HERE, deleted_by_operator
-from receiver.load.deciding.origins import has_ended, origin_of
-from receiver.load.deciding.taken_paths import last_transfer
+from receiver.load.deciding.known_files.candidates import Candidate, Load, physical_name
+from receiver.load.deciding.known_files.centre_loads import content_of_anyone
+from receiver.load.deciding.known_files.known_content import somebody_elses
+from receiver.load.deciding.known_files.loaded_before import LoadedBefore
+from receiver.load.deciding.known_files.origins import has_ended, origin_of
+from receiver.load.deciding.known_files.taken_paths import last_transfer
 from receiver.load.deciding.task_decision import same_content, waits_for
+from receiver.load.deciding.told_deletions.carried_deletions import carried
+from receiver.load.deciding.told_deletions.operators_deletions import (
+    DELETED_HERE,
+    deleted_by_operator,
+)
 from receiver.load.schema.registering import SeriesRefusal
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.commit.replaced.becoming_final import between_final

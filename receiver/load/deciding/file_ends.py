@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from common.names import FilePath
 from common.wire import EndMeaning, Propagate, Result
-from receiver.load.deciding.delete_guard import ProductSpans
-from receiver.load.deciding.origins import ended_origin, is_deleted
-from receiver.load.deciding.predecessors_files import files_that_go_with
+from receiver.load.deciding.known_files.origins import ended_origin, is_deleted
+from receiver.load.deciding.known_files.predecessors_files import files_that_go_with
 from receiver.load.deciding.task_decision import waits_for
+from receiver.load.deciding.told_deletions.delete_guard import ProductSpans
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.records import FileOutcome

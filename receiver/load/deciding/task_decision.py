@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from common.wire import Propagate, Result
-from receiver.load.deciding.candidates import Candidate, Change
-from receiver.load.deciding.delete_guard import DeleteGuard
-from receiver.load.deciding.taken_paths import TakenPaths
+from receiver.load.deciding.known_files.candidates import Candidate, Change
+from receiver.load.deciding.known_files.taken_paths import TakenPaths
+from receiver.load.deciding.told_deletions.delete_guard import DeleteGuard
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.records import FileOutcome

@@ -23,7 +23,7 @@ from common import crash
 from common.errors import TsferryError
 from common.names import FilePath
 from common.threads import PeriodicThread
-from receiver.load.deciding.hidden_files import older_names
+from receiver.load.deciding.told_deletions.hidden_files import older_names
 from receiver.load.folder.manifests import kept_tasks, remove_tables
 from receiver.load.folder.obstacles import is_of_one_path
 from receiver.load.placing import tree_of

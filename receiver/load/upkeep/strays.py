@@ -12,7 +12,7 @@ from common.decoders import from_json
 from common.durable import Tree
 from common.errors import NameRefusedError, TsferryError
 from common.names import RESOURCE, FilePath, Kind
-from receiver.load.deciding.candidates import physical_name
+from receiver.load.deciding.known_files.candidates import physical_name
 from receiver.load.folder.current_task import TASK_RECORD, TaskRecord
 from receiver.load.folder.sender_folder import FOLDERS_ROOT, Folders
 from receiver.load.merged_files import expected_outputs

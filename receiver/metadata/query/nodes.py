@@ -29,13 +29,13 @@ from receiver.metadata.query.searching import (
     tag_pairs,
 )
 from receiver.metadata.query.timeseries import run_of, series_meant
-from receiver.metadata.schema.growing_columns import view
-from receiver.metadata.schema.pattern_walk import has_leaves, walk
+from receiver.metadata.schema.looked_up.pattern_walk import has_leaves, walk
+from receiver.metadata.schema.tree_columns.growing_columns import view
 
 if TYPE_CHECKING:
     from receiver.metadata.model.engine_options import EngineOptions
     from receiver.metadata.schema import DeviceRow
-    from receiver.metadata.schema.pattern_walk import WantedNodes
+    from receiver.metadata.schema.looked_up.pattern_walk import WantedNodes
     from receiver.metadata.state.state import State
 
 __all__ = [

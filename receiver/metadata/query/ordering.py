@@ -16,7 +16,13 @@ import numpy as np
 from receiver.metadata.model.paths import Pattern
 from receiver.metadata.query.row_source import Look, TakenRows
 from receiver.metadata.query.searching import RowNumbers, pieces
-from receiver.metadata.schema.pattern_walk import WantedNodes, is_level, path_order, sort_keys, walk
+from receiver.metadata.schema.looked_up.pattern_walk import (
+    WantedNodes,
+    is_level,
+    path_order,
+    sort_keys,
+    walk,
+)
 
 if TYPE_CHECKING:
     from receiver.metadata.state.state import State

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from receiver.metadata.schema.growing_columns import view
+from receiver.metadata.schema.tree_columns.growing_columns import view
 from receiver.metadata.state.packed_file import packed_row, packed_rows
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from receiver.metadata.model.paths import Pattern
 from receiver.metadata.query.questions import ALL
 from receiver.metadata.query.row_source import Look
-from receiver.metadata.schema.growing_columns import view
-from receiver.metadata.schema.matching import WIDEST, NodeColumns, matching
-from receiver.metadata.schema.name_table import containing
-from receiver.metadata.schema.node_tree import KIND, ROOT_ROW, STORAGE_GROUP
-from receiver.metadata.schema.pattern_walk import WantedNodes, few
+from receiver.metadata.schema.looked_up.matching import WIDEST, NodeColumns, matching
+from receiver.metadata.schema.looked_up.pattern_walk import WantedNodes, few
+from receiver.metadata.schema.tree_columns.growing_columns import view
+from receiver.metadata.schema.tree_columns.name_table import containing
+from receiver.metadata.schema.tree_columns.node_tree import KIND, ROOT_ROW, STORAGE_GROUP
 
 if TYPE_CHECKING:
     from receiver.metadata.query.questions import TagFilter

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from receiver.metadata.model.paths import MANY, Nodes, Pattern, parse_stored
-from receiver.metadata.schema.blocks import rows_below
-from receiver.metadata.schema.ended import NODE, OFFSET, POSTING, TTL
-from receiver.metadata.schema.growing_columns import BATCH, view
+from receiver.metadata.schema.looked_up.blocks import rows_below
+from receiver.metadata.schema.looked_up.matching import select_series
 from receiver.metadata.schema.many_devices import MANY_DEVICES, load_together
-from receiver.metadata.schema.matching import select_series
 from receiver.metadata.schema.memory import ALIAS_BYTES, INNER_BYTES, LEAF_BYTES, TAG_BYTES
-from receiver.metadata.schema.node_tree import (
+from receiver.metadata.schema.tree_columns.ended import NODE, OFFSET, POSTING, TTL
+from receiver.metadata.schema.tree_columns.growing_columns import BATCH, view
+from receiver.metadata.schema.tree_columns.node_tree import (
     ALIAS,
     ALIGNED,
     INTERNAL,
@@ -25,13 +25,13 @@ from receiver.metadata.schema.node_tree import (
     ROOT_ROW,
     STORAGE_GROUP,
 )
-from receiver.metadata.schema.series_codes import series_codes
+from receiver.metadata.schema.tree_columns.series_codes import series_codes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from receiver.metadata.model.records import LoadedDevice
-    from receiver.metadata.schema.schemacolumns import SchemaColumns
+    from receiver.metadata.schema.tree_columns.schemacolumns import SchemaColumns
 
 __all__ = ["TreeChanges"]
 

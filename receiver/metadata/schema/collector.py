@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from receiver.metadata.schema.ended import NODE, OFFSET, POSTING
-from receiver.metadata.schema.growing_columns import view
-from receiver.metadata.schema.node_tree import FREE, KIND, LEAF
+from receiver.metadata.schema.tree_columns.ended import NODE, OFFSET, POSTING
+from receiver.metadata.schema.tree_columns.growing_columns import view
+from receiver.metadata.schema.tree_columns.node_tree import FREE, KIND, LEAF
 
 if TYPE_CHECKING:
-    from receiver.metadata.schema.schemacolumns import SchemaColumns
+    from receiver.metadata.schema.tree_columns.schemacolumns import SchemaColumns
 
 __all__ = ["Collector"]
 

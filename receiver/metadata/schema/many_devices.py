@@ -14,12 +14,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from receiver.metadata.model.paths import Nodes, parse_stored
-from receiver.metadata.schema.blocks import find_blocks
-from receiver.metadata.schema.growing_columns import Ints, reach, view
-from receiver.metadata.schema.heat import COLD
+from receiver.metadata.schema.looked_up.blocks import find_blocks
 from receiver.metadata.schema.memory import INNER_BYTES, LEAF_BYTES
-from receiver.metadata.schema.node_tree import ALIGNED, INTERNAL, KIND, LEAF, STORAGE_GROUP
-from receiver.metadata.schema.series_codes import series_codes
+from receiver.metadata.schema.tree_columns.growing_columns import Ints, reach, view
+from receiver.metadata.schema.tree_columns.heat import COLD
+from receiver.metadata.schema.tree_columns.node_tree import (
+    ALIGNED,
+    INTERNAL,
+    KIND,
+    LEAF,
+    STORAGE_GROUP,
+)
+from receiver.metadata.schema.tree_columns.series_codes import series_codes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,8 +33,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from receiver.metadata.model.records import LoadedDevice
-    from receiver.metadata.schema.node_tree import NodeTree
-    from receiver.metadata.schema.schemacolumns import SchemaColumns
+    from receiver.metadata.schema.tree_columns.node_tree import NodeTree
+    from receiver.metadata.schema.tree_columns.schemacolumns import SchemaColumns
 
 __all__ = ["MANY_DEVICES", "load_together"]
 

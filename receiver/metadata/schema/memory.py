@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 from receiver.metadata.model import records
 from receiver.metadata.model.paths import Nodes, parse_stored
-from receiver.metadata.schema.props import props_text
+from receiver.metadata.schema.tree_columns.props import props_text
 
 if TYPE_CHECKING:
-    from receiver.metadata.schema.devicelookup import DeviceLookup
-    from receiver.metadata.schema.schemacolumns import SchemaColumns
-    from receiver.metadata.schema.serieslookup import SeriesLookup
+    from receiver.metadata.schema.looked_up.devicelookup import DeviceLookup
+    from receiver.metadata.schema.looked_up.serieslookup import SeriesLookup
+    from receiver.metadata.schema.tree_columns.schemacolumns import SchemaColumns
 
 __all__ = ["ALIAS_BYTES", "INNER_BYTES", "LEAF_BYTES", "TAG_BYTES", "MemoryEstimate"]
 

@@ -24,12 +24,12 @@ from collections.abc import Mapping
 
 from receiver.metadata.schema.changes import TreeChanges
 from receiver.metadata.schema.collector import Collector
-from receiver.metadata.schema.devicelookup import DeviceLookup
-from receiver.metadata.schema.frozen import FrozenSchema, size_of
+from receiver.metadata.schema.looked_up.devicelookup import DeviceLookup
+from receiver.metadata.schema.looked_up.nodelookup import NodeLookup, StorageGroupLookup
+from receiver.metadata.schema.looked_up.serieslookup import SeriesLookup
 from receiver.metadata.schema.memory import MemoryEstimate
-from receiver.metadata.schema.nodelookup import NodeLookup, StorageGroupLookup
-from receiver.metadata.schema.schemacolumns import SchemaColumns
-from receiver.metadata.schema.serieslookup import SeriesLookup
+from receiver.metadata.schema.tree_columns.frozen import FrozenSchema, size_of
+from receiver.metadata.schema.tree_columns.schemacolumns import SchemaColumns
 
 __all__ = ["Schema"]
 

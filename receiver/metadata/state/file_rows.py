@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from receiver.metadata.schema.growing_columns import view
+from receiver.metadata.schema.tree_columns.growing_columns import view
 from receiver.metadata.state.packed_file import EndedFile, packed_row, packed_rows, whole
 from receiver.metadata.state.packed_files import REGISTERED, RETIRED, PackedFiles
 from receiver.metadata.state.packing import pack

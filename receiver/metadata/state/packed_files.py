@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import xxhash
 
-from receiver.metadata.schema.growing_columns import view
+from receiver.metadata.schema.tree_columns.growing_columns import view
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from receiver.metadata.schema.growing_columns import view
+from receiver.metadata.schema.tree_columns.growing_columns import view
 from receiver.metadata.state.packed_files import NumbersByHash, array_of, hash_of
 from receiver.metadata.state.packing import cut
 from receiver.metadata.state.table_rows import LetGoRow

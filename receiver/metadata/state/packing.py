@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from receiver.metadata.schema.growing_columns import view
+from receiver.metadata.schema.tree_columns.growing_columns import view
 from receiver.metadata.state.packed_files import (
     COLUMNS,
     DIGESTS,

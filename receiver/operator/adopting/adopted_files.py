@@ -17,7 +17,7 @@ import msgspec
 from common.digests import md5_of_fd
 from common.errors import NotATsFileError, TsferryError
 from common.tsfile import Corrupt
-from receiver.load.deciding.candidates import Candidate
+from receiver.load.deciding.known_files.candidates import Candidate
 from receiver.load.folder.content_checks import check_content, record_of
 from receiver.load.tail_facts import facts_of
 from receiver.metadata.model import records

@@ -16,7 +16,7 @@ from receiver.operator.views.load_wire import CentreLoadFile
 
 if TYPE_CHECKING:
     from common.names import FilePath
-    from receiver.load.deciding.candidates import Candidate
+    from receiver.load.deciding.known_files.candidates import Candidate
     from receiver.metadata.model.records import FileOutcome
     from receiver.operator.centre.centre_files import CentreFile
 

@@ -23,7 +23,7 @@ from common.errors import DigestError, NameRefusedError, NotATsFileError, NotFou
 from common.names import RESOURCE, SUFFIX, FilePath, Kind
 from common.tsfile import Corrupt
 from common.wire import DeletionsForm
-from receiver.load.deciding.candidates import Candidate
+from receiver.load.deciding.known_files.candidates import Candidate
 from receiver.load.folder.content_checks import check_content, record_of
 from receiver.load.tail_facts import facts_of
 from receiver.metadata.model import records

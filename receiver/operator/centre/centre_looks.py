@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from receiver.config import ReceiverConfig
-    from receiver.load.deciding.candidates import Candidate
+    from receiver.load.deciding.known_files.candidates import Candidate
     from receiver.load.folder.current_task import TaskRecord
     from receiver.metadata.engine import Engine
     from receiver.operator.centre.centre_files import CentreFile

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from common.names import FilePath
     from receiver.config import ReceiverConfig
-    from receiver.load.deciding.candidates import Candidate
+    from receiver.load.deciding.known_files.candidates import Candidate
     from receiver.load.folder.current_task import CurrentTask, TaskRecord
     from receiver.load.folder.sender_folder import SenderFolder
     from receiver.load.loader import LoadJob

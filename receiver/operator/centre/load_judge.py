@@ -12,9 +12,9 @@ import msgspec
 from common.errors import TsferryError
 from common.wire import Result
 from receiver.datadirs.disks import whole_in
-from receiver.load.deciding.centre_loads import whole_or_nothing
 from receiver.load.deciding.change import decide_change
 from receiver.load.deciding.decision_pauses import pauses
+from receiver.load.deciding.known_files.centre_loads import whole_or_nothing
 from receiver.load.schema.registering import Registering
 from receiver.metadata.commit.draft import Draft
 from receiver.metadata.model import records
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from receiver.config import ReceiverConfig
-    from receiver.load.deciding.candidates import Candidate
+    from receiver.load.deciding.known_files.candidates import Candidate
     from receiver.load.folder.current_task import TaskRecord
     from receiver.load.service import LoadService
     from receiver.metadata.engine import Engine

@@ -13,16 +13,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from receiver.datadirs.disks import place_of
-from receiver.load.deciding.centre_loads import overlaps
 from receiver.load.deciding.decision_pauses import pauses
+from receiver.load.deciding.known_files.centre_loads import overlaps
 from receiver.shared_points.compare_asked import CompareAsked, ComparedDevice, ComparedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from receiver.datadirs.disks import Disks
-    from receiver.load.deciding.candidates import Candidate
-    from receiver.load.deciding.centre_loads import FileOverlap
+    from receiver.load.deciding.known_files.candidates import Candidate
+    from receiver.load.deciding.known_files.centre_loads import FileOverlap
     from receiver.load.folder.current_task import CentreMandate
     from receiver.metadata.engine import Engine
     from receiver.operator.centre.centre_files import CentreFile

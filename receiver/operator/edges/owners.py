@@ -6,7 +6,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from common.errors import ConflictError, NotFoundError, UsageError
-from receiver.load.deciding.inherited_deletions import inherited, notes_of, predecessors
+from receiver.load.deciding.told_deletions.inherited_deletions import (
+    inherited,
+    notes_of,
+    predecessors,
+)
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed, RefusedCommitError

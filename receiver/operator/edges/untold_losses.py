@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import FileRow
-    from receiver.placement.copies_back import CopiesBack
+    from receiver.placement.copies_there.copies_back import CopiesBack
     from receiver.placement.placeable_nodes import PlaceableNode
 
 __all__ = ["UntoldLosses"]

@@ -21,8 +21,8 @@ from receiver.metadata.model.paths import (
 from receiver.metadata.query.answers import Answer
 from receiver.metadata.query.questions import CountTimeseries
 from receiver.metadata.query.row_source import Look
-from receiver.metadata.schema.node_tree import KIND, LEAF
-from receiver.metadata.schema.pattern_walk import has_leaves, walk
+from receiver.metadata.schema.looked_up.pattern_walk import has_leaves, walk
+from receiver.metadata.schema.tree_columns.node_tree import KIND, LEAF
 from receiver.metadata.sql.executing import moment
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from receiver.metadata.engine import Engine
     from receiver.metadata.schema import SeriesRow
-    from receiver.metadata.schema.node_tree import NodeTree
+    from receiver.metadata.schema.tree_columns.node_tree import NodeTree
     from receiver.metadata.state.state import State
 
 __all__ = ["TreeChild", "TreeLevel", "count_series", "tree_level"]

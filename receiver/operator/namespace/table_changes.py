@@ -14,7 +14,7 @@ from receiver.metadata.commit.table_creation import (
 )
 from receiver.metadata.model.errors import TableRefusedError
 from receiver.operator.views.table_views import TableStanding
-from receiver.placement.table_standing import standing_of
+from receiver.placement.assigning.table_standing import standing_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from common.errors import NotFoundError
-from receiver.load.deciding.uncovered_files import let_through, uncovered_files
+from receiver.load.deciding.told_deletions.uncovered_files import let_through, uncovered_files
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import GuardFailed

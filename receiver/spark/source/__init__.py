@@ -5,6 +5,8 @@ Where the package is installed, Spark finds the source by itself (module ``pyspa
 
 Nothing here imports numba or pyarrow before it is needed: Spark loads the class in a small process
 of its own, whatever source somebody asks for.
+
+Rooms: `read_plans` what of which files is read, `forms_given` the rows as they are asked for.
 """
 
 from receiver.spark.source.datasource import TsFileSource, register

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from receiver.spark.finder import DataFile
-    from receiver.spark.source.source_options import SourceOptions
+    from receiver.spark.source.read_plans.source_options import SourceOptions
 
 __all__ = ["crowded_among", "report_crowded"]
 

@@ -11,7 +11,7 @@ from pyspark import __version__ as version
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from common.errors import UsageError
-from receiver.spark.source.partition import TsFilePartition
+from receiver.spark.source.read_plans.partition import TsFilePartition
 from receiver.spark.worker_garbage import keep_modules
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader, DataSourceWriter
     from pyspark.sql.types import StructType
 
-    from receiver.spark.source.read_plan import ReadPlan
-    from receiver.spark.source.result_columns import ResultColumn
-    from receiver.spark.source.source_options import SourceOptions
+    from receiver.spark.source.read_plans.read_plan import ReadPlan
+    from receiver.spark.source.read_plans.result_columns import ResultColumn
+    from receiver.spark.source.read_plans.source_options import SourceOptions
 
 __all__ = ["TsFileBatchReader", "TsFileSource", "register"]
 
@@ -63,7 +63,7 @@ class TsFileSource(DataSource):
         Raises:
             UsageError: an option is wrong or of streams alone, or a column cannot be had.
         """
-        from receiver.spark.source.source_options import refuse_stream_options
+        from receiver.spark.source.read_plans.source_options import refuse_stream_options
 
         given = self._given(schema)
         refuse_stream_options(given)
@@ -109,7 +109,7 @@ class TsFileSource(DataSource):
         Raises:
             UsageError: a token stands among them; everybody who may see the table would read it.
         """
-        from receiver.spark.source.source_options import without_properties
+        from receiver.spark.source.read_plans.source_options import without_properties
 
         given = dict(self.options)
         kept = without_properties(given)
@@ -200,7 +200,7 @@ class TsFileBatchReader(DataSourceReader):
         """The tasks; none has nothing to do, unless there is nothing to do at all."""
         from receiver.spark.source.crowding import report_crowded
         from receiver.spark.source.inferring import list_sources, read_tail_of
-        from receiver.spark.source.slicing import overlapping_in, plan
+        from receiver.spark.source.read_plans.slicing import overlapping_in, plan
 
         options = self._plan.options
         files = list_sources(options)
@@ -230,7 +230,7 @@ class TsFileBatchReader(DataSourceReader):
 
 
 def _parse(given: dict[str, str]) -> SourceOptions:
-    from receiver.spark.source.source_options import parse_options
+    from receiver.spark.source.read_plans.source_options import parse_options
 
     return parse_options(given)
 
@@ -264,7 +264,7 @@ def _tags(schema: StructType) -> frozenset[str]:
 
 def _read_plan(options: SourceOptions, schema: StructType) -> ReadPlan:
     from receiver.spark.source.inferring import plan_of
-    from receiver.spark.source.result_columns import ResultColumn
+    from receiver.spark.source.read_plans.result_columns import ResultColumn
 
     columns = [ResultColumn(each.name, each.dataType.simpleString()) for each in schema.fields]
     return plan_of(options, columns)

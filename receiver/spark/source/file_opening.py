@@ -14,8 +14,8 @@ from common.durable import Closing
 from common.errors import Integrity, NotFoundError, Permanent
 from common.tsfile import Status, read_tail
 from receiver.spark.late_uploads import place_again, place_now
-from receiver.spark.source.overlapping import MergeSlice
-from receiver.spark.source.picking import row_device
+from receiver.spark.source.read_plans.overlapping import MergeSlice
+from receiver.spark.source.read_plans.picking import row_device
 from receiver.spark.source.wanted_ranges import wanted_ranges
 from receiver.storage.reading.open_stores import of_process
 from receiver.storage.reading.prefetching import PREFETCHED_BYTES, fetched_ahead
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from common.tsfile import Series, Tail
     from receiver.points import TsFileReader
     from receiver.spark.finder import DataFile
-    from receiver.spark.source.picking import Picker
-    from receiver.spark.source.read_plan import ReadPlan
-    from receiver.spark.source.slicing import Slice
+    from receiver.spark.source.read_plans.picking import Picker
+    from receiver.spark.source.read_plans.read_plan import ReadPlan
+    from receiver.spark.source.read_plans.slicing import Slice
     from receiver.storage.reading.ranged_file import RangedFile
     from receiver.storage.reading.stored_place import StoredPlace
 

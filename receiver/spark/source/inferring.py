@@ -12,13 +12,19 @@ from common.errors import NotFoundError, TsferryError, UsageError
 from common.tsfile import Status, Tail, read_tail
 from receiver.metadata.model.ranks import NOW
 from receiver.spark.finder import DataFile, list_files
-from receiver.spark.source.asked_form import form_of
+from receiver.spark.source.forms_given.asked_form import form_of
 from receiver.spark.source.kept_catalogue import of_planner
-from receiver.spark.source.picking import DATA_TYPE, DEVICE, MEASUREMENT, TAG_PREFIX, Picker
-from receiver.spark.source.read_plan import ReadPlan
-from receiver.spark.source.result_columns import ResultColumn, WideSchema, long_columns
-from receiver.spark.source.selection import Condition, Selection, TimeRange
-from receiver.spark.source.source_options import SourceOptions, bounds
+from receiver.spark.source.read_plans.picking import (
+    DATA_TYPE,
+    DEVICE,
+    MEASUREMENT,
+    TAG_PREFIX,
+    Picker,
+)
+from receiver.spark.source.read_plans.read_plan import ReadPlan
+from receiver.spark.source.read_plans.result_columns import ResultColumn, WideSchema, long_columns
+from receiver.spark.source.read_plans.selection import Condition, Selection, TimeRange
+from receiver.spark.source.read_plans.source_options import SourceOptions, bounds
 from receiver.spark.standing_in import with_stand_ins
 from receiver.spark.value_types import LONG_VALUES
 from receiver.storage.reading.stored_place import StoreAddress

@@ -15,20 +15,20 @@ import pyarrow as pa
 from common import __version__
 from common.errors import TsferryError, UsageError
 from receiver.metadata.model.ranks import Ladder, cut_in, rank_in
-from receiver.spark.source.asked_form import form_of
 from receiver.spark.source.file_opening import FileOpener, MissingFileError
-from receiver.spark.source.forms import PieceReader
-from receiver.spark.source.merged_device import DeviceCopy, MergedDevice, Succession
-from receiver.spark.source.overlapping import MergedFile, MergeSlice
-from receiver.spark.source.picking import Picker, row_device
-from receiver.spark.source.slicing import Slice
+from receiver.spark.source.forms_given.asked_form import form_of
+from receiver.spark.source.forms_given.forms import PieceReader
+from receiver.spark.source.forms_given.merged_device import DeviceCopy, MergedDevice, Succession
+from receiver.spark.source.read_plans.overlapping import MergedFile, MergeSlice
+from receiver.spark.source.read_plans.picking import Picker, row_device
+from receiver.spark.source.read_plans.slicing import Slice
 
 if TYPE_CHECKING:
     from common.tsfile import Device
     from receiver.metadata.model.ranks import TransferCut
     from receiver.points import TsFileReader
     from receiver.spark.finder import DataFile
-    from receiver.spark.source.read_plan import ReadPlan
+    from receiver.spark.source.read_plans.read_plan import ReadPlan
 
 __all__ = ["read_slices"]
 
@@ -98,7 +98,7 @@ class _Task:
         self, run: Sequence[Slice], opener: FileOpener, stack: ExitStack
     ) -> Iterator[pa.RecordBatch]:
         """The rows of small files of which none is cut, device by device."""
-        from receiver.spark.source.many_files import SmallFiles
+        from receiver.spark.source.forms_given.many_files import SmallFiles
 
         small = SmallFiles()
         found: dict[str, list[DeviceCopy]] = {}
@@ -133,7 +133,7 @@ class _Task:
         self, part: MergeSlice, opener: FileOpener, stack: ExitStack
     ) -> Iterator[pa.RecordBatch]:
         """The rows of files that overlap; what cannot be read of them hides nothing."""
-        from receiver.spark.source.many_files import SmallFiles
+        from receiver.spark.source.forms_given.many_files import SmallFiles
 
         small = SmallFiles()
         copies: dict[str, list[DeviceCopy]] = {}

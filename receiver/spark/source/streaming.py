@@ -35,17 +35,17 @@ from pyspark.sql.streaming.datasource import (
 from common.errors import ConflictError, GoneError, UsageError
 from receiver.metadata.model.errors import HistoryGoneError
 from receiver.spark.source.inferring import catalogue_of, read_tail_of, wanted_of
-from receiver.spark.source.overlapping import MergedFile
-from receiver.spark.source.partition import TsFilePartition
+from receiver.spark.source.read_plans.overlapping import MergedFile
+from receiver.spark.source.read_plans.partition import TsFilePartition
+from receiver.spark.source.read_plans.slicing import plan as plan_parts
 from receiver.spark.source.slice_reader import read_slices
-from receiver.spark.source.slicing import plan as plan_parts
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from receiver.spark.catalogue import Catalogue
     from receiver.spark.finder import DataFile
-    from receiver.spark.source.read_plan import ReadPlan
+    from receiver.spark.source.read_plans.read_plan import ReadPlan
 
 __all__ = ["Offset", "TsFileStreamReader", "batch_end", "batch_files", "batch_neighbours"]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from common.tsfile import Device, Series, Tail
-    from receiver.spark.source.selection import TimeRange
+    from receiver.spark.source.read_plans.selection import TimeRange
 
 __all__ = ["wanted_ranges"]
 

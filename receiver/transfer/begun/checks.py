@@ -25,7 +25,7 @@ from common.wire import (
     VerifiedFiles,
     Wanted,
 )
-from receiver.load.deciding.delete_guard import held_records_of
+from receiver.load.deciding.told_deletions.delete_guard import held_records_of
 from receiver.load.folder.sender_folder import folder_name
 from receiver.load.upkeep.verdicts import is_held
 from receiver.metadata.query.given_back import GivenBack

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from common.errors import NotFoundError
 from common.wire import Outcome, TaskAnswer, TaskState
-from receiver.load.deciding.delete_guard import held_records_of
+from receiver.load.deciding.told_deletions.delete_guard import held_records_of
 from receiver.transfer.begun.schema_blocks import position_of
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from common.wire import Action, PlanDecision, Result
 from receiver.datadirs.disks import whole_in
-from receiver.load.deciding.outlived_deletions import OutlivedDeletions
+from receiver.load.deciding.told_deletions.outlived_deletions import OutlivedDeletions
 from receiver.load.folder.current_task import Planned
 from receiver.metadata.state.placed_files import parts_elsewhere
 from receiver.scope import Scope

@@ -18,8 +18,8 @@ from common.wire import (
     TaskAnswer,
     TaskState,
 )
-from receiver.load.deciding.known_deletions import KnownDeletions
-from receiver.load.deciding.origins import check_origins
+from receiver.load.deciding.known_files.origins import check_origins
+from receiver.load.deciding.told_deletions.known_deletions import KnownDeletions
 from receiver.scope import Scope
 from receiver.transfer import epochs
 from receiver.transfer.begun.schema_blocks import check_end, receive_block

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from common.errors import TooLargeError
 from common.listed import ListedSum
 from common.wire import EndedAnswer, EndedHere, ListedAnswer
-from receiver.load.deciding.operators_deletions import (
+from receiver.load.deciding.told_deletions.operators_deletions import (
     is_last_of_content,
     is_operators,
     is_told_by_merge,

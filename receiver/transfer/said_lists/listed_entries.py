@@ -22,7 +22,7 @@ from common.wire import (
     ResourceEntry,
     StoreEntry,
 )
-from receiver.load.deciding.hidden_files import older_names
+from receiver.load.deciding.told_deletions.hidden_files import older_names
 from receiver.load.placing import tree_of
 from receiver.metadata.model.ranks import NOW
 from receiver.metadata.state.table_rows import FileState

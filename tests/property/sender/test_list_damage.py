@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from common.names import FilePath
 from common.wire import Result
-from sender.kept.list_state import ListFacts, list_digest, read_state, state_pieces
+from sender.kept.loaded_list.list_state import ListFacts, list_digest, read_state, state_pieces
 from sender.round.recovery import recover
 from sender.select.entry import Entry, EntryState
 from sender.select.listed_table import LISTED_FILES

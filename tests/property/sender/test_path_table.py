@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from common.formats.linelog import parse_paths
 from common.names import FilePath, Kind
-from sender.kept.list_state import list_pieces
+from sender.kept.loaded_list.list_state import list_pieces
 from sender.select.entry import Entry, EntryState
 from sender.select.found import LOCAL_FILES, LocalFile, ResourceStat
 from sender.select.listed_table import (

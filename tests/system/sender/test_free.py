@@ -17,8 +17,8 @@ from common.durable import Tree
 from common.errors import LockedError, TsferryError, UsageError
 from sender.config import ReceiverEntry
 from sender.kept.freed import FreedList
-from sender.round.freeing import Freeing, FreeOptions, FreeReport
-from sender.round.removing import Removal
+from sender.round.freed_files.freeing import Freeing, FreeOptions, FreeReport
+from sender.round.freed_files.removing import Removal
 from sender.round.round import Round
 from sender.send.remote import Remote
 from tests.support import tiers
@@ -229,7 +229,9 @@ def test_no_more_goes_than_the_space_that_is_wanted(shared, make_edge, monkeypat
     edge = make_edge(shared.url)
     paths = [edge.write(number) for number in range(4)]
     edge.round()
-    monkeypatch.setattr("sender.round.freeing.free_bytes", lambda path: 10 * (4 - len(edge.files)))
+    monkeypatch.setattr(
+        "sender.round.freed_files.freeing.free_bytes", lambda path: 10 * (4 - len(edge.files))
+    )
     report = edge.free(until_free=20)
     assert names(report) == paths[:2]
     assert kept(report) == dict.fromkeys(paths[2:], "enough is free without it")
@@ -410,11 +412,11 @@ def test_the_receivers_word_is_asked_for_again_when_it_is_old(shared, make_edge,
     edge = make_edge(shared.url)
     paths = [edge.write(number) for number in range(3)]
     edge.round()
-    monkeypatch.setattr("sender.round.freeing._FRESH", -1.0)
+    monkeypatch.setattr("sender.round.freed_files.freeing._FRESH", -1.0)
     report = edge.free()
     assert names(report) == []
-    monkeypatch.setattr("sender.round.freeing._FRESH", 30.0)
-    monkeypatch.setattr("sender.round.freeing._MOST", 1)
+    monkeypatch.setattr("sender.round.freed_files.freeing._FRESH", 30.0)
+    monkeypatch.setattr("sender.round.freed_files.freeing._MOST", 1)
     assert names(edge.free()) == paths
 
 

@@ -4,9 +4,9 @@ import pytest
 
 from common.config import Timetable
 from common.network.bandwidth import Bandwidth
-from sender.send.body_compression import BodyCompression
 from sender.send.calls import Client
-from sender.send.transport import Endpoint
+from sender.send.connection.body_compression import BodyCompression
+from sender.send.connection.transport import Endpoint
 from tests.support.scripted_receiver import ScriptedReceiver
 
 

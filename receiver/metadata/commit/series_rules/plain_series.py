@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from receiver.metadata.model.paths import parse_stored
 from receiver.metadata.model.types import check_codes
-from receiver.metadata.schema.node_tree import ALIGNED, KIND, LEAF, ROOT_ROW
+from receiver.metadata.schema.tree_columns.node_tree import ALIGNED, KIND, LEAF, ROOT_ROW
 
 if TYPE_CHECKING:
     from receiver.metadata.commit.touched import Touched

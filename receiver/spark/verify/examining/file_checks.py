@@ -34,7 +34,7 @@ from receiver.points.errors import DamagedData, UnsupportedData
 from receiver.spark.finder import shown
 from receiver.spark.late_uploads import place_now
 from receiver.spark.report.results import Severity
-from receiver.spark.source.selection import TimeRange
+from receiver.spark.source.read_plans.selection import TimeRange
 from receiver.spark.source.wanted_ranges import wanted_ranges
 from receiver.spark.verify.examining.findings import Findings
 from receiver.spark.verify.examining.limits import TimeIsUp, time_limit

@@ -16,7 +16,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.paths import parse_pattern
 from receiver.points import TsFileReader
 from receiver.spark.local_catalogue import LocalCatalogue
-from receiver.spark.source.selection import TimeRange
+from receiver.spark.source.read_plans.selection import TimeRange
 from tests.property.receiver.spark.source.test_merged_reading import LAST, Centre
 from tests.support import tiers
 

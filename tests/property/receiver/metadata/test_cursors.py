@@ -18,7 +18,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.engine_options import EngineOptions
 from receiver.metadata.model.errors import HistoryGoneError, NotATagError
 from receiver.metadata.query import ordering
-from receiver.metadata.schema import order
+from receiver.metadata.schema.tree_columns import order
 from receiver.metadata.sql.executing import execute
 from tests.support import tiers
 

@@ -12,7 +12,7 @@ import pytest
 from common.durable import Tree
 from sender.kept.receiver_file import ReceiverFile
 from sender.kept.seen_incarnations import ReplacedCentreError
-from sender.round.freeing import ReceiverWord
+from sender.round.freed_files.freeing import ReceiverWord
 from sender.round.look import dry_run
 from tests.support.copying_centre import CopyingCentre
 from tests.support.edge import Edge

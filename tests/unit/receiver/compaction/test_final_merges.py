@@ -24,7 +24,7 @@ from receiver.compaction.worth_merging.merge_asked import (
     MergeAnswer,
     MergeAsked,
 )
-from receiver.load.deciding.operators_deletions import deleted_by_operator
+from receiver.load.deciding.told_deletions.operators_deletions import deleted_by_operator
 from receiver.load.merge_verdicts import ProvedMerge, record_merges
 from receiver.load.upkeep import asked_again
 from receiver.load.upkeep.fsck import fsck

@@ -15,7 +15,7 @@ import pytest
 from common import wire
 from common.errors import Transient
 from common.names import FilePath
-from receiver.load.deciding.candidates import physical_name
+from receiver.load.deciding.known_files.candidates import physical_name
 from receiver.node import Node
 from receiver.operator.status import running_status
 from receiver.web.app import close, create_app

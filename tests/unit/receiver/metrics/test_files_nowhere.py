@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 from receiver.metadata.state.tables.sender_tables.released import ReleasedRow, ReleasedTable
 from receiver.metrics.files_nowhere import FilesNowhere
-from receiver.placement.released_files import ReleasedFiles
+from receiver.placement.copies_there.released_files import ReleasedFiles
 
 
 def test_a_scrape_looks_at_so_many_files_and_the_number_comes_in_the_end() -> None:

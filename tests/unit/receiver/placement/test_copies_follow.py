@@ -9,9 +9,9 @@ import pytest
 from common.errors import BusyError, NotFoundError
 from common.wire import Result
 from receiver.metadata.model import records
-from receiver.placement.choosing_nodes import ChosenLoad, PlacementWish, chosen_nodes
+from receiver.placement.assigning.choosing_nodes import ChosenLoad, PlacementWish, chosen_nodes
+from receiver.placement.assigning.replica_condition import ReplicaCondition
 from receiver.placement.placeable_nodes import PlaceableNode
-from receiver.placement.replica_condition import ReplicaCondition
 from receiver.transfer.acknowledging import Acknowledging
 from tests.support.copy_nodes import CopyCentre
 from tests.support.spark_world import World

@@ -9,8 +9,8 @@ import pytest
 
 from common.errors import NotFoundError
 from receiver.heartbeats.node_reports import ReportNews
-from receiver.placement.doubted_copies import DoubtedCopies
-from receiver.placement.held_copies import HeldCopiesBook
+from receiver.placement.copies_there.doubted_copies import DoubtedCopies
+from receiver.placement.copies_there.held_copies import HeldCopiesBook
 from tests.support.copy_nodes import CopyCentre, Machine
 
 

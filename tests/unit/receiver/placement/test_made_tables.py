@@ -11,8 +11,8 @@ from receiver.load.upkeep.table_upkeep import TableUpkeep
 from receiver.metadata.commit.table_creation import TableAlteration, alter_table, create_table
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import RefusedCommitError
+from receiver.placement.assigning.replica_condition import ReplicaCondition
 from receiver.placement.node_orders import NodeOrders
-from receiver.placement.replica_condition import ReplicaCondition
 from receiver.placement.upload_nodes import UploadNodes
 from receiver.tablet_copies.read_tickets import TicketMaker
 from tests.support.copy_nodes import CopyCentre

@@ -17,8 +17,8 @@ from receiver.load.upkeep.fsck import examine
 from receiver.metadata.model import records
 from receiver.metadata.state.placed_files import holding_nodes
 from receiver.metadata.state.tables.sender_tables.released import ReleasedRow
+from receiver.placement.assigning.replica_condition import ReplicaCondition
 from receiver.placement.node_place import _differs
-from receiver.placement.replica_condition import ReplicaCondition
 from receiver.tablet_copies.copies_wire import ProofAsked
 from tests.support.copy_nodes import Machine
 from tests.support.releasing_centre import ReleasingCentre

@@ -23,7 +23,7 @@ from receiver.spark.catalogue import Catalogue, _locations
 from receiver.spark.catalogue_opening import unit_of
 from receiver.spark.remote_catalogue import RemoteCatalogue
 from receiver.spark.source.inferring import catalogue_of, columns_of, list_sources, plan_of
-from receiver.spark.source.source_options import parse_options
+from receiver.spark.source.read_plans.source_options import parse_options
 from receiver.storage.reading.stored_place import ReceiverAddress, StoreAddress
 from receiver.web.app import close, create_app, site_of
 from tests.support.spark_world import NORTH, SOUTH, World

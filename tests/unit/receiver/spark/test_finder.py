@@ -18,7 +18,7 @@ pytest.importorskip("numba")
 from common.errors import UsageError
 from receiver.spark.finder import DataFile, database_of, kind_of, list_files
 from receiver.spark.source.inferring import list_sources
-from receiver.spark.source.source_options import parse_options
+from receiver.spark.source.read_plans.source_options import parse_options
 from receiver.spark.verify import running
 from receiver.spark.verify.verify_options import VerifyOptions
 

@@ -17,9 +17,9 @@ from receiver.spark.finder import DataFile
 from receiver.spark.late_uploads import FileWaitsError
 from receiver.spark.report.results import Severity
 from receiver.spark.source.inferring import columns_of, list_sources, plan_of, read_tail_of
+from receiver.spark.source.read_plans.slicing import Slice
+from receiver.spark.source.read_plans.source_options import parse_options
 from receiver.spark.source.slice_reader import read_slices
-from receiver.spark.source.slicing import Slice
-from receiver.spark.source.source_options import parse_options
 from receiver.spark.verify.committed import CommittedFiles
 from receiver.spark.verify.examining.file_checks import check_part
 from receiver.spark.verify.examining.parts import FilePart

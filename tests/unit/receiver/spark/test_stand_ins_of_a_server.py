@@ -24,9 +24,9 @@ from receiver.spark.source.inferring import (
     plan_of,
     read_tail_of,
 )
+from receiver.spark.source.read_plans.slicing import plan as plan_parts
+from receiver.spark.source.read_plans.source_options import parse_options
 from receiver.spark.source.slice_reader import read_slices
-from receiver.spark.source.slicing import plan as plan_parts
-from receiver.spark.source.source_options import parse_options
 from receiver.storage.reading import open_stores
 from receiver.storage.reading.receiver_reads import TOKEN
 from receiver.web.app import close, create_app, site_of

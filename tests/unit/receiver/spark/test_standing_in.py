@@ -19,9 +19,9 @@ from receiver.spark.source.inferring import (
     plan_of,
     read_tail_of,
 )
+from receiver.spark.source.read_plans.slicing import plan
+from receiver.spark.source.read_plans.source_options import parse_options
 from receiver.spark.source.slice_reader import read_slices
-from receiver.spark.source.slicing import plan
-from receiver.spark.source.source_options import parse_options
 from receiver.spark.source.streaming import Offset, batch_files, batch_neighbours
 from receiver.spark.verify.committed import CommittedFiles
 from receiver.spark.verify.file_scope import FileScope

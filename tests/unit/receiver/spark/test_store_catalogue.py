@@ -20,7 +20,7 @@ from receiver.spark.catalogue_opening import open_catalogue
 from receiver.spark.finder import DataFile
 from receiver.spark.local_catalogue import LocalCatalogue, StoreCatalogue
 from receiver.spark.source.inferring import catalogue_of, columns_of, list_sources
-from receiver.spark.source.source_options import parse_options
+from receiver.spark.source.read_plans.source_options import parse_options
 from receiver.storage.reading.stored_place import StoreAddress
 from receiver.storage.stores.directory_store import DirectoryStore
 from receiver.storage.stores.incarnation import next_incarnation

@@ -12,10 +12,10 @@ import pytest
 from common.console.cli import run
 from receiver.cli.commands import cli
 from receiver.heartbeats.node_wire import MasterMark
-from receiver.storagenode.node_app import ServedNode
+from receiver.storagenode.node_web.node_app import ServedNode
 from receiver.web import serving
 from tests.support.web import BOUND
-from tests.unit.receiver.storagenode.test_node_app import config_of
+from tests.unit.receiver.storagenode.node_web.test_node_app import config_of
 
 
 @pytest.fixture

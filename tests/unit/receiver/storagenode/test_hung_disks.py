@@ -26,7 +26,7 @@ from receiver.tablet_copies.copies_wire import CopyOrder
 from receiver.tablet_copies.copy_journal import append_lines
 from tests.support.heard_nodes import HeldByTest, SpeakingNode, tablet
 from tests.support.web import BOUND, until
-from tests.unit.receiver.storagenode.test_node_app import config_of
+from tests.unit.receiver.storagenode.node_web.test_node_app import config_of
 
 NODE = "a" * 32
 MASTER = MasterMark(engine="e" * 32, commit=1)

@@ -10,7 +10,7 @@ import pytest
 
 from common import wire
 from common.errors import ProtocolError
-from receiver.load.deciding.known_deletions import KnownDeletions
+from receiver.load.deciding.told_deletions.known_deletions import KnownDeletions
 from receiver.metadata.model import records
 from receiver.metadata.state.deletion_rows import DeletionsRow
 from receiver.node import Node

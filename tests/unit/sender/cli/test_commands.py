@@ -64,10 +64,10 @@ def test_an_init_that_fails_leaves_nothing_that_the_next_one_stumbles_over(
 def test_a_round_without_news_loads_nothing_to_send_with():
     needless = (
         "common.tsfile.tail", "common.tsfile.proof", "common.formats.schemawire",
-        "sender.cli.check", "sender.daemon.daemon", "sender.round.catalogue_source",
-        "sender.round.freeing", "sender.round.look", "sender.round.task_run",
+        "sender.cli.check", "sender.daemon.daemon", "sender.round.compared_lists.catalogue_source",
+        "sender.round.freed_files.freeing", "sender.round.look", "sender.round.task_run",
         "sender.schema.server_log", "sender.schema.text_log", "sender.select.upstream",
-        "sender.send.sending", "watchdog",
+        "sender.send.sent_bytes.sending", "watchdog",
     )  # fmt: skip
     code = (
         "import sys; from sender.cli.commands import cli; cli.get_command(None, 'sync'); "

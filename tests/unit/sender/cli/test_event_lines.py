@@ -11,7 +11,7 @@ from common import wire
 from common.console.cli import run
 from sender.cli.commands import cli
 from sender.cli.event_lines import EventLines
-from sender.send.progress import RoundEvent, RoundProgress
+from sender.send.sent_bytes.progress import RoundEvent, RoundProgress
 from tests.support.edge import Edge
 
 

@@ -12,7 +12,7 @@ from common.errors import NoSpaceError
 from sender.config import DaemonConfig
 from sender.daemon.receiver_loop import ReceiverLoop, Request
 from sender.round.round import RoundOptions
-from sender.round.round_report import RoundReport
+from sender.round.round_words.round_report import RoundReport
 from tests.support.edge import Edge
 
 

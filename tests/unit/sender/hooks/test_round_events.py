@@ -17,7 +17,7 @@ from common.hooks.hooks_config import HooksConfig
 from sender.config import SenderConfig
 from sender.hooks.round_events import round_events, tell_round
 from sender.hooks.sender_hooks import hooks_directory, tell_of_rounds
-from sender.round.round_report import FileDevice, FileReason, RoundReport
+from sender.round.round_words.round_report import FileDevice, FileReason, RoundReport
 from tests.support.hooked import WHO
 
 UUID, LABEL = "c" * 32, "plant 7"

@@ -16,7 +16,7 @@ from sender.metrics.rounds_seen import RoundsSeen
 from sender.metrics.sender_measures import IN_THE_WAY, SENDER_MEASURES
 from sender.metrics.sender_readings import sender_text
 from sender.round.round import Round
-from sender.round.round_report import FileDevice, FileOffset, FileReason, RoundReport
+from sender.round.round_words.round_report import FileDevice, FileOffset, FileReason, RoundReport
 from tests.support.edge import Edge
 from tests.support.scraped import Scraped, badly_named
 from tests.support.scripted_receiver import ScriptedReceiver

@@ -9,7 +9,7 @@ import pytest
 from common.listed import KnownRecords, deletions_text
 from common.names import FilePath
 from common.wire import InventoryEntry, ResourceEntry
-from sender.kept.deletions_sight import DeletionsSight
+from sender.kept.seen_looks.deletions_sight import DeletionsSight
 from sender.plan.safe_to_delete import Holding, SafeFiles, safe_to_delete
 from sender.select.entry import Entry
 from sender.select.found import (

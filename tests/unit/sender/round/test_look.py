@@ -17,7 +17,7 @@ from common.names import FilePath
 from common.wire import Action, History, Outcome, Result
 from sender.kept.receiver_state import changing_troubles
 from sender.round.look import ReceiverStanding, dry_run, standing
-from sender.round.round_report import RoundReport
+from sender.round.round_words.round_report import RoundReport
 from tests.support.edge import Edge
 from tests.support.scripted_receiver import Drop, ScriptedReceiver
 

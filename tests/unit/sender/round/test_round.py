@@ -30,10 +30,10 @@ from common.errors import (
 from common.wire import Action, History, Outcome, Result
 from sender.config import StorageGroupFilter
 from sender.kept.receiver_state import changing_troubles
-from sender.round.round_report import as_text
+from sender.round.round_words.round_report import as_text
 from sender.select.facts import FileFacts
 from sender.select.found import stat_identity
-from sender.send.sending import Sending
+from sender.send.sent_bytes.sending import Sending
 from tests.support.edge import Edge
 from tests.support.scripted_receiver import (
     Alter,
@@ -170,7 +170,7 @@ def test_pages_keep_to_the_receivers_limits(edge, receiver):
 def test_files_on_their_way_together_share_the_memory_of_blocks(
     edge, receiver, monkeypatch, files, expected
 ):
-    monkeypatch.setattr("sender.send.sending._TOGETHER", 2 * 65536)
+    monkeypatch.setattr("sender.send.sent_bytes.sending._TOGETHER", 2 * 65536)
     for number in range(files):
         edge.write(number, size=300_000)
     edge.round()

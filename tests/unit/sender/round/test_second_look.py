@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from common.durable import Tree
-from sender.kept.looks import EdgeLook, Looks
+from sender.kept.seen_looks.looks import EdgeLook, Looks
 from sender.plan.additions import Addition
 from sender.plan.task_plan import TaskPlan, ToldDeletion
-from sender.round.round_report import RoundReport
+from sender.round.round_words.round_report import RoundReport
 from sender.round.second_look import SecondLook
 from tests.support.site import Site, path
 

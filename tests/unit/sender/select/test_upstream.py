@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from common.wire import CatalogueEntry
-from sender.kept.ledger import Ledger
+from sender.kept.loaded_list.ledger import Ledger
 from sender.plan.plan import plan
 from sender.plan.plan_options import PlanOptions
 from sender.select.data_dirs import DataDirs

@@ -23,8 +23,8 @@ from common.errors import (
     UnauthorizedError,
     UnreachableError,
 )
-from sender.send import transport
 from sender.send.calls import Client
+from sender.send.connection import transport
 from tests.support.scripted_receiver import (
     Alter,
     Answer,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from common.errors import TsferryError
 from common.names import FilePath
-from receiver.load.deciding.candidates import physical_name
+from receiver.load.deciding.known_files.candidates import physical_name
 from receiver.load.schema.registering import Registering, SeriesRefusal
 from receiver.metadata.commit.draft import Draft, examine
 from receiver.metadata.model import records

@@ -490,13 +490,13 @@ TestSchemaAgainstDictionaries = SchemaMachine.TestCase
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything that is done otherwise for many is met with few."""
-    monkeypatch.setattr("receiver.metadata.schema.order._SORTED_FROM", 4)
-    monkeypatch.setattr("receiver.metadata.schema.node_tree._CACHED", 4)
-    monkeypatch.setattr("receiver.metadata.schema.name_table._CACHED", 4)
-    monkeypatch.setattr("receiver.metadata.schema.name_table._TEXTS", 4)
-    monkeypatch.setattr("receiver.metadata.schema.tagindex._LOOSE", 3)
-    monkeypatch.setattr("receiver.metadata.schema.pattern_walk._BUDGET", 6)
-    monkeypatch.setattr("receiver.metadata.schema.hashindex._SMALLEST", 4)
+    monkeypatch.setattr("receiver.metadata.schema.tree_columns.order._SORTED_FROM", 4)
+    monkeypatch.setattr("receiver.metadata.schema.tree_columns.node_tree._CACHED", 4)
+    monkeypatch.setattr("receiver.metadata.schema.tree_columns.name_table._CACHED", 4)
+    monkeypatch.setattr("receiver.metadata.schema.tree_columns.name_table._TEXTS", 4)
+    monkeypatch.setattr("receiver.metadata.schema.tree_columns.tagindex._LOOSE", 3)
+    monkeypatch.setattr("receiver.metadata.schema.looked_up.pattern_walk._BUDGET", 6)
+    monkeypatch.setattr("receiver.metadata.schema.tree_columns.hashindex._SMALLEST", 4)
     for module, name, value in (
         (searching, "_COLUMN", 5),
         (searching, "_SINGLE", 2),

@@ -22,17 +22,18 @@ from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.ranks import Rank, highest
 from receiver.spark.catalogue_opening import open_catalogue
-from receiver.spark.source import overlapping, slice_reader, slicing
+from receiver.spark.source import slice_reader
 from receiver.spark.source.inferring import (
     columns_of,
     list_sources,
     plan_of,
     read_tail_of,
 )
-from receiver.spark.source.result_columns import ResultColumn
+from receiver.spark.source.read_plans import overlapping, slicing
+from receiver.spark.source.read_plans.result_columns import ResultColumn
+from receiver.spark.source.read_plans.slicing import plan
+from receiver.spark.source.read_plans.source_options import parse_options
 from receiver.spark.source.slice_reader import read_slices
-from receiver.spark.source.slicing import plan
-from receiver.spark.source.source_options import parse_options
 from tests.support import tiers
 from tests.support.tsfile_bytes import build
 

@@ -25,10 +25,10 @@ from receiver.points import TsFileReader
 from receiver.spark.finder import DataFile
 from receiver.spark.local_catalogue import LocalCatalogue
 from receiver.spark.source.inferring import columns_of, list_sources, plan_of, read_tail_of
-from receiver.spark.source.selection import TimeRange
+from receiver.spark.source.read_plans.selection import TimeRange
+from receiver.spark.source.read_plans.slicing import plan
+from receiver.spark.source.read_plans.source_options import parse_options
 from receiver.spark.source.slice_reader import read_slices
-from receiver.spark.source.slicing import plan
-from receiver.spark.source.source_options import parse_options
 from receiver.spark.standing_in import with_stand_ins
 from tests.property.receiver.spark.source.test_merged_reading import (
     DEVICES,

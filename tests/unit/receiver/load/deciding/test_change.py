@@ -9,7 +9,7 @@ import pytest
 from common import wire
 from common.errors import ConflictError
 from common.names import FilePath
-from receiver.load.deciding.candidates import physical_name
+from receiver.load.deciding.known_files.candidates import physical_name
 from receiver.metadata.model.ranks import stands_above
 from receiver.metadata.state.table_rows import FileRow
 from receiver.node import Node

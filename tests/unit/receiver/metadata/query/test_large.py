@@ -10,7 +10,7 @@ from receiver.metadata.model.paths import Nodes, Pattern, format_path, parse_pat
 from receiver.metadata.query import ordering, searching
 from receiver.metadata.query import questions as ask
 from receiver.metadata.schema import Schema
-from receiver.metadata.schema.node_tree import KIND, LEAF
+from receiver.metadata.schema.tree_columns.node_tree import KIND, LEAF
 from tests.support.schema_asked import first, number, rows, tagged
 
 

@@ -10,7 +10,7 @@ from receiver.metadata.model.paths import device_name
 from receiver.metadata.query import ordering, searching
 from receiver.metadata.query.answers import Answer
 from receiver.metadata.query.row_source import Look
-from receiver.metadata.schema import pattern_walk
+from receiver.metadata.schema.looked_up import pattern_walk
 from receiver.metadata.sql.executing import execute
 from receiver.metadata.sql.parser import parse
 from tests.support.metadata import A, load, path, seen

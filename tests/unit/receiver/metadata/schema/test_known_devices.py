@@ -8,8 +8,9 @@ import pytest
 
 from receiver.metadata.model.paths import parse_pattern
 from receiver.metadata.model.records import LoadedDevice
-from receiver.metadata.schema import Schema, changes, many_devices, name_table
-from receiver.metadata.schema.heat import COLD
+from receiver.metadata.schema import Schema, changes, many_devices
+from receiver.metadata.schema.tree_columns import name_table
+from receiver.metadata.schema.tree_columns.heat import COLD
 
 _SHAPES = (("s1",), ("s1", "s2"), ("s1", "s2"), ("s1", "s3"), ("s1", "s2", "s3"), ("s2", "s1"))
 

@@ -15,7 +15,7 @@ from receiver.metadata.model.centre_source import centre_uuid
 from receiver.metadata.state.placed_files import placement_of
 from receiver.metadata.state.table_rows import FileState
 from receiver.operator.edges.untold_losses import UntoldLosses
-from receiver.placement.copies_back import CopiesBack
+from receiver.placement.copies_there.copies_back import CopiesBack
 from receiver.placement.placeable_nodes import PlaceableNode
 from receiver.placement.staged_sources import StagedSources
 from receiver.tablet_copies.copies_wire import FilePlace

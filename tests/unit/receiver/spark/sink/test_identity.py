@@ -94,7 +94,7 @@ def test_rows_of_tables_are_the_same_rows_behind_a_write_and_a_read(
 
 
 def test_a_row_of_a_table_without_any_value_stays_a_row(node: Node, tmp_path: Path) -> None:
-    from receiver.spark.source.result_columns import ResultColumn
+    from receiver.spark.source.read_plans.result_columns import ResultColumn
     from tests.support.writing_world import batch_of
 
     types = {"time": "bigint", "tag": "string", "v": "double"}

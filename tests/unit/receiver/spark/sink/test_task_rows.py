@@ -18,7 +18,7 @@ from receiver.spark.sink import task_rows
 from receiver.spark.sink.sink_options import parse_sink_options
 from receiver.spark.sink.sorted_rows import Sorter
 from receiver.spark.sink.write_plan import SinkColumn, planned_columns
-from receiver.spark.source.result_columns import ResultColumn
+from receiver.spark.source.read_plans.result_columns import ResultColumn
 from tests.support.node_world import A, B, Edge, path_of, tsfile
 from tests.support.writing_world import Write, as_set, batch_of, config_of, rows_of
 

@@ -21,11 +21,11 @@ from receiver.metadata.model import records
 from receiver.operator.edges.tokens import make_token, revoke_token
 from receiver.spark.source import crowding
 from receiver.spark.source.inferring import columns_of, list_sources, plan_of, read_tail_of
-from receiver.spark.source.selection import TimeRange
+from receiver.spark.source.read_plans.selection import TimeRange
+from receiver.spark.source.read_plans.slicing import overlapping_in
+from receiver.spark.source.read_plans.slicing import plan as plan_parts
+from receiver.spark.source.read_plans.source_options import parse_options
 from receiver.spark.source.slice_reader import read_slices
-from receiver.spark.source.slicing import overlapping_in
-from receiver.spark.source.slicing import plan as plan_parts
-from receiver.spark.source.source_options import parse_options
 from receiver.spark.verify.committed import CommittedFiles
 from receiver.spark.verify.examining.file_checks import check_part
 from receiver.spark.verify.examining.parts import FilePart

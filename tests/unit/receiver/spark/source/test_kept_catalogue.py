@@ -15,7 +15,7 @@ from receiver.spark import local_catalogue
 from receiver.spark.source import inferring
 from receiver.spark.source.inferring import list_sources
 from receiver.spark.source.kept_catalogue import KeptCatalogue
-from receiver.spark.source.source_options import parse_options
+from receiver.spark.source.read_plans.source_options import parse_options
 from tests.support.spark_world import NORTH, World
 from tests.support.tsfile_bytes import build
 

@@ -9,11 +9,11 @@ import pytest
 
 from receiver.points import DamagedData
 from receiver.spark.source.inferring import columns_of, list_sources, plan_of, read_tail_of
-from receiver.spark.source.overlapping import MergeSlice
-from receiver.spark.source.result_columns import ResultColumn
+from receiver.spark.source.read_plans.overlapping import MergeSlice
+from receiver.spark.source.read_plans.result_columns import ResultColumn
+from receiver.spark.source.read_plans.slicing import plan
+from receiver.spark.source.read_plans.source_options import parse_options
 from receiver.spark.source.slice_reader import read_slices
-from receiver.spark.source.slicing import plan
-from receiver.spark.source.source_options import parse_options
 from tests.support.tsfile_bytes import build
 
 D1 = "root.a.d1"

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from receiver.spark.source.inferring import columns_of, list_sources, plan_of, read_tail_of
+from receiver.spark.source.read_plans.slicing import plan
+from receiver.spark.source.read_plans.source_options import parse_options
 from receiver.spark.source.slice_reader import read_slices
-from receiver.spark.source.slicing import plan
-from receiver.spark.source.source_options import parse_options
 
 FOLDER = Path(__file__).resolve().parents[4] / "data/tsfiles"
 CASES = ("plain_types", "table_types", "late", "deletions", "table_deletions")

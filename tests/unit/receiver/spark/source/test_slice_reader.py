@@ -17,11 +17,11 @@ from receiver.points import DamagedData
 from receiver.spark.source.datasource import TsFileBatchReader
 from receiver.spark.source.file_opening import ChangedFileError, MissingFileError
 from receiver.spark.source.inferring import columns_of, list_sources, plan_of
-from receiver.spark.source.result_columns import ResultColumn
-from receiver.spark.source.selection import TimeRange
+from receiver.spark.source.read_plans.result_columns import ResultColumn
+from receiver.spark.source.read_plans.selection import TimeRange
+from receiver.spark.source.read_plans.slicing import Slice
+from receiver.spark.source.read_plans.source_options import parse_options
 from receiver.spark.source.slice_reader import read_slices
-from receiver.spark.source.slicing import Slice
-from receiver.spark.source.source_options import parse_options
 from tests.support.tsfile_bytes import build
 
 D1, D2 = "root.a.d1", "root.a.d2"
@@ -219,10 +219,10 @@ def test_a_broken_index_is_named_before_and_in_a_task(tmp_path: Path, form: str)
 _WORKER = """
 import sys
 from receiver.spark.source.inferring import list_sources, plan_of
-from receiver.spark.source.result_columns import ResultColumn
+from receiver.spark.source.read_plans.result_columns import ResultColumn
 from receiver.spark.source.slice_reader import read_slices
-from receiver.spark.source.slicing import Slice
-from receiver.spark.source.source_options import parse_options
+from receiver.spark.source.read_plans.slicing import Slice
+from receiver.spark.source.read_plans.source_options import parse_options
 
 options = parse_options({"path": sys.argv[1]})
 columns = [("time", "bigint"), ("device", "string"), ("s1", "bigint")]

@@ -15,10 +15,10 @@ import pytest
 from common.errors import UsageError
 from receiver.spark.source.file_opening import FileOpener, MissingFileError
 from receiver.spark.source.inferring import columns_of, list_sources, plan_of, read_tail_of
+from receiver.spark.source.read_plans.slicing import Slice
+from receiver.spark.source.read_plans.slicing import plan as plan_parts
+from receiver.spark.source.read_plans.source_options import parse_options
 from receiver.spark.source.slice_reader import read_slices
-from receiver.spark.source.slicing import Slice
-from receiver.spark.source.slicing import plan as plan_parts
-from receiver.spark.source.source_options import parse_options
 from receiver.storage.reading import open_stores
 from receiver.storage.stores.directory_store import DirectoryStore
 from receiver.storage.stores.object_content import ContentChangedError

@@ -17,9 +17,9 @@ from common.errors import ConflictError, GoneError, UsageError
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import HistoryGoneError
 from receiver.spark.source.inferring import columns_of, plan_of
-from receiver.spark.source.overlapping import MergeSlice
-from receiver.spark.source.slicing import Slice
-from receiver.spark.source.source_options import parse_options
+from receiver.spark.source.read_plans.overlapping import MergeSlice
+from receiver.spark.source.read_plans.slicing import Slice
+from receiver.spark.source.read_plans.source_options import parse_options
 from receiver.spark.source.streaming import Offset, TsFileStreamReader
 from tests.support.spark_world import NORTH, World
 from tests.support.tsfile_bytes import build

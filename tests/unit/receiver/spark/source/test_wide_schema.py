@@ -8,10 +8,10 @@ import pytest
 
 from common.errors import UsageError
 from common.tsfile import read_tail
-from receiver.spark.source.picking import Picker
-from receiver.spark.source.result_columns import WideSchema, long_columns
-from receiver.spark.source.selection import Selection
-from receiver.spark.source.source_options import SourceOptions, parse_options
+from receiver.spark.source.read_plans.picking import Picker
+from receiver.spark.source.read_plans.result_columns import WideSchema, long_columns
+from receiver.spark.source.read_plans.selection import Selection
+from receiver.spark.source.read_plans.source_options import SourceOptions, parse_options
 from tests.support.tsfile_bytes import build
 
 TREE = {"root.a.d1": {"s2": [(1, 1)], "s1": [(1, 0.5)]}, "root.a.d2": {"s3": [(1, "x")]}}

@@ -1,0 +1,1 @@
+"""What of a task is here already, under whatever name."""

@@ -1,0 +1,1 @@
+"""What may go, of files and of points: what was told, and what guards against too much."""

@@ -1,0 +1,1 @@
+"""Series, devices and nodes, found by name, pattern or label."""

@@ -1,0 +1,1 @@
+"""Which nodes a tablet is placed on, and when that runs."""

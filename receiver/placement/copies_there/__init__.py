@@ -1,0 +1,1 @@
+"""What nodes have, may have, and are doubted to have."""

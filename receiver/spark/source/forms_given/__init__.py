@@ -1,0 +1,1 @@
+"""Rows as they are asked for: wide, long, of many files together."""

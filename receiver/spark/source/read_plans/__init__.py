@@ -1,0 +1,1 @@
+"""What of which files is read: options, selection, slices."""

@@ -1,0 +1,1 @@
+"""What looks at the data directories have seen, and when."""

@@ -1,0 +1,1 @@
+"""Whether both ends list the same, and what is done where they do not."""

@@ -1,0 +1,1 @@
+"""`free`: what is safely at the receiver is removed here."""

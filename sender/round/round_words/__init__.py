@@ -1,0 +1,1 @@
+"""What a round comes to, for people and for machines."""

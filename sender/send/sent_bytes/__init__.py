@@ -1,0 +1,1 @@
+"""The bytes of files, to a receiver or a storage node."""
