@@ -25,6 +25,7 @@ from receiver.operator.edges.ending import edge_certificates_ending, ending_conc
 from receiver.operator.edges.lateness import label_concerns, late_senders, shared_labels
 from receiver.operator.edges.senders import loaded_bad
 from receiver.operator.paging import every_row
+from receiver.operator.places.copies import copy_concerns
 from receiver.operator.places.node_lists import list_directories, node_concerns
 from receiver.operator.places.remote_nodes import node_totals, remote_node_concerns
 from receiver.operator.stored.backup_note import read_backup_note
@@ -171,6 +172,7 @@ def short_status(there: ReceiverDirectories, problem: str | None) -> StatusView:
             *node_concerns(there),
             *background_concerns(view.background, clock()),
             *remote_node_concerns(view.nodes),
+            *copy_concerns(there.copies),
             *ending_concerns(view, time_of(there)),
             *edges,
             *label_concerns(view),

@@ -52,7 +52,9 @@ def status(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
         click.echo(
             f"off the disks    {counted(found.released, 'file')}, {size}, proved by nodes before"
         )
-        click.echo(f"nowhere known    {found.nowhere} of them")
+    if found.evict_copies or found.released or found.nowhere:
+        # Those too that are here no more, and that nothing let go: a disk is lost, say.
+        click.echo(f"nowhere known    {counted(found.nowhere, 'file')}")
         for name in found.first_nowhere:
             click.echo(f"  {printable(name)}")
     if found.busy is not None:

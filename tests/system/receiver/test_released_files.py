@@ -17,6 +17,7 @@ from receiver.operator.edges.tokens import make_token
 from receiver.operator.places.copies import bring_back, copies_view
 from receiver.operator.places.forgetting_nodes import forget_node
 from receiver.operator.places.node_losses import lose_node
+from receiver.operator.status import short_status
 from receiver.operator.stored.storage import fetch_files
 from receiver.operator.views.node_views import LossRequest
 from receiver.storage.reading.block_digests import BlockDigests
@@ -137,7 +138,9 @@ def test_a_master_with_a_small_disk_has_more_than_it_holds(cluster: UploadCluste
         forget_node(cluster.node.operator, other.uuid)
     view = copies_view(cluster.node.operator)
     assert view.nowhere == len(_away(cluster))
-    assert f"{view.nowhere} files are on no disk here" in " ".join(cluster.node.concerns())
+    said = f"{view.nowhere} files are on no disk here"
+    assert said in " ".join(cluster.node.concerns())
+    assert said in " ".join(short_status(cluster.node.operator, None).concerns)
     assert len(bring_back(cluster.node.operator).failed) == view.nowhere
 
 
