@@ -173,6 +173,7 @@ def short_status(there: ReceiverDirectories, problem: str | None) -> StatusView:
             *background_concerns(view.background, clock()),
             *remote_node_concerns(view.nodes),
             *copy_concerns(there.copies),
+            *([] if there.hooks is None else there.hooks.concerns()),
             *ending_concerns(view, time_of(there)),
             *edges,
             *label_concerns(view),

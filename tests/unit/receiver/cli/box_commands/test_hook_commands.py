@@ -11,6 +11,7 @@ from common.hooks.hooks_config import HooksConfig
 from receiver.cli.commands import cli
 from receiver.metrics.receiver_readings import ReceiverReadings
 from receiver.metrics.request_tallies import NodeStanding, RequestTallies
+from receiver.operator.status import short_status
 from tests.support.hooked import WHO
 from tests.support.node_world import World
 
@@ -72,6 +73,7 @@ def test_what_was_told_and_what_went_wrong_is_listed(tmp_path, hook, command):
     assert node.concerns() == []
     world.clock.now += 601
     assert "Hooks: the command has taken nothing since" in node.concerns()[0]
+    assert node.concerns()[0] in short_status(node.operator, None).concerns
     node.close()
 
 
