@@ -122,7 +122,7 @@ def test_a_head_that_trickles_on_is_no_answer_after_a_while(endless: bytes) -> N
         begin = time.monotonic()
         with pytest.raises(UnreachableError, match="does not answer"):
             calls.get("/x", {})
-        assert time.monotonic() - begin < 100
+        assert time.monotonic() - begin < 30  # it is 40 where nothing is said
         ended.set()
         calls.close()
 
