@@ -115,13 +115,22 @@ def alter_table(engine: _Engine, table: str, change: TableAlteration) -> int:
 
     Raises:
         TableMissingError: there is none.
-        TableRefusedError: the splits or the replicas are none.
-        RefusedCommitError: there is a tablet where one is to be made.
+        TableRefusedError: the splits or the replicas are none, or there is a tablet where one is to
+            be made.
+        RefusedCommitError: somebody made one there at the same moment.
     """
     _check_splits(table, change.splits)
     _check_replicas(table, change.replicas)
     with engine.reading() as state:
         row, newest = table_named(state, table), state.newest
+        for begin, end in pairwise(change.splits):
+            there = next(state.tablet_table.overlapping(row.id, begin, end), None)
+            if there is not None:
+                raise _refused(
+                    row.name,
+                    f"partitions {there.begin} to {there.end - 1} have a tablet, and one from "
+                    f"{begin} to {end - 1} is asked for: `show tablets {row.name}` has all",
+                )
     ops: list[records.Op] = [*_tablets(row.id, change.splits)]
     is_said = change.replicas is not None or change.is_as_configured
     if is_said and change.replicas != row.replicas:

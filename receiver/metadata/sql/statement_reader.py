@@ -43,6 +43,7 @@ T = TypeVar("T")
 
 MAX_COUNT: Final = (1 << 63) - 1
 _DIGITS: Final = 19
+_WHOLE: Final = re.compile(r"-?[0-9]+")
 _DURATION: Final = re.compile(r"([0-9]{1,15})(ms|s|m|h|d|w)", re.IGNORECASE)
 _MS: Final = {
     "ms": 1,
@@ -173,6 +174,19 @@ def _count(word: Word) -> int:
     return int(word)
 
 
+def _partition(word: Word) -> int:
+    """The number of a partition: those of times before 1970 are below 0."""
+    if _WHOLE.fullmatch(word) is None:
+        raise Misfit(f"{shown(word)}: expected the number of a partition", word)
+    return _signed(word)
+
+
+def _signed(word: Word) -> int:
+    if len(word) > _DIGITS + 1 or abs(int(word)) > MAX_COUNT:
+        raise Misfit(f"the number is not between -{MAX_COUNT} and {MAX_COUNT}", word)
+    return int(word)
+
+
 def _kind(named: Callable[[str], T], word: Word) -> T:
     try:
         return named(_text(word))
@@ -199,8 +213,8 @@ def _moment(text: str, word: Word) -> datetime.datetime:
 
 def _time(word: Word) -> int:
     """Milliseconds since the epoch."""
-    if word.type == "INT":
-        return _count(word)
+    if _WHOLE.fullmatch(word) is not None:
+        return _signed(word)
     return round(_moment(_text(word), word).timestamp() * 1000)
 
 
@@ -348,7 +362,7 @@ class Reader:
         return Part("as_configured", True, word)
 
     def partitions_at(self, children: list[Word]) -> Part:
-        splits = tuple(map(_count, children))
+        splits = tuple(map(_partition, children))
         return Part("partitions", sql.TablePartitions(splits=splits), children[0])
 
     def partitions_from(self, children: list[Any]) -> Part:

@@ -218,7 +218,7 @@ def test_what_is_altered_raises_the_version_and_what_is_not_makes_no_commit(worl
     assert again is not None
     assert again.replicas is None
     assert again.version > commit
-    with pytest.raises(RefusedCommitError, match="has partitions of it"):
+    with pytest.raises(TableRefusedError, match="partitions 2 to 3 have a tablet, and one from 3"):
         alter_table(engine, "root.wind", TableAlteration(replicas=2, splits=(3, 9)))
     assert row(engine) == again
     with pytest.raises(TableMissingError):

@@ -149,6 +149,10 @@ def test_aligned_series_are_created_together():
             sql.CreateTable(("root", "a"), 2, sql.TablePartitions((5, 9, 12))),
         ),
         (
+            "create table root.a with (partitions at (-5, -3, 0))",
+            sql.CreateTable(("root", "a"), None, sql.TablePartitions((-5, -3, 0))),
+        ),
+        (
             "CREATE TABLE root.a WITH (partitions from 0 to '1970-01-29T00:00:00Z' every 28d)",
             sql.CreateTable(
                 ("root", "a"), None, sql.TablePartitions((), 0, 28 * 86_400_000, 28 * 86_400_000)
