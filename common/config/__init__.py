@@ -16,7 +16,7 @@ from common.config.loaded_values import (
     Secret,
 )
 from common.config.networks import AllowList, is_loopback
-from common.config.render import as_json, render
+from common.config.render import as_json, render, setting_as_toml
 from common.config.timetable import DayWindow, Hours, Timetable
 from common.config.toml_file import drop_in_directory
 from common.config.upload_rules import UploadRules
@@ -45,4 +45,5 @@ __all__ = [
     "is_loopback",
     "load",
     "render",
+    "setting_as_toml",
 ]

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from collections import ChainMap
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from common.config import keys as schemas
-from common.config.keys import ArrayNode, LeafNode, TableNode
+from common.config.keys import ArrayNode, LeafNode, SettingNode, TableNode
 from common.config.loaded_values import CheckedTable, Loaded
 from common.config.specifiers import as_written
 from common.console.terminal import display_width, printable
+from common.errors import ConfigError
 
-__all__ = ["as_json", "render"]
+__all__ = ["as_json", "render", "setting_as_toml"]
 
 _ORIGIN_COLUMN = 40
 """Where origins begin, so that they can be read down the page; longer settings push theirs on."""
@@ -66,6 +68,44 @@ def as_json(loaded: Loaded[Any], *, origin: bool) -> dict[str, Any]:
             shown = None if key in loaded.stand_ins else value
             flat[key] = {"value": shown, "origin": {"kind": found.kind, "where": found.where}}
     return flat
+
+
+def setting_as_toml(schema: type[msgspec.Struct], key: str, text: str) -> str:
+    """What a flag sets, as the value that a new file has for the same.
+
+    A path counts from the working directory, as in a flag; the file may lie elsewhere.
+
+    Args:
+        schema: the top table.
+        key: dotted.
+        text: of the flag.
+
+    Raises:
+        ConfigError: there is no such key, the value is none for it, or it is none that `init`
+            writes: a table, what stands in an array of them, a secret.
+    """
+    node: SettingNode | None = TableNode(schema)
+    segments = schemas.split_key(key)
+    for segment in segments:
+        node = None if node is None else schemas.child(node, segment)
+    if node is None:
+        raise ConfigError(f"--set {key}: there is no such key")
+    is_single = isinstance(node, LeafNode) and all(isinstance(each, str) for each in segments)
+    if not is_single or not isinstance(node, LeafNode) or node.kind.secret or node.kind.hidden:
+        raise ConfigError(
+            f"--set {key}: init does not write that into a new file; write it there afterwards"
+        )
+    kind = node.kind
+    try:
+        raw = kind.from_text(text)
+        value = kind.parse(raw)
+    except (ValueError, OverflowError):
+        raise ConfigError(f"--set {key} = {kind.quote(text)}: expected {kind.expected}") from None
+    if isinstance(value, Path):
+        raw = str(value.absolute())
+    elif isinstance(value, tuple) and any(isinstance(each, Path) for each in value):
+        raw = [str(each.absolute()) for each in value]
+    return _toml("none" if raw is None else raw)
 
 
 _Shown = tuple[str, Any, str]

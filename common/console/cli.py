@@ -33,7 +33,7 @@ from typing import Any, Generic, TextIO, TypeVar
 import click
 import msgspec
 
-from common.config import Flag, Loaded, as_json, drop_in_directory, load, render
+from common.config import Flag, Loaded, as_json, drop_in_directory, load, render, setting_as_toml
 from common.console.json_option import JsonForm, json_option
 from common.console.logs import LogConfig, set_up
 from common.console.shown_config import ConfigOrigins, ConfigTables, SettingFound
@@ -180,6 +180,20 @@ class Invocation(Generic[T]):
             secrets=secrets,
             implied=self.program.implied,
         )
+
+    def settings_as_toml(self) -> dict[str, str]:
+        """What ``--set`` says, for a new file: dotted key -> value as TOML.
+
+        A file without it would be another than the one that was asked for.
+
+        Raises:
+            ConfigError: there is no such key, or it cannot be written there.
+            UsageError: a ``--set`` without ``=``.
+        """
+        said = map(_setting, self.settings)
+        return {
+            key: setting_as_toml(self.program.schema, key, str(flag.value)) for key, flag in said
+        }
 
     def start(self, log: LogConfig) -> None:
         """Set up logging for a command that does its work."""

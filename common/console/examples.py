@@ -91,7 +91,7 @@ def write_unit(
     """Write the systemd unit of a program that is installed here; nothing is overwritten.
 
     Args:
-        into: the directory, as in /etc/systemd/system; made if it is missing.
+        into: the directory, as in /etc/systemd/system; one that is missing is a typing error.
         name: of the command.
         subcommand: that runs until it is stopped.
         config: its configuration, absolute.
@@ -132,7 +132,7 @@ def write_alerts(into: Path) -> Path:
     """Write the rules for Prometheus, `tsferry-alerts.yml`; nothing is overwritten.
 
     Args:
-        into: the directory, as in /etc/prometheus; made if it is missing.
+        into: the directory, as in /etc/prometheus; one that is missing is a typing error.
 
     Returns:
         the file.
@@ -145,8 +145,13 @@ def write_alerts(into: Path) -> Path:
 
 def _write(into: Path, file: str, text: str) -> Path:
     content = text.encode()
+    if not os.path.lexists(into):
+        # systemd and Prometheus look into directories of their own, which are there.
+        raise UsageError(
+            f"{into} is not there, and {file} is for a directory that is; make it first"
+        )
     try:
-        with Tree(into.absolute(), create=True) as tree:
+        with Tree(into.absolute()) as tree:
             if tree.exists(file) and tree.read(file) != content:
                 raise UsageError(f"{tree.path / file} is there already; nothing was changed")
             tree.write_atomic(file, content)

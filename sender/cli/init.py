@@ -80,7 +80,8 @@ def init(
 
     Can be run again: what is there stays, and a configuration that this command wrote goes again
     if the rest of it fails. Without --schema-dir, --data-dir and --url a new
-    configuration has examples in their place; edit it and run init again.
+    configuration has examples in their place; edit it and run init again. What --set says
+    before `init` is written into a new one.
     """
     file = (invocation.file or PROGRAM.default_file).absolute()
     written = not file.exists()
@@ -100,8 +101,8 @@ def init(
     with taken_back_on_failure(file) as writes:
         if written:
             writes(file)
-            _write_example(file, given)
-        elif given and not _is_as_given(file, given):
+            _write_example(file, invocation.settings_as_toml() | given)
+        elif given and not _is_as_given(file, invocation.settings_as_toml() | given):
             raise UsageError(f"{file} is there already: change it there")
         if units is not None and is_example:
             raise UsageError(

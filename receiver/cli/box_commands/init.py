@@ -98,6 +98,8 @@ def init(
 ) -> None:
     """Write a commented configuration and make its directories; nothing is overwritten.
 
+    What --set says before `init` is written into a new configuration.
+
     With --adopt the configuration is there already, and its data directories get the marker that
     makes them this receiver's. Start a server that runs anew after that.
 
@@ -126,7 +128,7 @@ def init(
                 )
             marked = _adopt(target, invocation)
         elif not only_beside:
-            keys = _keys(schema_dir, data_dirs) | listen
+            keys = _settings(invocation) | _keys(schema_dir, data_dirs) | listen
             directories = _begin(target, schema, data, keys, writes)
         for each in beside:
             writes(each)
@@ -188,6 +190,16 @@ def _keys(schema_dir: Path | None, data_dirs: tuple[Path, ...]) -> dict[str, str
     schema = _SCHEMA if schema_dir is None else str(schema_dir.absolute())
     data = [str(each.absolute()) for each in data_dirs] or [_DATA]
     return {"schema_dir": toml(schema), "data_dirs": toml(data)}
+
+
+def _settings(invocation: Invocation[ReceiverConfig]) -> dict[str, str]:
+    """What ``--set`` said of other keys than those that this command makes directories for."""
+    said = invocation.settings_as_toml()
+    for key in ("schema_dir", "data_dirs"):
+        if key in said:
+            option = "--schema-dir" if key == "schema_dir" else "--data-dir"
+            raise UsageError(f"--set {key}: init makes that directory; name it with {option}")
+    return said
 
 
 def _places(

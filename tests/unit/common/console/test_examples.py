@@ -180,6 +180,7 @@ def written(tmp_path, program):
     data.mkdir()
     paths = [data, Path("/srv/schema"), Path("/var/log/tsferry"), data]
     config = Path("/etc/ts ferry.toml")
+    (tmp_path / "units").mkdir()
     return write_unit(tmp_path / "units", f"tsferry-{program}", "act", config, paths).file
 
 

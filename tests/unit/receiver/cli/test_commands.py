@@ -617,6 +617,7 @@ def test_init_overwrites_nothing(command, tmp_path):
 
 def test_an_init_that_fails_leaves_nothing_that_the_next_one_stumbles_over(command, tmp_path):
     (tmp_path / "file").write_text("")
+    (tmp_path / "units").mkdir()
     arguments = ("init", "new.toml", "--data-dir", "good", "--data-dir", "file", "--units")
     assert "file" in command(*arguments, "units", code=2)
     assert not (tmp_path / "new.toml").exists()
@@ -646,6 +647,41 @@ def test_init_writes_who_reaches_the_receiver(command, tmp_path):
         "allow": ["127.0.0.0/8", "10.20.0.0/16"],
     }
     assert "already" in command("init", "my.toml", "--host", "::", code=2)
+
+
+def test_init_writes_what_was_set(command, tmp_path):
+    said = ("--set", "listen.port=9555", "--set", "log.file=x.log", "--set", "page.report=none")
+    command(*said, "init", "a/my.toml", "--host", "::1")
+    read = load(
+        ReceiverConfig, file=tmp_path / "a/my.toml", env_prefix=ENV_PREFIX, environ={}, flags={}
+    )
+    assert (read.value.listen.host, read.value.listen.port) == ("::1", 9555)
+    assert read.value.log.file == tmp_path / "x.log"  # what the shell means
+    assert read.value.page.report is None
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("listen.prot=1", "no such key"),
+        ("listen.port=many", "expected"),
+        ("listen=1", "does not write"),
+        ("data_dirs=x", "--data-dir"),
+    ],
+)
+def test_what_cannot_be_written_is_said_before_anything_is(command, tmp_path, setting, said):
+    before = sorted(tmp_path.rglob("*"))
+    assert said in command("--set", setting, "init", "a/my.toml", code=2)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("option", ["--units", "--alerts"])
+def test_a_directory_that_was_mistyped_is_not_made(command, tmp_path, option):
+    before = sorted(tmp_path.rglob("*"))
+    assert "sytem is not there" in command(
+        "init", "a/my.toml", "--host", "::1", option, "sytem", code=2
+    )
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_init_adopts_what_was_exchanged(command, filled, config, tmp_path):
@@ -690,6 +726,7 @@ def test_an_engine_whose_making_was_cut_off_lets_nobody_in(
 
 def test_init_writes_the_rules_for_prometheus_once(command, tmp_path):
     rules = tmp_path / "prometheus" / "tsferry-alerts.yml"
+    rules.parent.mkdir()
     assert json.loads(command("init", "--alerts", "prometheus", "--json"))["alerts"] == str(rules)
     assert "TsferryEdgeLate" in rules.read_text()
     rules.write_text("groups: []\n")
@@ -707,6 +744,7 @@ def test_a_unit_alone_is_that_of_a_configuration_which_is_there(command, tmp_pat
 
 
 def test_rules_alone_need_no_configuration_and_make_none(command, tmp_path):
+    (tmp_path / "rules").mkdir()
     told = json.loads(command("init", "other/new.toml", "--alerts", "rules", "--json"))
     assert (told["config"], told["directories"]) == (None, [])
     assert (tmp_path / "rules/tsferry-alerts.yml").exists()
@@ -720,6 +758,7 @@ def test_init_adopts_nothing_without_a_configuration(command):
 def test_init_writes_the_unit_of_what_is_there_and_changes_nothing_else(command, tmp_path):
     before = (tmp_path / "receiver.toml").read_bytes()
     unit = tmp_path / "units/tsferry-receiver.service"
+    unit.parent.mkdir()
     assert json.loads(command("init", "--units", "units", "--json")) == {
         "config": str(tmp_path / "receiver.toml"),
         "directories": [],
@@ -899,7 +938,9 @@ def test_every_list_fits_a_terminal_of_80_columns(config, filled, command, monke
             assert "\x1b" not in line
 
 
-def test_what_comes_next_is_said_of_what_was_written(command):
+def test_what_comes_next_is_said_of_what_was_written(command, tmp_path):
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "units").mkdir()
     assert "next: name " in command("init", "--alerts", "rules")
     units = command("init", "--units", "units")
     assert "next: systemctl daemon-reload && systemctl enable --now tsferry-receiver\n" in units

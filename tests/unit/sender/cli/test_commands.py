@@ -102,10 +102,11 @@ def test_a_unit_without_a_whole_configuration_is_refused_and_nothing_is_written(
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
+    (tmp_path / "units").mkdir()
     init = ["--config", "etc/sender.toml", "init", "--units", "units", *more]
     assert run(commands.cli, "tsferry-sender", init) == 2
     assert "etc/sender.toml is not there, and a unit is that of" in capsys.readouterr().err
-    assert [each.name for each in tmp_path.rglob("*")] == ["data"]
+    assert sorted(each.name for each in tmp_path.rglob("*")) == ["data", "units"]
     assert run(commands.cli, "tsferry-sender", [*init[: -len(more) or None], *NEW]) == 0
     said = capsys.readouterr().out
     assert "wrote units/tsferry-sender.service" in said.replace(f"{tmp_path}/", "")
@@ -115,12 +116,24 @@ def test_a_unit_without_a_whole_configuration_is_refused_and_nothing_is_written(
 def test_what_was_written_is_named_from_the_root_on(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
+    (tmp_path / "units").mkdir()
     init = ["--config", "etc/sender.toml", "init", *NEW, "--units", "units", "--json"]
     assert run(commands.cli, "tsferry-sender", init) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["config"] == str(tmp_path / "etc" / "sender.toml")
     assert said["unit"] == str(tmp_path / "units" / "tsferry-sender.service")
     assert said["unit_user"] == pwd.getpwuid(os.getuid()).pw_name
+
+
+def test_init_writes_what_was_set_and_can_be_run_again(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    init = ["--config", "s.toml", "--set", "transfer.parallel=3", "init", *NEW]
+    for more in ([], [], ["--units", "sytem"]):
+        assert run(commands.cli, "tsferry-sender", [*init, *more]) == (2 if more else 0)
+    assert "sytem is not there" in capsys.readouterr().err
+    assert not (tmp_path / "sytem").exists()
+    assert "\nparallel = 3\n" in (tmp_path / "s.toml").read_text()
 
 
 def test_init_beside_the_old_sync_tool_says_that_it_comes_first(tmp_path, monkeypatch, capsys):
