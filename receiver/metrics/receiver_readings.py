@@ -26,7 +26,13 @@ from receiver.operator.asked_work.background_tasks import background_totals
 from receiver.operator.asked_work.compact import merge_totals
 from receiver.operator.directories import RunningReceiver, time_of
 from receiver.operator.edges.ending import SOON, ended_tokens
-from receiver.operator.edges.lateness import Presence, presences, several_labels, shared_labels
+from receiver.operator.edges.lateness import (
+    Presence,
+    is_edge,
+    presences,
+    several_labels,
+    shared_labels,
+)
 from receiver.operator.places.remote_nodes import node_totals
 from receiver.operator.stored.backup_note import read_backup_note
 from receiver.operator.stored.retired import retired_totals
@@ -325,7 +331,7 @@ class ReceiverReadings:
         versions = Counter(here.last.version for _, here in found if here.last)
         common = dict(versions.most_common(_VERSIONS))
         rare = sum(versions.values()) - sum(common.values())
-        into.put(of.EDGES, len(found))
+        into.put(of.EDGES, sum(is_edge(row) for row, _ in found))
         if all(here.is_late is not None for _, here in found):
             into.put(of.EDGES_LATE, sum(bool(here.is_late) for _, here in found))
         into.put(of.EDGES_LEFT_OUT, sum(row.uuid not in known.edges for row, _ in found))
@@ -348,7 +354,8 @@ class ReceiverReadings:
     ) -> None:
         who = (row.label or row.uuid, row.uuid)
         into.put(of.EDGE_LATE, here.is_late, *who)
-        into.put(of.EDGE_HEARD, here.heard_at, *who)
+        if is_edge(row):  # nobody waits for a word of the centre, whose files count beside theirs
+            into.put(of.EDGE_HEARD, here.heard_at, *who)
         into.put(of.EDGE_LATE_AFTER, here.late_after, *who)
         into.put(of.EDGE_COMMIT, commit, *who)
         into.put(of.EDGE_FILES, edge.files, *who)

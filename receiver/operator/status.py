@@ -22,7 +22,7 @@ from receiver.operator.asked_work.compact import merge_totals
 from receiver.operator.directories import RunningReceiver, time_of
 from receiver.operator.edges.edge_troubles import edge_concerns
 from receiver.operator.edges.ending import edge_certificates_ending, ending_concerns, tokens_ending
-from receiver.operator.edges.lateness import label_concerns, late_senders, shared_labels
+from receiver.operator.edges.lateness import is_edge, label_concerns, late_senders, shared_labels
 from receiver.operator.edges.senders import loaded_bad
 from receiver.operator.paging import every_row
 from receiver.operator.places.copies import copy_concerns
@@ -101,7 +101,7 @@ def _at_rest(there: ReceiverDirectories, problem: str | None) -> StatusView:
             newest_commit_at=_moment(state, engine.newest_commit),
             ready=problem is None,
             problem=problem,
-            senders=len(state.senders),
+            senders=sum(map(is_edge, state.senders.values())),
             devices=len(state.owners),
             files=files,
             bytes=size,

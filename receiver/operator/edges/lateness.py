@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "NEVER_LATE",
     "Presence",
+    "is_edge",
     "label_concerns",
     "late_senders",
     "presence_of",
@@ -96,7 +97,7 @@ def presence_of(
     """
     at = times.seconds(row.last_commit or row.first_seen) if last is None else last.at
     allowed = _allowed(row, late_after)
-    awaited = allowed > NEVER_LATE and not (epochs.is_removed(row) or is_centre(row.uuid))
+    awaited = allowed > NEVER_LATE and not epochs.is_removed(row)
     return Presence(at, allowed, awaited and now - at > allowed, last)
 
 
@@ -116,7 +117,14 @@ def silence_of(text: str) -> float | None:
         raise UsageError(f'--late-after: {error}; expected 2d, 90m, "never" or "default"') from None
 
 
+def is_edge(row: SenderRow) -> bool:
+    """Whether a sender is somebody who is to come: neither removed nor the centre itself."""
+    return not (epochs.is_removed(row) or is_centre(row.uuid))
+
+
 def _allowed(row: SenderRow, late_after: float) -> float:
+    if is_centre(row.uuid):  # its loads come when somebody has some
+        return NEVER_LATE
     return late_after if row.late_after is None else row.late_after
 
 

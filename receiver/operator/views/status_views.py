@@ -198,7 +198,7 @@ class StatusView(Struct, frozen=True, kw_only=True):
         problem: why not.
         concerns: what does not come through although it takes files.
         started: when this process opened the directories.
-        senders: known.
+        senders: edges that were here, and were not removed.
         devices: that have an owner.
         files: visible.
         bytes: of those.

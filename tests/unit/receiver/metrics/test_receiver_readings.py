@@ -11,6 +11,7 @@ import pytest
 from common import wire
 from common.metering.measures import Readings
 from receiver.metadata.model import records
+from receiver.metadata.model.centre_source import CENTRE, centre_uuid
 from receiver.metadata.model.true_times import TrueTimes
 from receiver.metadata.state.state import State
 from receiver.metrics.receiver_measures import RECEIVER_MEASURES
@@ -20,6 +21,7 @@ from receiver.node import Node
 from receiver.operator.directories import look
 from receiver.operator.edges.senders import remove_sender
 from receiver.operator.edges.tokens import make_token, revoke_token
+from receiver.operator.status import status
 from receiver.operator.stored.backup_note import BackupNote, write_backup_note
 from receiver.operator.stored.files import list_files
 from tests.support.authority import Authority
@@ -189,6 +191,24 @@ def test_edges_beyond_the_limit_count_in_the_sums_alone(world: World) -> None:
         assert found["tsferry_receiver_edges_left_out"] == 3
         assert {key[1][0] for key in found.of("tsferry_edge_late")} == {"0", "1"}, "the first"
         assert not scrape(node, most=0).has("tsferry_edge_late")
+
+
+def test_the_centre_that_has_loaded_something_is_no_edge_that_somebody_waits_for(
+    world: World,
+) -> None:
+    with world.node() as node:
+        Edge(node).check()
+        Edge(node, B).check()
+        remove_sender(node.operator, OPERATOR, B)
+        centre = centre_uuid(node.engine.uuid)
+        node.engine.commit([records.SenderSeen(centre, CENTRE, "centre")])
+        found = scrape(node)
+        assert found["tsferry_receiver_edges"] == 1
+        assert status(node.operator, None).senders == 1, "what --check calls edges"
+        assert found["tsferry_edge_late_after_seconds", CENTRE, centre] == 0, "never"
+        heard = {key[1] for key in found.of("tsferry_edge_last_heard_timestamp_seconds")}
+        assert heard == {A}
+        assert found["tsferry_edge_files", CENTRE, centre] == 0, "its files count beside others"
 
 
 def test_committed_state_is_read_once_a_commit(world: World, monkeypatch) -> None:
