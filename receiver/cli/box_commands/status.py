@@ -8,7 +8,7 @@ from common.console.check_line import CheckLevel, CheckLine, run_check
 from common.console.cli import Invocation, emit_json
 from common.console.json_option import JsonForm, json_option
 from common.console.terminal import counted, folded, size_text
-from common.errors import EXIT_LATE, EXIT_NOT_LOADED, EXIT_UNREACHABLE
+from common.errors import EXIT_LATE, EXIT_NOT_LOADED, EXIT_UNREACHABLE, UnreachableError
 from receiver.cli.box_commands.receiver_check import check_line_of, node_check_line
 from receiver.cli.showing import commit_time, moment
 from receiver.config import ReceiverConfig
@@ -77,17 +77,17 @@ def _seen(config: ReceiverConfig) -> tuple[StatusView, bool]:
 
 
 def _checked(config: ReceiverConfig) -> CheckLine:
-    if not config.node.master:
-        view, running = _seen(config)
-        return check_line_of(view, running=running)
     from receiver.storagenode.node_status import NODE_STATUS, NodeStatus
 
     try:
-        return node_check_line(OperatorClient(config).ask("GET", NODE_STATUS, NodeStatus))
-    except NotRunningError as error:
+        if config.node.master:
+            return node_check_line(OperatorClient(config).ask("GET", NODE_STATUS, NodeStatus))
+        view, running = _seen(config)
+    except UnreachableError as error:  # edges find it so, too: its certificate has ended, say
         line = CheckLine("")
         line.say(CheckLevel.CRITICAL, error.message)
         return line
+    return check_line_of(view, running=running)
 
 
 def _of_node(config: ReceiverConfig, as_json: bool) -> int:

@@ -4,8 +4,10 @@ import msgspec
 import pytest
 
 from common.console.cli import run
+from common.errors import UnreachableError
 from receiver.cli.box_commands.receiver_check import check_line_of, node_check_line
 from receiver.cli.commands import cli
+from receiver.operator.client import OperatorClient
 from receiver.operator.views.sender_views import LateView
 from receiver.operator.views.status_views import AwayView, ClockView, StatusView
 from receiver.storagenode.node_status import NodeStatus
@@ -78,3 +80,17 @@ def test_a_storage_node_has_the_line_too(tmp_path, capsys, monkeypatch):
         True,
         True,
     )
+
+
+def test_a_receiver_that_cannot_be_asked_is_critical(tmp_path, monkeypatch, capsys) -> None:
+    def expired(*_asked: object) -> None:
+        raise UnreachableError("https://centre:8765 does not answer: certificate has expired")
+
+    monkeypatch.setattr(OperatorClient, "__init__", lambda *_: None)
+    monkeypatch.setattr(OperatorClient, "ask", expired)
+    monkeypatch.chdir(tmp_path)
+    assert run(cli, "tsferry-receiver", ["init"]) == 0
+    capsys.readouterr()
+    assert run(cli, "tsferry-receiver", ["-c", "receiver.toml", "status", "--check"]) == 2
+    said = capsys.readouterr().out
+    assert said.startswith("TSFERRY CRITICAL - https://centre:8765 does not answer: certificate")
