@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from common.console.terminal import printable
+from common.console.terminal import counted, printable
 from common.hooks.event_queue import QueueStanding
 from common.hooks.hook_service import AskedHook, hook_standings
 from common.hooks.hooks_config import HooksConfig, shown_address
@@ -79,7 +79,7 @@ def view_lines(view: HooksView) -> Iterator[str]:
         yield f"  delivered  {found.delivered}, the last {_moment(found.delivered_at)}"
         yield f"  waiting    {found.waiting}{_of_commits(found)}"
         yield f"  dropped    {found.dropped}"
-        yield f"  failed     {found.failed} tries{_failure(found)}"
+        yield f"  failed     {counted(found.failed, 'try', 'tries')}{_failure(found)}"
 
 
 def asked_lines(found: Mapping[str, AskedHook]) -> Iterator[str]:
