@@ -115,9 +115,13 @@ def test_a_server_loads_exported_tables(
     ):
         path = f"sequence/extable/0/0/{number + 1}-{number + 1}-0-0.tsfile"
         world.load(NORTH, path, build({("t", "u1"): points}))
+    execute(world.engine, "set storage group to root.`/extable`")
+    execute(world.engine, "set ttl to root.`/extable` 8640000000000")
     into = tmp_path / "out"
     exported(world, into, 4, capsys)
+    assert "extable" not in (into / "schema.sql").read_text()
     run_statements(server, into / "tables.sql", table=True)
+    assert "8640000000000" in str(server.say("show databases", table=True)["rows"])
     server.say(f"load '{into}'", table=True)
     found = {
         int(row[-3]) - T: (as_written(row[-2], float), as_written(row[-1], bytes))
