@@ -94,7 +94,7 @@ class Centre:
     def restored(self, name: str) -> set[int]:
         restore_metadata(self.store, self.uuid, self.root / name)
         with Engine.open(self.root / name, background=False) as engine, engine.reading() as state:
-            return {int(each, 16) for each in state.senders}
+            return {int(each[1:], 16) for each in state.senders}
 
 
 @pytest.fixture
