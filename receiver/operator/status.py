@@ -152,6 +152,8 @@ def short_status(there: ReceiverDirectories, problem: str | None) -> StatusView:
     """The same, without what each visible file would have to be looked at for.
 
     That is the oldest verification, what is kept of old boxes, and files that are not registered.
+    Files of tablets that no node is known to have are looked for (`ReleasedFiles.nowhere`), so many
+    at most that it takes some tenths of a second.
     """
     view = _at_rest(there, problem)
     if not isinstance(there, RunningReceiver):

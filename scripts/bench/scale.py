@@ -90,6 +90,11 @@ def uuid_of(number: int) -> str:
     return f"{number:032x}"
 
 
+def edge_of(number: int) -> str:
+    """A uuid that begins with sixteen zeros would be the centre's own."""
+    return f"e{number:031x}"
+
+
 class Simulated:
     """The nodes: what each would say, made of a few templates."""
 
@@ -323,12 +328,12 @@ def of_edges(node: Node, edges: int) -> list[Figure]:
     for low in range(0, edges, 5000):
         node.engine.commit(
             [
-                records.SenderSeen(uuid_of(each), f"edge {each}", f"edge-{each}")
+                records.SenderSeen(edge_of(each), f"edge {each}", f"edge-{each}")
                 for each in range(low, min(low + 5000, edges))
             ]
         )
     who = [
-        Principal("sender", uuid_of(each), (), f"{each:08x}", "10.0.0.1") for each in range(edges)
+        Principal("sender", edge_of(each), (), f"{each:08x}", "10.0.0.1") for each in range(edges)
     ]
     said = msgspec.json.encode(
         Heartbeat(version="0.1.0", label="edge", pending_files=3, pending_bytes=1 << 20)
@@ -336,7 +341,7 @@ def of_edges(node: Node, edges: int) -> list[Figure]:
 
     def beat(number: int) -> None:
         each = number % edges
-        answer = node.checks.heartbeat(who[each], uuid_of(each), from_json(said, Heartbeat))
+        answer = node.checks.heartbeat(who[each], edge_of(each), from_json(said, Heartbeat))
         msgspec.json.encode(answer)
 
     before = resident()
@@ -365,7 +370,7 @@ def commits_take(node: Node, threads: int) -> float:
         for each in range(count):
             task = f"{threads:08x}{thread:012x}{each:012x}"
             done = records.FileOutcome(f"sequence/root.a/0/0/{each}-1-0-0.tsfile", "refused")
-            node.engine.commit([records.TaskDone(uuid_of(thread), task, [done])])
+            node.engine.commit([records.TaskDone(edge_of(thread), task, [done])])
 
     workers = [threading.Thread(target=work, args=(each,)) for each in range(threads)]
     begin = time.perf_counter()

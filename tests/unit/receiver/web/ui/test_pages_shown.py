@@ -8,6 +8,7 @@ import pytest
 
 from common.hooks.hooks_config import HooksConfig
 from receiver.metadata.model import records
+from receiver.metadata.sql.executing import execute
 from receiver.metadata.state.table_rows import AdoptionRow
 from receiver.metadata.state.tables.file_tables.files import FileTable
 from receiver.operator.asked_work.background_tasks import add_task
@@ -18,6 +19,7 @@ from receiver.web.app import site_of
 from receiver.web.ui.drawing.page_templates import link
 from tests.support.node_world import OPERATOR, A, B, Edge, path_of, sender, tsfile
 from tests.support.page_reader import HOSTILE, Person
+from tests.support.tsfile_bytes import build
 from tests.unit.receiver.web.ui.conftest import BAD_NODE, call_it, says
 
 SHOWN = HOSTILE.replace("\u202e", "\\u202e")
@@ -251,6 +253,15 @@ def test_storage_groups_and_their_tablets(operator, node, edges):
     assert " 10 points" in shown
     before = link("groups", at=node.engine.oldest_answerable)
     assert "Nothing was loaded then" in operator.see(before).text
+
+
+def test_a_database_of_tables_has_its_tables_and_its_ttl(operator, node):
+    Edge(node).round({path_of(1, sg="plant"): build({("pumps", "p1"): {"flow": [(1, 1.5)]}})})
+    execute(node.engine, "set ttl to root.`/plant` 86400000000")
+    assert "1000.0 d" in operator.see("/ui/groups").text
+    shown = operator.see("/ui/groups/plant").text
+    assert "1 series that live in it" in shown
+    assert "pumps" in shown
 
 
 def test_points_a_day_are_drawn_and_told_by_partition(operator, edges):
