@@ -20,8 +20,8 @@ __all__ = ["lost_files", "unknown_here"]
 def lost_files(state: State, sender: str | None = None) -> list[LostRow]:
     """Lost files that nobody has acknowledged, the longest lost first.
 
-    Those that a sender told of, and those that are in quarantine and gone at the edge; not what is
-    visible under another name.
+    Those that a sender told of, and those that are in quarantine and gone at the edge, be their
+    ends held or not; not what is visible under another name.
 
     Args:
         state: committed.
@@ -31,7 +31,7 @@ def lost_files(state: State, sender: str | None = None) -> list[LostRow]:
     told = [row for row in table.rows.values() if not row.acknowledged]
     bad = [
         _lost(row)
-        for row in state.file_table.lost()
+        for row in (*state.file_table.lost(), *_ends_held(state))
         if not (table.is_acknowledged(row) or _is_elsewhere(state, row))
     ]
     found = [row for row in (*told, *bad) if sender in (None, row.sender)]
@@ -73,6 +73,18 @@ def unknown_here(state: State, told: Iterable[records.FileLost]) -> list[records
             for row in known[op.sender, op.md5, op.size]
         )
     ]
+
+
+def _ends_held(state: State) -> list[FileRow]:
+    """Files in quarantine whose ends wait for an operator: told as gone, and not retired yet."""
+    lists = [each for each in state.held_deletes.rows.values() if not each.records]
+    if not lists:
+        return []
+    wanted = {row.physical: row for row in state.file_table.quarantined() if not row.retired}
+    held = dict.fromkeys(
+        physical for each in lists for physical in each.files if physical in wanted
+    )
+    return [wanted[physical] for physical in held]
 
 
 def _is_elsewhere(state: State, row: FileRow) -> bool:

@@ -12,6 +12,7 @@ from tests.support.oracle import rows_read
 from tests.support.procs import children
 from tests.system.sender.test_daemon import daemon
 from tests.system.sender.test_rounds import call as called
+from tests.system.test_lost_state import operator
 
 EVERYTHING = f"DELETION,%s.d1.*,{2**63 - 1},{-(2**63)},{2**63 - 1}\n"
 A_PART = f"DELETION,%s.d1.*,{2**63 - 1},1000,1001\n"
@@ -63,6 +64,42 @@ def test_held_records_are_named_in_each_round_until_the_centre_decides(
     code, text = call(config, "sync", "--json")
     assert (code, json.loads(text)["held"]) == (0, [])
     assert "  held  " not in call(config, "status")[1]
+
+
+@pytest.mark.parametrize("verdict", ["allow", "drop"])
+def test_what_is_bad_at_the_centre_and_gone_here_is_lost_while_its_end_is_held(
+    centre, make_edge, verdict
+):
+    centre.config.write_text(centre.config.read_text().replace("max_fraction = 1\n", ""))
+    edge = make_edge(centre.start(), propagate_deletes="all")
+    paths = [edge.write(1), edge.write(2)]
+    assert edge.round().complete_until == 2009
+    centre.stop()
+    (bad,) = centre.data.glob("sequence/**/*-1-0-0.*.tsfile")
+    bad.unlink()
+    assert operator(centre, "fsck", "--repair") == 0
+    centre.start()
+    for path in paths:
+        edge.remove(path)
+    assert [each.file for each in edge.round().held] == paths
+    report = edge.round()  # which is told what came of the one before
+    assert (report.exit_code, [each.file for each in report.lost]) == (3, paths[:1])
+    assert report.complete_until == 1000
+    config = edge.write_config(propagate_deletes="all")
+    code, text = call(config, "status", "--check")
+    assert (code, text.partition(" | ")[0]) == (
+        2,
+        "TSFERRY CRITICAL - 1 file is lost; 2 deletions are held by a receiver",
+    )
+    assert "complete until  1000 " in call(config, "status")[1]
+    assert [each["path"] for each in centre.call("lost", "list")["files"]] == paths[:1]
+    (waiting,) = centre.call("deletes", "list")["lists"]
+    centre.call("deletes", verdict, waiting["digest"])
+    edge.round()
+    report = edge.round()
+    # What was kept is lost still; what was to go is no loss.
+    assert [each.file for each in report.lost] == (paths[:1] if verdict == "drop" else [])
+    assert edge.listed == []
 
 
 def test_a_deletion_file_that_shrank_or_vanished_is_named_while_its_file_stands(shared, make_edge):

@@ -85,7 +85,8 @@ def _loss_acknowledged(on: RuleOverlay, op: records.LossAcknowledged) -> None:
     if op.physical:
         file = on.need_file(op.physical, op, FileState.QUARANTINED)
         row = on.state.files[op.physical]
-        if not file.retired or (row.sender, row.path, row.md5) != key:
+        is_gone = file.retired or on.state.held_deletes.has_end(op.physical)
+        if not is_gone or (row.sender, row.path, row.md5) != key:
             raise refusal_of(op, f"{op.physical} is not lost, or is another file")
     elif not _is_lost(on, key):
         raise refusal_of(op, f"{op.path!a} of {op.sender} is not lost")

@@ -65,6 +65,10 @@ class HeldDeletes:
         """Those that nobody has decided about, the oldest first."""
         return [row for row in self.rows.values() if row.verdict is None]
 
+    def has_end(self, physical: str) -> bool:
+        """Whether a list has the end of a file, not records of its deletion file."""
+        return any(physical in row.files for row in self.rows.values() if not row.records)
+
     def restore(self, row: HeldDeletesRow) -> None:
         """Put a row in as it was."""
         self.rows[row.digest] = row

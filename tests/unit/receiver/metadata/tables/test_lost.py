@@ -94,6 +94,30 @@ def test_a_retired_file_that_is_found_bad_is_lost_and_found_good_is_not(state: S
     assert paths(state) == [P]  # what was acknowledged was another loss
 
 
+def held(*files: str, of_records: bool = False) -> records.DeletesHeld:
+    digest_of = ("cd" if of_records else "ab") * 16
+    return records.DeletesHeld(digest_of, A, "root.t", files, of_records, "much", look=1)
+
+
+def test_a_quarantined_file_whose_end_is_held_is_lost_as_well(state: State) -> None:
+    do(state, load(), load(Q, 2, content="q"))
+    do(state, records.FileQuarantined(PHYS, "bits"))
+    do(state, held(PHYS, of_records=True))
+    assert paths(state) == []  # its deletion file was told of; it may come again
+    refuse(
+        state, RefusedCommitError, "not lost", records.LossAcknowledged(A, P, digest("x"), PHYS)
+    )
+    do(state, held(PHYS, physical(Q, 2)))
+    assert paths(state) == [P]  # and not what is visible
+    assert lost_files(thawed(state)) == lost_files(state)
+    do(state, records.LossAcknowledged(A, P, digest("x"), PHYS))
+    assert paths(state) == []
+    do(state, records.DeletesSettled("ab" * 16, "drop", 0), records.FileRetired(PHYS))
+    assert paths(state) == []  # what was acknowledged stays so
+    do(state, records.FileRestored(PHYS), records.FileQuarantined(PHYS, "bits again"))
+    assert paths(state) == [P]
+
+
 def test_a_bad_file_whose_content_is_visible_elsewhere_is_not_lost(state: State) -> None:
     do(state, load())
     do(state, records.FileQuarantined(PHYS, "bits"), records.FileRetired(PHYS))
