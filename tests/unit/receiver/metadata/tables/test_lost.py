@@ -104,9 +104,7 @@ def test_a_quarantined_file_whose_end_is_held_is_lost_as_well(state: State) -> N
     do(state, records.FileQuarantined(PHYS, "bits"))
     do(state, held(PHYS, of_records=True))
     assert paths(state) == []  # its deletion file was told of; it may come again
-    refuse(
-        state, RefusedCommitError, "not lost", records.LossAcknowledged(A, P, digest("x"), PHYS)
-    )
+    refuse(state, RefusedCommitError, "not lost", records.LossAcknowledged(A, P, digest("x"), PHYS))
     do(state, held(PHYS, physical(Q, 2)))
     assert paths(state) == [P]  # and not what is visible
     assert lost_files(thawed(state)) == lost_files(state)
