@@ -209,6 +209,9 @@ def _lines(found: ReceiverStanding, config: SenderConfig) -> list[str]:
         f"  last round      {_round_text(found.last_round)}",
         f"  last task       {found.last_task or 'none yet'}",
     ]
+    if found.let_go:
+        why = "past their TTL, deleted by its operator, or another sender's"
+        lines.append(f"  let go there    {counted(found.let_go, 'file')} ({why})")
     lines += _ending(found, time.time())
     lines += [f"  list in doubt   {each}" for each in found.doubts]
     if found.lost is not None:

@@ -46,6 +46,7 @@ from sender.schema.shipping import look_at_schema
 from sender.schema.standing import SchemaAhead, SchemaStanding, schema_standing
 from sender.select.facts import ContentFacts
 from sender.select.found import LocalFile, Scan, Span, Why
+from sender.select.listed_table import listed_sum
 from sender.send.remote import Remote
 
 __all__ = ["LookedAt", "ReceiverStanding", "dry_run", "standing", "viewing"]
@@ -218,6 +219,8 @@ class ReceiverStanding:
         standby_urls: further ones, of those that may take its place.
         address: the one of them that answered last; None if that is not known.
         listed: files that are loaded there.
+        let_go: files that are on the list, and that it let go by itself: past their TTL, deleted by
+            its operator, another sender's now.
         pending_files: closed files that are not.
         pending_bytes: of these.
         complete_until: data time before which nothing of this node is unloaded; None if unknown.
@@ -248,6 +251,7 @@ class ReceiverStanding:
     standby_urls: tuple[str, ...] = ()
     address: str | None = None
     listed: int = 0
+    let_go: int = 0
     pending_files: int = 0
     pending_bytes: int = 0
     complete_until: Time | None = None
@@ -302,7 +306,8 @@ def standing(remote: Remote) -> ReceiverStanding:
             facts = SparingFacts(view.kept.facts)
             lost = view.kept.memory.now.lost
             left = next_round(known, PlanOptions.of(remote.config), facts).remaining(facts, lost)
-            found.listed = len(known.entries)
+            found.listed = listed_sum(known.entries).files
+            found.let_go = len(known.entries) - found.listed
             found.lost = _lost_json(lost)
             found.pending_files, found.pending_bytes = left.files, left.bytes
             found.complete_until = left.complete_until

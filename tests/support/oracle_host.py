@@ -34,6 +34,7 @@ from receiver.node import Node
 from receiver.operator.edges.owners import adopt_sender, set_owner
 from receiver.operator.edges.senders import accept_sender
 from receiver.operator.edges.tokens import make_token
+from receiver.operator.stored.files import undelete_files
 from receiver.principal import Principal
 from receiver.web.app import close, create_app, site_of
 from tests.support.merging_node import MergedHere, compactions, merge_here
@@ -235,6 +236,10 @@ class Killable:
         """An operator deletes files, whoever lists them."""
         self._ask("give up", list(physicals))
 
+    def undelete(self, physicals: Sequence[str]) -> list[str]:
+        """An operator calls files back; those that are there again."""
+        return self._ask("undelete", list(physicals)) or []
+
     def accept(self, sender: str) -> None:
         """An operator says that a sender was restored from a copy."""
         self._ask("accept", sender)
@@ -307,6 +312,8 @@ def _serve(config: ReceiverConfig, port: int, line: Connection, countdown: Count
         app = create_app(config)
         site = site_of(app)
         in_this_process(site.node)
+        if not config.load.keep_deleted:
+            site.node.load.reaper.close()  # only when it is told to, as its judge has to see it
         with running(app, gate=site.gate, port=port) as server:
             countdown.left = 0
             line.send(f"http://127.0.0.1:{server.addresses[0][1]}")
@@ -340,6 +347,8 @@ def _answered(node: Node, countdown: Countdown, name: str, *given: Any) -> Any:
         case "give up":
             _rest(node)
             node.engine.commit([records.FileDeleted(each, "operator") for each in given[0]])
+        case "undelete":
+            return undelete_files(node.operator, given[0]).back
         case "accept":
             accept_sender(node.engine, *given)
         case "commit":

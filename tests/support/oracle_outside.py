@@ -29,7 +29,7 @@ from tests.support.oracle import EdgeBackup, Oracle
 from tests.support.oracle_host import Killable
 from tests.support.oracle_play import Play, WrongAnswer
 
-__all__ = ["OUTSIDE", "OutsidePlay"]
+__all__ = ["OUTSIDE", "THERE", "OutsidePlay"]
 
 OUTSIDE = {
     "write": 30.0, "flush": 3.0, "close": 14.0, "delete": 3.0, "inner": 3.0, "cross": 2.0,
@@ -46,7 +46,7 @@ _MEMORY = (
     "schema/sync/*/receiver.json",
 )
 _TROUBLES = ("replaced", "grown", "linked", "unmarked", "unlisted", "hard link", "restored")
-_THERE = (FileState.LIVE, FileState.RETIRED, FileState.SUPERSEDED)
+THERE = (FileState.LIVE, FileState.RETIRED, FileState.SUPERSEDED)
 
 
 class OutsidePlay(Play):
@@ -79,12 +79,25 @@ class OutsidePlay(Play):
     def look(self) -> list[FileRow]:
         """After each step: nothing is back, nothing is there twice."""
         rows = self.world.view().rows
-        there = [row for row in rows if row.state in _THERE]
-        if back := [row.path for row in there if row.md5 in self.given_up]:
+        there = [row for row in rows if row.state in THERE]
+        if back := [row.path for row in there if self.contents([row]) & self.given_up]:
             raise WrongAnswer("what an operator deleted is back", back)
         self._once(self.world.view())
-        self.seen |= {row.md5 for row in there if row.points}
+        self.seen |= self.contents([row for row in there if row.points])
         return there
+
+    def contents(self, rows: Sequence[FileRow]) -> set[str]:
+        """What some files at the centre are, or are made of."""
+        return {row.md5 for row in rows}
+
+    def listed(self, visible: Sequence[FileRow]) -> set[str]:
+        """Contents that the edge need not send, of what is visible."""
+        return self.contents([row for row in visible if not row.retired])
+
+    def lost(self) -> set[str]:
+        """Contents that the centre says are lost, to whoever asks or has asked."""
+        with self.host.reading() as state:
+            return {key[2] for key in state.lost_table.rows}
 
     def on_disk(self) -> set[str]:
         """What lies at the edge, closed."""
@@ -104,12 +117,11 @@ class OutsidePlay(Play):
         if report.error is not None:
             raise WrongAnswer("a round failed", report.error)
         self.untold = False
-        there = {row.md5 for row in self.look()}
-        listed = {row.md5 for row in self.world.view().visible if not row.retired}
+        there = self.contents(self.look())
+        listed = self.listed(self.world.view().visible)
         if left := self.on_disk() - listed - self.given_up:
             raise WrongAnswer("a whole look left something", left, report)
-        with self.host.reading() as state:
-            lost = {key[2] for key in state.lost_table.rows}
+        lost = self.lost()
         if gone := self.seen - there - self.given_up - lost:
             raise WrongAnswer("what was there is gone, and nobody says so", gone)
 
@@ -165,8 +177,8 @@ class OutsidePlay(Play):
         top = self.host.config.data_dirs[0]
         for row in self.world.view().visible:
             where = top / row.physical
-            here = row.md5 == file.md5 and where.exists()
-            if here and hashlib.md5(where.read_bytes()).hexdigest() == file.md5:
+            here = file.md5 in self.contents([row]) and where.exists()
+            if here and hashlib.md5(where.read_bytes()).hexdigest() == row.md5:
                 self.freed.add(file.md5)
                 return
         if file.md5 not in self.given_up:
@@ -242,16 +254,17 @@ class OutsidePlay(Play):
     # -- operators -------------------------------------------------------------------------
 
     def _give_up(self) -> None:
-        rows = [row for row in self.world.view().rows if row.state in _THERE and row.points]
+        rows = [row for row in self.world.view().rows if row.state in THERE and row.points]
         if not rows:
             return
         going = self.chance.sample(rows, self.chance.randint(1, min(3, len(rows))))
-        contents = {row.md5 for row in going}
-        every = [row.physical for row in rows if row.md5 in contents]
-        self.host.give_up(every)
+        contents: set[str] = set()
+        while len(contents) < len(contents := self.contents(going)):
+            going = [row for row in rows if self.contents([row]) & contents]
+        self.host.give_up([row.physical for row in going])
         self.given_up |= contents
         self.freed -= contents  # its sender need not remember them
-        self._note("given up", [row.path for row in rows if row.md5 in contents])
+        self._note("given up", [row.path for row in going])
 
     def _reap(self) -> None:
         """What was deleted is forgotten."""
@@ -316,7 +329,7 @@ class OutsidePlay(Play):
             return
         self.host.restore_from(self.copy[0])
         self.given_up = set(self.copy[1])
-        there = {row.md5 for row in self.world.view().rows if row.state in _THERE}
+        there = self.contents([row for row in self.world.view().rows if row.state in THERE])
         self.seen &= there | self.freed  # what lies at the edge comes, or what it was made into
         self.untold = True
         self._note("centre restore")

@@ -102,7 +102,7 @@ class State:
         self.uploaded_table = UploadedTable(self.file_table.rows)
         self.upload_times = UploadTimes()
         self.owner_table = OwnerTable(self.devices)
-        self.sender_table = SenderTable()
+        self.sender_table = SenderTable(self.file_table.rows, self.owner_table.rows)
         self.token_table = TokenTable()
         self.task_table = TaskTable()
         self.quarantine_table = QuarantineTable()

@@ -105,6 +105,8 @@ class SenderRow(CommittedRow, frozen=True, kw_only=True):
         restored: the commit by which an operator said that it was restored from a copy; 0 for none,
             and once its list has begun anew.
         late_after: silence after which it is late, seconds, 0 for never; None: as configured.
+        called_back: the commit by which a deleted file that it may have came to be visible
+            again last; 0 for none.
     """
 
     uuid: str
@@ -121,6 +123,7 @@ class SenderRow(CommittedRow, frozen=True, kw_only=True):
     mode_look: int = 0
     restored: int = 0
     late_after: float | None = None
+    called_back: int = 0
 
 
 class AdoptionRow(CommittedRow, frozen=True, kw_only=True):

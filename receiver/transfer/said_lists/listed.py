@@ -48,7 +48,8 @@ class ListComparison:
 
         What a token's scope does not cover need not be on the list, for its inventory lacks it. A
         sender that a device came back to since then has what counted no more on its list, and it
-        may have left the disk here: it has to compare all.
+        may have left the disk here: it has to compare all. So has one of which deleted files were
+        called back: what counted no more on its list may be there, and counts again.
         """
         check_sender(who, sender)
         scope = Scope(who.scope)
@@ -57,7 +58,7 @@ class ListComparison:
             agrees = state.file_table.listed.of(sender) == told or (
                 who.scope and _within(state, sender, scope) == told
             )
-            if agrees and not came_back(state, sender, request.since):
+            if agrees and not _is_asked_anew(state, sender, request.since):
                 return ListedAnswer(agrees=True)
             ended = [
                 EndedHere(path=path, md5=row.md5, reason=_reason(row))
@@ -91,6 +92,12 @@ class ListComparison:
             notes = (state.let_go.get(sender, *each) for each in asked)
             ended += _forgotten(state, (each for each in notes if each is not None))
         return EndedAnswer(ended=ended)
+
+
+def _is_asked_anew(state: State, sender: str, since: int) -> bool:
+    row = state.senders.get(sender)
+    called_back = row is not None and row.called_back > since
+    return called_back or came_back(state, sender, since)
 
 
 def _within(state: State, sender: str, scope: Scope) -> tuple[int, str]:

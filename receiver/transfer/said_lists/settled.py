@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from common.errors import UsageError
 from common.text_numbers import whole_number
 from common.wire import SettledAnswer, SettledFile
+from receiver.metadata.state.table_rows import FileState
 from receiver.scope import Scope
 from receiver.transfer.intake import check_sender
 from receiver.transfer.said_lists.listing import page_limit
@@ -88,16 +89,32 @@ def _settled(state: State, sender: str, after: int, scope: Scope) -> set[tuple[i
 
 
 def _contents(state: State, row: FileRow) -> list[tuple[str, str]]:
-    """(MD5, path) of what a row is of, at its sender: of a merged file what it is made of."""
+    """(MD5, path) of what a row is of, at its sender: of a merged file what it is made of.
+
+    But for what is here again, as it gave way to it.
+    """
     maker = state.compacted_table.finals.maker(row.physical)
-    return [(row.md5, path) for path in row.paths] if maker is None else maker.made_of
+    if maker is None:
+        return [(row.md5, path) for path in row.paths]
+    inputs = (state.files.get(each) for each in maker.inputs)
+    here = {
+        (each.md5, path)
+        for each in inputs
+        if each is not None and _is_here(each)
+        for path in each.paths
+    }
+    return [each for each in maker.made_of if each not in here]
 
 
 def _is_merged_in(state: State, sender: str, path: str, md5: str) -> bool:
-    """Whether readers see a merged file that is made of one: its sender alone knows what of."""
+    """Whether a merged file that is made of one is read, or bad: its sender alone knows what of."""
     finals = state.compacted_table.finals.with_leaf(sender, path, md5)
     rows = (state.files.get(each) for row in finals for each in row.became)
-    return any(row is not None and row.visible for row in rows)
+    return any(row is not None and _is_here(row) for row in rows)
+
+
+def _is_here(row: FileRow) -> bool:
+    return row.visible or row.state is FileState.QUARANTINED
 
 
 def _parsed(cursor: str) -> tuple[int, str, str]:

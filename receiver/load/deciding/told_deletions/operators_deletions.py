@@ -5,11 +5,12 @@ copy of its disk, or be another box with that disk. So the content decides, unde
 any sender; a file without points has no identity beyond its path. What happened to the content last
 counts: once it is loaded again, by whatever way, the deletion before is no reason any more. Nor is
 that of a second file with the same content for what a sender has here under the path in question:
-should its bytes be bad or gone, there is nobody else to bring them. What readers
-see in a file of another sender is that one's, not deleted. With what was merged for good goes all
-that it was made of. Where that is in several merged files, and an operator deleted some,
-each point of it is deleted or read in the others; only while one of these is bad, it is taken:
-there is nobody else to bring what was in that one.
+should its bytes be bad or gone, there is nobody else to bring them; once they were brought under
+that path, the deletion of what was brought counts. What readers see in a file of another sender is
+that one's, not deleted. With what was merged for good goes all that it was made of. Where that is
+in several merged files, and an operator deleted some, each point of it is deleted or read in the
+others; only while one of these is bad, it is taken: there is nobody else to bring what was in that
+one.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def deleted_by_operator(
         return 0
     found = [(0, 0)]
     is_here = False
-    bad = []
+    bad, deleted_rows = [], []
     for row in _of_tail(state, tail):
         if _is_content(row, size, md5) and _is_known_as(row, sender, [path]):
             if row.visible and row.sender != sender:
@@ -70,6 +71,8 @@ def deleted_by_operator(
             is_here |= row.state is not FileState.DELETED
             if row.state is FileState.QUARANTINED:
                 bad.append(row)
+            if is_operators(row):
+                deleted_rows.append(row)
             if not is_told_by_merge(state, row):
                 found.append((row.created, row.deleted if is_operators(row) else 0))
     merges = state.compacted_table.finals.dropped_with(sender, path, tail, md5)
@@ -83,9 +86,21 @@ def deleted_by_operator(
     deleted = max(found)[1]
     # One of several with this content, and not the last: what readers had then is bad since.
     is_wanted = any(
-        row.changed > deleted or (row.sender == sender and path in row.paths) for row in bad
+        row.changed > deleted
+        or (
+            (row.sender == sender and path in row.paths)
+            and not (note is not None and note.deleted > row.created)
+            and not any(_is_in_place_of(each, row) for each in deleted_rows)
+        )
+        for row in bad
     )
     return 0 if is_wanted else deleted
+
+
+def _is_in_place_of(row: FileRow, bad: FileRow) -> bool:
+    """Whether a file was brought for one that is bad, under its name."""
+    same_name = row.sender == bad.sender and not set(row.paths).isdisjoint(bad.paths)
+    return same_name and row.created > bad.created
 
 
 def deleted_with(state: State, merge: CompactedRow) -> list[records.LetGoNoted]:

@@ -413,6 +413,8 @@ def test_a_bad_one_gives_way_to_its_inputs_and_nothing_of_it_is_on_hold(
     with node.engine.reading() as state:
         assert not state.quarantine, "its hold would keep the partition from becoming final, ever"
         assert lost_files(state) == []
+    # Its edge goes on remembering what it freed: it alone can say so at a centre that is restored.
+    assert node.settled.page(site.edge.who, A, 0, None, None).files == []
 
 
 def test_a_bad_one_of_which_nothing_is_left_is_lost_by_name(
@@ -424,6 +426,19 @@ def test_a_bad_one_of_which_nothing_is_left_is_lost_by_name(
     with node.engine.reading() as state:
         assert [each.physical for each in lost_files(state)] == [row.physical]
         assert not state.quarantine
+    assert node.settled.page(site.edge.who, A, 0, None, None).files == []
+
+
+def test_what_a_bad_one_is_made_of_its_edge_goes_on_remembering(
+    node: Node, clock: Clock, site: Site
+) -> None:
+    row = made_final(node, clock)
+    with node.engine.reading() as state:
+        gone = [each.physical for each in state.files.values() if not each.visible]
+    node.engine.commit([records.FileDeleted(gone[0], "superseded")])  # its bytes may be gone
+    record_verdicts(node.engine, [Verdict(row.physical, row.md5, "bad", as_sent=True)])
+    with node.engine.reading() as state:
+        assert state.files[row.physical].state is FileState.QUARANTINED
     assert node.settled.page(site.edge.who, A, 0, None, None).files == []
 
 

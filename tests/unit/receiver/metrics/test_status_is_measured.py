@@ -84,9 +84,9 @@ STATUS: Mapping[str, Told] = {
 }  # fmt: skip
 STANDING: Mapping[str, Told] = {
     "receiver": "is a label of every measure", "url": CONFIGURED, "standby_urls": CONFIGURED,
-    "address": sent.ADDRESS, "listed": sent.LOADED, "pending_files": sent.PENDING,
-    "pending_bytes": sent.PENDING_BYTES, "complete_until": sent.COMPLETE,
-    "troubles": sent.TROUBLE, "waiting": sent.WAITING,
+    "address": sent.ADDRESS, "listed": sent.LOADED, "let_go": "loaded_files is less by them",
+    "pending_files": sent.PENDING, "pending_bytes": sent.PENDING_BYTES,
+    "complete_until": sent.COMPLETE, "troubles": sent.TROUBLE, "waiting": sent.WAITING,
     "clashes": sent.ROUND_CODE, "unmounted": sent.UNMOUNTED,
     "doubts": "the next round compares the list anew, and all is well",
     "verified": sent.VERIFIED, "last_round": sent.ROUND_AT,

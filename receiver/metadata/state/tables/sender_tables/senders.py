@@ -10,6 +10,9 @@ from receiver.metadata.model import records
 from receiver.metadata.state.table_rows import SchemaPositionRow, SenderRow, TokenRow
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from receiver.metadata.state.table_rows import FileRow, OwnerRow
     from receiver.metadata.state.tables import Appliers
 
 __all__ = ["KEPT_FAILURES", "SchemaPositions", "SenderTable", "TokenTable"]
@@ -25,8 +28,15 @@ class SenderTable:
         rows: by uuid.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, files: Mapping[str, FileRow], owners: Mapping[str, OwnerRow]) -> None:
+        """Begin with none.
+
+        Args:
+            files: rows by physical path.
+            owners: rows by device.
+        """
         self.rows: dict[str, SenderRow] = {}
+        self._files, self._owners = files, owners
         self._directories: dict[str, str] = {}
 
     def of_directory(self, directory: str) -> SenderRow | None:
@@ -48,6 +58,7 @@ class SenderTable:
             records.SenderMode: self._sender_mode,
             records.ListBegun: self._list_begun,
             records.LatenessSet: self._lateness_set,
+            records.FileUndeleted: self._file_undeleted,
         }
 
     def _sender_seen(self, op: records.SenderSeen, ts: int) -> None:
@@ -80,6 +91,14 @@ class SenderTable:
     def _list_begun(self, op: records.ListBegun, ts: int) -> None:
         row = self.rows[op.sender]
         self.rows[op.sender] = msgspec.structs.replace(row, restored=0, changed=ts)
+
+    def _file_undeleted(self, op: records.FileUndeleted, ts: int) -> None:
+        """Of its sender, and of those that have its devices by now: they may have the content."""
+        owners = (self._owners.get(each.name) for each in op.devices)
+        concerned = {self._files[op.physical].sender, *(each.sender for each in owners if each)}
+        for uuid in concerned & self.rows.keys():
+            # Nobody who decides about a sender depends on it, so `changed` stays.
+            self.rows[uuid] = msgspec.structs.replace(self.rows[uuid], called_back=ts)
 
     def _lateness_set(self, op: records.LatenessSet, ts: int) -> None:
         row = self.rows[op.sender]

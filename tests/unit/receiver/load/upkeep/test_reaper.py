@@ -477,6 +477,33 @@ def test_what_has_turned_out_bad_comes_again_though_its_like_was_deleted_before(
         assert results(edge.round({path: tsfile()})) == {path: "loaded"}
 
 
+@pytest.mark.parametrize("forgotten", [True, False])
+@pytest.mark.parametrize("under", [1, 2])
+def test_what_was_brought_for_bad_bytes_and_deleted_does_not_come_for_them_once_more(
+    world: World, clock: Clock, forgotten: bool, under: int
+) -> None:
+    """A bad file that had ended stays in quarantine; an edge without its list brought it again."""
+    path = path_of(1) if under == 1 else path_of(2)
+    with world.still_node() as node:
+        edge = Edge(node)
+        edge.round({path_of(1): tsfile()})
+        with node.engine.reading() as state:
+            (bad,) = state.files
+        edge.round({}, [path_of(1)])
+        node.engine.commit([records.FileQuarantined(bad, "bad")])
+        assert planned_again(edge, path).action is wire.Action.SEND
+        assert results(edge.round({path: tsfile()})) == {path: "loaded"}
+        with node.engine.reading() as state:
+            (good,) = (row.physical for row in state.files.values() if row.visible)
+        node.engine.commit([records.FileDeleted(good, "operator")])
+        if forgotten:
+            clock.now += 10_000
+            assert node.load.reaper.run_once() == 1
+        assert planned_again(edge, path).action is wire.Action.EXPIRED
+        if under == 2:  # under its own name it is wanted as before: the other was another file
+            assert planned_again(edge).action is wire.Action.SEND
+
+
 def test_what_an_operator_deletes_between_plan_and_load_is_not_loaded(world: World) -> None:
     with world.still_node() as node:
         edge, other = Edge(node), Edge(node, "b" * 32)
