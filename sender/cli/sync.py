@@ -355,13 +355,18 @@ def _dry_run(session: Session, accept_source: bool, as_machine: bool) -> int:
 
 
 def _plan_lines(plan: RoundAhead) -> list[str]:
+    told = sum(each["resource_only"] for task in plan["tasks"] for each in task["additions"])
+    alone = f", and tell the .resource alone of {told}" if told else ""
     lines = [
         f"{plan['receiver']}: a round would send {counted(plan['files'], 'file')} "
-        f"({size_text(plan['bytes'])}) in {counted(len(plan['tasks']), 'task')}; nothing was sent"
+        f"({size_text(plan['bytes'])}) in {counted(len(plan['tasks']), 'task')}{alone}; "
+        "nothing was sent"
     ]
     lines += _schema_lines(plan["schema"])
     for task in plan["tasks"]:
         for each in task["additions"]:
+            if each["resource_only"]:
+                continue
             verb = "replace" if each["replaces"] else "send"
             lines.append(f"  {verb} {each['file']} ({size_text(each['size'])})")
         lines += [f"  gone {each}" for each in task["deletions"]]

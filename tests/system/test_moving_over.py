@@ -89,6 +89,13 @@ class MovingSite:
         assert got == code, out
         return json.loads(out.out) if out.out else out.err
 
+    def said(self, *arguments: str) -> str:
+        """What a command says to a person."""
+        got = run(cli, "tsferry-sender", ["--config", str(self.config), *arguments])
+        out = self._capsys.readouterr()
+        assert got == 0, out
+        return out.out
+
     def loaded(self) -> dict[str, str]:
         return self.centre.loaded(self.uuid)
 
@@ -124,6 +131,11 @@ def test_both_ends_move_over_and_nothing_that_is_there_is_sent_again(site: Movin
     assert done == {**dry, "committed": True}
     after = tree_of(site.sender.data.parent)
     assert {name: after[name] for name in before[0]} == before[0]
+    ahead = site.said("sync", "--dry-run").splitlines()
+    assert "would send 2 files" in ahead[0]
+    assert "tell the .resource alone of 2;" in ahead[0]
+    sent = [each.split()[1] for each in ahead if each.startswith("  send ")]
+    assert sent == [site.path(3), site.path(4)]
     report = site.call("sync")
     assert (report["sent"], report["already"]) == (2, 0)
     assert report["bytes"] == sum(len(site.content(number)) + 1 for number in (3, 4))

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from common.console.terminal import counted
 from common.errors import DamagedError, NameRefusedError, NotFoundError, UsageError
 from common.names import SUFFIX, FilePath, Kind, is_sender_uuid
 from receiver.operator.adopting.java_string_map import read_string_map
@@ -157,8 +158,9 @@ class _Search:
                 else:
                     groups.add(name)
             if groups:
+                owners = counted(len(groups), "owner")
                 why = (
-                    f"it names no sender for the devices of {len(groups)} owners, the first is "
+                    f"it names no sender for the devices of {owners}, the first is "
                     f"{min(groups)!a} (a server of 0.12 writes the storage group there): "
                     "--as says whose they are"
                 )

@@ -48,7 +48,7 @@ def test_owners_of_0_11_name_senders_and_those_of_0_12_do_not(old: OldReceiverTr
     old.owners({"root.sg.d1": "root.sg", "root.sg.d2": name_of()})
     found = read(old)
     assert found.owners == {"root.sg.d2": UUID}
-    assert "no sender for the devices of 1 owners, the first is 'root.sg'" in reasons(found)
+    assert "no sender for the devices of 1 owner, the first is 'root.sg'" in reasons(found)
 
 
 def test_of_two_maps_of_owners_the_newest_that_is_whole_counts(old: OldReceiverTree) -> None:
