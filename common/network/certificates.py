@@ -13,11 +13,11 @@ import base64
 import datetime
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-__all__ = ["CertificateFile", "crl_end", "end_of"]
+__all__ = ["CertificateFile", "crl_end", "end_of", "is_exchanged", "note_in_use"]
 
 _BEGIN: Final = "-----BEGIN CERTIFICATE-----"
 _END: Final = "-----END CERTIFICATE-----"
@@ -25,6 +25,28 @@ _CRL: Final = "-----BEGIN X509 CRL-----", "-----END X509 CRL-----"
 _SEQUENCE, _VERSION, _UTC_TIME, _GENERALIZED_TIME = 0x30, 0xA0, 0x17, 0x18
 _INTEGER: Final = 0x02
 _LIMIT = 1 << 24
+_in_use: Final[dict[Path, bytes]] = {}
+"""What a server of this process shows or judges by, under the path that it was read from."""
+
+
+def note_in_use(contents: Mapping[Path, bytes]) -> None:
+    """Have these count for what their files have, until they are read again.
+
+    What lies there by then may be another certificate, which nobody is shown before that: the end
+    of the one that is shown is what clients come upon.
+    """
+    _in_use.update(contents)
+
+
+def is_exchanged(path: Path | None) -> bool:
+    """Whether a file is not what is in use of it any more, or cannot be read."""
+    known = None if path is None else _in_use.get(path)
+    if path is None or known is None:
+        return False
+    try:
+        return path.read_bytes() != known
+    except OSError:
+        return True
 
 
 def crl_end(pem: bytes) -> float:
@@ -64,10 +86,15 @@ class CertificateFile:
         self._known: tuple[tuple[int, int, int], float | None] | None = None
 
     def until(self) -> float | None:
-        """When the first of its certificates ends that will; None if that cannot be read."""
+        """When the first of its certificates ends that will; None if that cannot be read.
+
+        Of what is in use of this file in this process, where something is.
+        """
         if self._path is None:
             return None
         try:
+            if (used := _in_use.get(self._path)) is not None:
+                return self._reads(used)
             found = self._path.stat()
             which = (found.st_ino, found.st_mtime_ns, found.st_size)
             with self._lock:

@@ -205,6 +205,12 @@ class OperatorClient:
                 done = True
             except (ConnectionRefusedError, FileNotFoundError) as error:
                 raise NotRunningError(self._config) from error
+            except ssl.SSLCertVerificationError as error:
+                raise UnreachableError(
+                    f"{self._url.geturl()} shows another certificate than listen.tls_cert = "
+                    f"{self._config.listen.tls_cert} has: systemctl reload tsferry-receiver takes "
+                    "that, or its log says why it does not"
+                ) from error
             except (OSError, http.client.HTTPException) as error:
                 raise UnreachableError(f"{self._url.geturl()} does not answer: {error}") from error
             finally:

@@ -21,7 +21,12 @@ from receiver.operator.asked_work.background_tasks import background_concerns, b
 from receiver.operator.asked_work.compact import merge_totals
 from receiver.operator.directories import RunningReceiver, time_of
 from receiver.operator.edges.edge_troubles import edge_concerns
-from receiver.operator.edges.ending import edge_certificates_ending, ending_concerns, tokens_ending
+from receiver.operator.edges.ending import (
+    edge_certificates_ending,
+    ending_concerns,
+    exchanged_concerns,
+    tokens_ending,
+)
 from receiver.operator.edges.lateness import is_edge, label_concerns, late_senders, shared_labels
 from receiver.operator.edges.senders import loaded_bad
 from receiver.operator.paging import every_row
@@ -177,6 +182,7 @@ def short_status(there: ReceiverDirectories, problem: str | None) -> StatusView:
             *copy_concerns(there.copies),
             *([] if there.hooks is None else there.hooks.concerns()),
             *ending_concerns(view, time_of(there)),
+            *exchanged_concerns(there.config.listen),
             *edges,
             *label_concerns(view),
         ),

@@ -23,7 +23,7 @@ COMPLETE = {
     "receiver.load.incoming_space": "problem",
     "receiver.load.service": "concerns problem",
     "receiver.operator.asked_work.background_tasks": "background_concerns",
-    "receiver.operator.edges.ending": "ending_concerns",
+    "receiver.operator.edges.ending": "ending_concerns exchanged_concerns",
     "receiver.operator.edges.lateness": "label_concerns",
     "receiver.operator.places.node_lists": "node_concerns",
     "receiver.operator.places.remote_nodes": "remote_node_concerns",

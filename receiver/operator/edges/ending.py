@@ -6,6 +6,7 @@ import datetime
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from common.network.certificates import is_exchanged
 from receiver.metadata.model.records import ANYONE
 from receiver.operator.edges.lateness import presences
 from receiver.operator.views.token_views import EdgeCertificateEnding, TokenEnding
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from common.wire import Heartbeat
+    from receiver.config import ListenConfig
     from receiver.metadata.state.state import State
     from receiver.metadata.state.table_rows import TokenRow
     from receiver.operator.directories import ReceiverDirectories
@@ -26,6 +28,7 @@ __all__ = [
     "edge_certificates_ending",
     "ended_tokens",
     "ending_concerns",
+    "exchanged_concerns",
     "tokens_ending",
 ]
 
@@ -134,6 +137,21 @@ def ending_concerns(view: StatusView, now: float) -> list[str]:
         note = f" ({first.note})" if first.note else ""
         found.append(f"{what} within 30 days: {first.id}{note} on {_day(first.expires)}")
     return found
+
+
+def exchanged_concerns(listen: ListenConfig) -> list[str]:
+    """Files of TLS that are not those that clients are shown, or judged by."""
+    files = {
+        "tls_cert": listen.tls_cert,
+        "client_ca": listen.client_ca,
+        "client_crl": listen.client_crl,
+    }
+    return [
+        f"listen.{key} = {path} is not what is in use of it: systemctl reload tsferry-receiver "
+        "takes it, or its log says why it does not"
+        for key, path in files.items()
+        if is_exchanged(path)
+    ]
 
 
 def _ends(until: float, now: float) -> str:

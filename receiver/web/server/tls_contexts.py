@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from common.errors import ConfigError
+from common.network.certificates import note_in_use
 from receiver.web.server.head import is_of_this_machine
 
 if TYPE_CHECKING:
@@ -44,6 +45,11 @@ class TlsFiles:
     client_ca: Path | None = None
     client_crl: Path | None = None
     client_required: bool = False
+
+    @property
+    def read(self) -> list[Path]:
+        """What ends, of these."""
+        return [each for each in (self.cert, self.client_ca, self.client_crl) if each is not None]
 
 
 class ServerTls:
@@ -91,10 +97,19 @@ class ServerTls:
 
 def _contexts(files: TlsFiles) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     """For other machines, and for this one: its operator's commands have no certificate."""
+    contents = {path: found for path in files.read if (found := _content(path)) is not None}
     ours = _context(files, ssl.CERT_NONE if files.client_ca is None else ssl.CERT_OPTIONAL)
-    if not files.client_required:
-        return ours, ours
-    return _context(files, ssl.CERT_REQUIRED), ours
+    others = _context(files, ssl.CERT_REQUIRED) if files.client_required else ours
+    # Read before: a file that was exchanged in between is told as exchanged, not as in use.
+    note_in_use(contents)
+    return others, ours
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
 
 
 def _context(files: TlsFiles, mode: ssl.VerifyMode) -> ssl.SSLContext:

@@ -21,14 +21,17 @@ _NO_AUTHORITY: Final = frozenset({2, 18, 19, 20, 21})
 _OURS: Final = {
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": "it wants a client certificate",
     "SSLV3_ALERT_HANDSHAKE_FAILURE": "it wants a client certificate, perhaps",
-    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "it has ended",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "it has ended, or its authority's list there has "
+    "(listen.client_crl)",
     "SSLV3_ALERT_CERTIFICATE_REVOKED": "it is revoked",
-    "TLSV1_ALERT_UNKNOWN_CA": "it is of none of its authorities (listen.client_ca there)",
+    "TLSV1_ALERT_UNKNOWN_CA": "it is of none of its authorities (listen.client_ca there), or of "
+    "one without a list (listen.client_crl)",
     "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": "it is not made for clients (extended key usage)",
     "SSLV3_ALERT_BAD_CERTIFICATE": "it is damaged, or not valid yet",
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "it cannot be verified",
 }
-"""Alerts by which a server refuses ours, as OpenSSL calls their reasons."""
+"""Alerts by which a server refuses ours, as OpenSSL calls their reasons. It has no alert of its own
+for a list of revoked certificates that has ended, or is not there."""
 
 
 def not_accepted(

@@ -2,10 +2,13 @@
 
 import base64
 import contextlib
+import datetime
 import hashlib
 import http.client
 import io
+import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -22,6 +25,7 @@ from receiver.config import ReceiverConfig
 from receiver.operator.client import NotRunningError, OperatorClient
 from receiver.operator.views.status_views import StorageView
 from tests.support import warm
+from tests.support.authority import Authority
 from tests.support.centre import COMMAND
 from tests.support.node_world import A, path_of
 from tests.support.tsfile_bytes import build
@@ -226,6 +230,49 @@ def test_everything_works_behind_tls_with_a_private_certificate(tmp_path):
 
         until(renewed, "the new certificate is served")
     assert server.process.returncode == 0
+
+
+def test_a_certificate_that_was_exchanged_without_a_reload_is_no_end_of_the_one_in_use(tmp_path):
+    authority = Authority(tmp_path / "plant")  # of two days, as what is behind the first of them
+    days = [(datetime.datetime.now(datetime.UTC) + datetime.timedelta(each)) for each in (1, 300)]
+    ends = [f"{each:%Y%m%d%H%M%SZ}" for each in days]
+    first, second = (
+        authority.issue(f"d{each}", "IP:127.0.0.1", ends=each, usage="serverAuth") for each in ends
+    )
+    cert, key = tmp_path / "server.pem", tmp_path / "server.key"
+
+    def put(pair):
+        cert.write_bytes(pair[0].read_bytes() + authority.ca.read_bytes())
+        key.write_bytes(pair[1].read_bytes())
+
+    def concerns():
+        found = json.loads(server.cli("status", "--json"))
+        measures = requests.get(f"{server.url}/metrics", verify=authority.ca, timeout=BOUND).text
+        line = re.search(r"\ntsferry_receiver_certificate_expiry_timestamp_seconds (.*)", measures)
+        assert float(line[1]) == found["certificate_until"]
+        return found["certificate_until"] - time.time(), " ".join(found["concerns"])
+
+    put(first)
+    server = Process(tmp_path, f"listen.tls_cert={cert}", f"listen.tls_key={key}")
+    with server.serving():
+        assert concerns()[1].startswith("the certificate ends on ")
+        put(second)
+        left, said = concerns()
+        assert "is not what is in use of it: systemctl reload tsferry-receiver" in said
+        assert left < 1.5 * 86400
+        key.write_bytes(first[1].read_bytes())
+        server.signal(signal.SIGHUP)  # no pair: it stays as it was
+        time.sleep(0.5)
+        left, said = concerns()
+        assert "or its log says why it does not" in said
+        assert left < 1.5 * 86400
+        put(second)
+        server.signal(signal.SIGHUP)
+        until(lambda: concerns()[0] > 1.5 * 86400, "the second is in use")
+        assert "listen.tls_cert" not in concerns()[1]
+        cert.write_bytes(first[0].read_bytes())
+        assert "shows another certificate than listen.tls_cert" in server.cli("status", code=4)
+        put(second)
 
 
 def test_a_second_server_on_the_same_directories_is_refused(server):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from common.network.certificates import CertificateFile, end_of
+from common.network.certificates import CertificateFile, end_of, is_exchanged, note_in_use
 from tests.support.web import make_certificate
 
 DAY = 86400.0
@@ -46,6 +46,22 @@ def test_a_file_that_was_renewed_is_read_again(tmp_path: Path) -> None:
     cert.unlink()
     assert file.until() is None
     assert CertificateFile(None).until() is None
+
+
+def test_what_is_in_use_counts_until_what_was_exchanged_is_read(tmp_path: Path) -> None:
+    cert, _ = make_certificate(tmp_path, "127.0.0.1")
+    file = CertificateFile(cert)
+    note_in_use({cert: cert.read_bytes()})
+    assert not is_exchanged(cert)
+    cert.write_bytes(made(tmp_path, 90))
+    assert is_exchanged(cert)
+    assert abs((file.until() or 0) - time.time() - 2 * DAY) < 60
+    note_in_use({cert: cert.read_bytes()})
+    assert not is_exchanged(cert)
+    assert abs((file.until() or 0) - time.time() - 90 * DAY) < 60
+    cert.unlink()
+    assert is_exchanged(cert)
+    assert not any(map(is_exchanged, (None, tmp_path / "of nobody")))
 
 
 def test_what_is_damaged_is_refused_and_never_read_past_its_end(tmp_path: Path) -> None:
