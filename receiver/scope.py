@@ -34,6 +34,24 @@ class Scope:
         parts = [split_database(each) for each in self.patterns]
         self._regex = [(database, re.compile(_regex(each), re.DOTALL)) for database, each in parts]
 
+    @classmethod
+    def asked(cls, patterns: Iterable[str]) -> Scope:
+        """Of patterns that somebody gives; those of a token that is there go on as they are.
+
+        Raises:
+            UsageError: one is wrong, or a path of the schema, which is the name of no device.
+        """
+        made = cls(patterns)
+        for each in made.patterns:
+            nodes = split_path(each)
+            if nodes[0] == "root" and nodes[1:2] and nodes[1].startswith("/"):
+                base = nodes[1]
+                raise UsageError(
+                    f"scope {each!a}: no device is called so; those of the tables of this "
+                    f"database are {base}/**, those of one table {base}/TABLE:**"
+                )
+        return made
+
     def covers(self, device: str) -> bool:
         """Whether a device may be written."""
         if not self._regex:

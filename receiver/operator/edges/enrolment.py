@@ -115,7 +115,7 @@ def _edge(line: int, row: Mapping[str | None, str | list[str] | None]) -> Listed
     if sender is not None and not is_sender_uuid(sender):
         raise UsageError(f"sender {sender[:60]!a}: expected 32 lower-case hex digits")
     scope = tuple(texts.get("scope", "").split())
-    Scope(scope)
+    Scope.asked(scope)
     return ListedEdge(line=line, label=label, scope=scope, sender=sender)
 
 

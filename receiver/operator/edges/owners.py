@@ -105,10 +105,11 @@ def owned_by_pattern(owners: Mapping[str, OwnerRow], pattern: str) -> list[str]:
 
     Raises:
         NotFoundError: there is none.
+        UsageError: it is no pattern of devices.
     """
     if pattern in owners:
         return [pattern]
-    scope = Scope([pattern])
+    scope = Scope.asked([pattern])
     devices = [each for each in owners if scope.covers(each)]
     if not devices:
         raise NotFoundError(f"nobody owns the device {pattern[:200]!a}")

@@ -79,7 +79,7 @@ def make_token(
         raise UsageError("only the token of a sender or a writer has a scope")
     if not allow_deletes and role not in _WRITING:
         raise UsageError("only a sender token can forbid deletes, and a writer's to overwrite")
-    Scope(patterns)
+    Scope.asked(patterns)
     name = None if certificate is None else _unbound(engine, name_to_bind(certificate))
     loads_for = _loads_for(engine, role, list(owners))
     if lasts is not None:

@@ -77,3 +77,14 @@ def test_a_pattern_reaches_below_what_its_devices_lie_in(
 ) -> None:
     assert Scope([pattern]).reaches_below(path) is reaches
     assert Scope([]).reaches_below(path)
+
+
+def test_a_path_of_the_schema_is_refused_as_the_scope_that_would_cover_nothing():
+    schema = "root.`/plant`.**"
+    assert not Scope([schema]).covers("/plant/sensors:a"), "of a token that is there"
+    with pytest.raises(UsageError, match=r"are /plant/\*\*, those of one table /plant/TABLE:\*\*"):
+        Scope.asked([schema])
+    for pattern in ("/plant/**", "/plant/sensors:**"):
+        assert Scope.asked([pattern]).covers("/plant/sensors:a.b")
+        assert not Scope.asked([pattern]).covers("/other/sensors:a")
+    assert Scope.asked(["root.plant.**"]).covers("root.plant.d")
