@@ -233,7 +233,7 @@ def _old_tool(config: SenderConfig, uuid: object) -> str | None:
     """Who the old sync tool was here, if this sender is somebody else so far."""
     from sender.kept.old_tool_state import old_identity
 
-    found = old_identity(config.data_dirs, config.schema_dir.parent)
+    found = old_identity(config.schema_dir.parent)
     return None if found == uuid else found
 
 

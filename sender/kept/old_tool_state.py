@@ -42,6 +42,7 @@ _OURS: Final = "local_files.state"
 """What the old tool has not beside its list."""
 _UUID: Final = "uuid.txt"
 _POSITION: Final = "sync_schema_pos"
+_LOCK: Final = "sync_lock"
 _DELETED: Final = "sync deleted file names start"
 _SENT: Final = "sync tsfile start"
 _LOGS: Final = ("mlog.bin", "mlog.txt")
@@ -101,13 +102,17 @@ def read_old_tool(
         UsageError: there is nothing of it, or it has several receivers.
     """
     trees = {path: tree for path in data_dirs if (tree := _opened(path)) is not None}
+    sync = _opened(system_dir / "sync")
     try:
-        lists = _lists(trees, receiver)
+        lists = _lists(trees, receiver, sync)
+    except UsageError:
+        if sync is not None:
+            sync.close()
+        raise
     finally:
         for tree in trees.values():
             tree.close()
     odd = list(lists.odd)
-    sync = _opened(system_dir / "sync")
     if sync is None:
         odd.append(f"{system_dir / 'sync'} is not there: say where it is (--system)")
         return OldTool(uuid, lists, "", tuple(odd))
@@ -117,20 +122,15 @@ def read_old_tool(
     return OldTool(uuid, lists, schema, tuple(odd))
 
 
-def old_identity(data_dirs: Iterable[Path], system_dir: Path) -> str | None:
+def old_identity(system_dir: Path) -> str | None:
     """Who the old tool was here; None where it was not, or where its identity is no whole one.
 
+    Its lists may be lost: nothing but the tool has made an identity there.
+
     Args:
-        data_dirs: of the database.
         system_dir: of the database; `sync` is in it.
     """
-    trees = [tree for path in data_dirs if (tree := _opened(path)) is not None]
-    try:
-        was_here = any(_folders(tree) for tree in trees)
-    finally:
-        for tree in trees:
-            tree.close()
-    sync = _opened(system_dir / "sync") if was_here else None
+    sync = _opened(system_dir / "sync")
     if sync is None:
         return None
     with sync:
@@ -140,8 +140,12 @@ def old_identity(data_dirs: Iterable[Path], system_dir: Path) -> str | None:
             return None
 
 
-def _lists(trees: Mapping[Path, Tree], receiver: str | None) -> OldLists:
+def _lists(trees: Mapping[Path, Tree], receiver: str | None, sync: Tree | None) -> OldLists:
     names = {name for tree in trees.values() for name in _folders(tree)}
+    if not names and sync is not None:  # all lists are lost, or never were
+        names = _schema_receivers(sync) or (
+            {receiver} if receiver and sync.exists(_UUID) else set()
+        )
     # Cut off between two data directories one folder has its new name, and another not yet.
     aside = {name for name in names if f"{name}{SET_ASIDE}" in names}
     names -= {f"{name}{SET_ASIDE}" for name in aside}
@@ -151,8 +155,9 @@ def _lists(trees: Mapping[Path, Tree], receiver: str | None) -> OldLists:
             raise UsageError(f"the old tool has several receivers ({known}): say which (--old)")
         if not names:
             raise UsageError(
-                "the old tool has no folder in sync-sender of any data directory; an edge that "
-                "used none needs none of this: tsferry-sender init"
+                "the old tool has no folder in sync-sender of any data directory: where its lists "
+                "are lost, name its receiver (--old); an edge that used none needs none of this: "
+                "tsferry-sender init"
             )
         receiver = names.pop()
     elif receiver not in names and f"{receiver}{SET_ASIDE}" in names:
@@ -173,6 +178,16 @@ def _lists(trees: Mapping[Path, Tree], receiver: str | None) -> OldLists:
         for path in _synced(tree, f"{SENDER_DIRS}/{name}", odd):
             synced.setdefault(path, data_dir)
     return OldLists(receiver, synced, tuple(folders), tuple(odd))
+
+
+def _schema_receivers(sync: Tree) -> set[str]:
+    """Receivers that the old tool has shipped the schema to."""
+    return {
+        name
+        for name, status in _listing(sync, "")
+        if stat.S_ISDIR(status.st_mode)
+        and {each for each, _ in _listing(sync, name)} & {_POSITION, _LOCK}
+    }
 
 
 def _folders(tree: Tree) -> list[str]:

@@ -202,6 +202,22 @@ def test_an_edge_that_has_deleted_all_that_it_had_sent_goes_on_too(site: MovingS
     assert site.call("sync")["sent"] == 1
 
 
+def test_an_edge_whose_lists_are_lost_is_compared_by_content_and_goes_on(site: MovingSite) -> None:
+    site.here(1, 2, 3)
+    site.listed(1, 2)
+    (site.sender.folder / "last_local_files.txt").unlink()
+    site.sender.schema_position("12")
+    site.there(1, 2)
+    site.own()
+    site.adopt_there()
+    assert site.call("init")["old_tool"] == site.uuid
+    done = site.call("adopt", "--commit")
+    assert (done["uuid"], done["synced"], done["there"]) == (site.uuid, 0, 2)
+    report = site.call("sync")
+    assert (report["sent"], report["bytes"]) == (1, len(site.content(3)) + 1)
+    assert site.loaded() == site.expected(1, 2, 3)
+
+
 def test_what_lies_where_only_databases_before_0_12_have_it_is_not_taken_for_deleted(
     site: MovingSite,
 ) -> None:

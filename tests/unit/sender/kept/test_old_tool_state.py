@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import DamagedError, UsageError
-from sender.kept.old_tool_state import SET_ASIDE, OldTool, read_old_tool
+from sender.kept.old_tool_state import SET_ASIDE, OldTool, old_identity, read_old_tool
 from tests.support.old_tool import RECEIVER, UUID, OldSenderTree, lay, tree_of
 
 P1 = "sequence/root.sg/0/2650/1581324718762-101-1.tsfile"
@@ -114,6 +114,22 @@ def test_a_state_that_is_half_there_is_read_as_far_as_it_is(old: OldSenderTree) 
     assert "'many' is no position" in found.odd[2]
     found = read_old_tool([old.data], old.data / "none", old.system, None)
     assert "--system" in found.odd[-1]
+
+
+def test_an_identity_whose_lists_are_lost_is_read_all_the_same(old: OldSenderTree) -> None:
+    assert old_identity(old.system) == UUID
+    (old.folder / "last_local_files.txt").unlink()  # the folder is empty then
+    with pytest.raises(UsageError, match=r"name its receiver \(--old\)"):
+        read(old)
+    found = read(old, RECEIVER)
+    assert (found.uuid, found.lists.receiver, synced(found)) == (UUID, RECEIVER, [])
+    assert found.odd == (f"{old.data}: no sync-sender/{RECEIVER}: nothing counts as synced of it",)
+    old.schema_position("4711")
+    found = read(old)
+    assert (found.uuid, found.lists.receiver, found.lists.folders) == (UUID, RECEIVER, ())
+    assert old_identity(old.system) == UUID
+    with pytest.raises(UsageError, match="no folder"):
+        read(old, "10.0.0.2_5555")
 
 
 def test_a_position_behind_the_end_of_the_log_is_told(old: OldSenderTree) -> None:
