@@ -208,8 +208,8 @@ class OperatorClient:
             except ssl.SSLCertVerificationError as error:
                 raise UnreachableError(
                     f"{self._url.geturl()} shows another certificate than listen.tls_cert = "
-                    f"{self._config.listen.tls_cert} has: systemctl reload tsferry-receiver takes "
-                    "that, or its log says why it does not"
+                    f"{self._config.listen.tls_cert} has: a reload takes that (systemctl reload "
+                    "tsferry-receiver), or the log says why it does not"
                 ) from error
             except (OSError, http.client.HTTPException) as error:
                 raise UnreachableError(f"{self._url.geturl()} does not answer: {error}") from error

@@ -147,8 +147,8 @@ def exchanged_concerns(listen: ListenConfig) -> list[str]:
         "client_crl": listen.client_crl,
     }
     return [
-        f"listen.{key} = {path} is not what is in use of it: systemctl reload tsferry-receiver "
-        "takes it, or its log says why it does not"
+        f"listen.{key} = {path} is not what is in use of it: a reload takes it (systemctl reload "
+        "tsferry-receiver), or the log says why it does not"
         for key, path in files.items()
         if is_exchanged(path)
     ]

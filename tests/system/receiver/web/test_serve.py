@@ -258,13 +258,13 @@ def test_a_certificate_that_was_exchanged_without_a_reload_is_no_end_of_the_one_
         assert concerns()[1].startswith("the certificate ends on ")
         put(second)
         left, said = concerns()
-        assert "is not what is in use of it: systemctl reload tsferry-receiver" in said
+        assert "is not what is in use of it: a reload takes it" in said
         assert left < 1.5 * 86400
         key.write_bytes(first[1].read_bytes())
         server.signal(signal.SIGHUP)  # no pair: it stays as it was
         time.sleep(0.5)
         left, said = concerns()
-        assert "or its log says why it does not" in said
+        assert "or the log says why it does not" in said
         assert left < 1.5 * 86400
         put(second)
         server.signal(signal.SIGHUP)
