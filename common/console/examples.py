@@ -5,10 +5,12 @@ from __future__ import annotations
 import grp
 import json
 import os
+import pwd
 import re
 import stat
+import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -68,15 +70,22 @@ _ON_A_LINE = re.compile(r"[^\x00-\x1f\x7f]*")
 
 
 class WrittenUnit(NamedTuple):
-    """A unit of systemd, whom it runs as, and the directory that is his."""
+    """A unit of systemd, whom it runs as, and the directory that is his.
+
+    What it reads and he may not read is `unread`: it would not come up.
+    """
 
     file: Path
     user: str
     directory: Path
+    unread: tuple[Path, ...] = ()
 
     def line(self) -> str:
         """What is said of it: that it has all rights is no accident that nobody hears of."""
         said = f"wrote {self.file}, which runs as {self.user}"
+        if self.unread:
+            files = " ".join(map(str, self.unread))
+            return f"{said}, who may not read what it reads: sudo chown {self.user} {files}"
         if self.user != user_name(0):
             return said
         return (
@@ -86,7 +95,12 @@ class WrittenUnit(NamedTuple):
 
 
 def write_unit(
-    into: Path, name: str, subcommand: str, config: Path, writable: Sequence[Path]
+    into: Path,
+    name: str,
+    subcommand: str,
+    config: Path,
+    writable: Sequence[Path],
+    reads: Iterable[Path | None] = (),
 ) -> WrittenUnit:
     """Write the systemd unit of a program that is installed here; nothing is overwritten.
 
@@ -96,6 +110,7 @@ def write_unit(
         subcommand: that runs until it is stopped.
         config: its configuration, absolute.
         writable: directories that it writes to; the unit has the user that owns the first.
+        reads: files that it reads beside its configuration; None for one that is not set.
 
     Returns:
         the unit's file, and its user.
@@ -125,7 +140,35 @@ def write_unit(
             values[setting] = open_
     file = f"{name}.service"
     written = _write(into, file, _filled(_shipped(file), values))
-    return WrittenUnit(written, user, paths[0])
+    files = [config, *(each for each in reads if each is not None)]
+    return WrittenUnit(written, user, paths[0], _unread(files, there))
+
+
+def _unread(files: Iterable[Path], owner: os.stat_result) -> tuple[Path, ...]:
+    """Those that the owner of a directory may not read, where root writes his unit."""
+    if os.geteuid() != 0 or owner.st_uid == 0:
+        return ()
+    try:
+        groups = os.getgrouplist(pwd.getpwuid(owner.st_uid).pw_name, owner.st_gid)
+    except KeyError:  # a number of a container
+        groups = [owner.st_gid]
+
+    def may_read(file: Path) -> bool:
+        # As the kernel judges it: by all directories on the way, and by access lists.
+        try:
+            done = subprocess.run(  # noqa: S603 - paths, and no shell
+                ["/usr/bin/test", "-r", str(file)],
+                check=False,
+                cwd="/",
+                user=owner.st_uid,
+                group=owner.st_gid,
+                extra_groups=groups,
+            )
+        except OSError:
+            return True
+        return done.returncode == 0
+
+    return tuple(each for each in dict.fromkeys(files) if each.exists() and not may_read(each))
 
 
 def write_alerts(into: Path) -> Path:

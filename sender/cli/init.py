@@ -194,7 +194,12 @@ def _unit(units: Path, file: Path, config: SenderConfig) -> WrittenUnit:
     files = (config.log.file, config.daemon.pid_file)
     others = [each.parent for each in files if each is not None]
     places = [*config.data_dirs, config.schema_dir, *others]
-    return write_unit(units, "tsferry-sender", "run", file, places)
+    reads = [
+        path
+        for each in config.receivers
+        for path in (each.token_file, each.ca_file, each.client_cert, each.client_key)
+    ]
+    return write_unit(units, "tsferry-sender", "run", file, places, reads)
 
 
 def _identify(

@@ -257,4 +257,6 @@ def _unit(units: Path, target: Path, invocation: Invocation[ReceiverConfig]) -> 
     config.must_have_directories()
     logs = [] if config.log.file is None else [config.log.file.parent]
     places = [config.schema_dir, *config.data_dirs, *logs]
-    return write_unit(units, "tsferry-receiver", "serve", target, places)
+    listen = config.listen
+    reads = [listen.tls_cert, listen.tls_key, listen.client_ca, listen.client_crl]
+    return write_unit(units, "tsferry-receiver", "serve", target, places, reads)

@@ -5,6 +5,7 @@ import os
 import pwd
 import re
 import sys
+import tempfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -215,6 +216,31 @@ def test_whom_a_unit_runs_as_is_said_and_why_it_is_root(tmp_path):
     assert root.startswith(
         f"wrote {file}, which runs as root, as {directory} is root's: chown that"
     )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_a_unit_whose_user_may_not_read_its_files_says_so():
+    """Others would hear of it when the unit does not come up."""
+    with tempfile.TemporaryDirectory() as made:  # that of pytest lets nobody else pass
+        root = Path(made)
+        root.chmod(0o755)
+        config, key, gone, data = (root / name for name in ("x.toml", "key", "gone", "data"))
+        for each in (config, key):
+            each.write_text("x = 1")
+            each.chmod(0o640)
+        data.mkdir()
+        os.chown(data, 65534, 65534)
+        given = root, "tsferry-sender", "run", config, [data], [None, key, gone, config]
+        unit = write_unit(*given)
+        assert unit.unread == (config, key)
+        assert unit.line().endswith(f"sudo chown {unit.user} {config} {key}")
+        for each in (config, key):
+            os.chown(each, 65534, -1)
+        assert write_unit(*given).unread == ()
+        os.chown(data, 0, 0)
+        (root / "tsferry-sender.service").unlink()
+        os.chown(key, 1, 1)
+        assert write_unit(*given).unread == (), "root reads everything"
 
 
 @pytest.mark.parametrize("name", ["a\nUser=root", "a\tb", "a\x7f"])
