@@ -30,7 +30,7 @@ from common.durable.open_files import AppendFile, Closing, Lock, WriteFile, memo
 from common.durable.scratch import ScratchDirectory, write_scratch
 from common.durable.staying import staying
 from common.durable.temporaries import is_temporary, temporary_name
-from common.durable.tree import Tree, free_bytes
+from common.durable.tree import Tree, free_bytes, is_read_only
 
 __all__ = [
     "AppendFile",
@@ -41,6 +41,7 @@ __all__ = [
     "WriteFile",
     "failed_sync",
     "free_bytes",
+    "is_read_only",
     "is_temporary",
     "memory_file",
     "staying",

@@ -25,7 +25,7 @@ from common.errors import (
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-__all__ = ["Tree", "free_bytes"]
+__all__ = ["Tree", "free_bytes", "is_read_only"]
 
 _PIECE = 1 << 20
 
@@ -34,6 +34,11 @@ def free_bytes(path: Path) -> int:
     """Bytes that an unprivileged process may still write on the file system of `path`."""
     at = os.statvfs(path)
     return at.f_bavail * at.f_frsize
+
+
+def is_read_only(path: Path) -> bool:
+    """Whether the file system of `path` takes no writes, as it stands mounted here."""
+    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
 
 
 class Tree(ReadingTree):

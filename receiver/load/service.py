@@ -7,7 +7,9 @@ import threading
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Self
 
+from common.durable import is_read_only
 from common.errors import ForbiddenError, Transient, TsferryError
+from common.system_errors import read_only_disk
 from receiver.datadirs.disks import AwayError, Disks
 from receiver.load.folder.obstacles import is_of_one_path, misplaced, obstacle
 from receiver.load.folder.sender_folder import FOLDERS_ROOT, Folders, folder_name
@@ -135,8 +137,9 @@ class LoadService:
             try:
                 with self.noting_obstacles(folder.uuid, folder.root):
                     self._recover_once(folder)
-            except (TsferryError, OSError):
-                log.exception("recovery has to wait", extra={"folder": folder.directory})
+            except (TsferryError, OSError) as error:
+                told = {"folder": folder.directory, "error": str(error)}
+                log.error("recovery has to wait", extra=told)
 
     def _find_again(self) -> str | None:
         """Look again, where something was in the way of all folders; what is so still."""
@@ -235,10 +238,13 @@ class LoadService:
         self._resources.close()
 
     def problem(self) -> str | None:
-        """What keeps it from its work: a directory that is away, too little space."""
+        """What keeps it from its work: a directory that is away or read-only, too little space."""
         away = self.disks.away()
         if away:
             return "; ".join(map(str, away))
+        for tree in self.disks.standing():
+            if is_read_only(tree.path):
+                return read_only_disk(str(tree.path)).message
         hindered = self._find_again()
         if hindered is not None:
             return f"nothing can be received: {hindered}"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from common.durable.flushing import meaning
 from common.errors import DigestError, NotATsFileError, Transient
+from receiver.load import service
 from receiver.node import Node
 from receiver.operator.status import running_status
 from tests.support.node_world import A, B, Edge, World, fsck_of, path_of, results, tsfile
@@ -188,3 +191,36 @@ def test_what_lies_among_the_uploads_is_left_alone(world: World) -> None:
         edge.node = node
         assert node.concerns() == []
         assert results(edge.round(CONTENT)) == {OURS: "loaded"}
+
+
+def test_a_data_directory_that_takes_no_writes_is_a_problem_and_one_line(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after a fault of its disk: `status` said so of each sender, and that all was well."""
+    with world.node() as node:
+        Edge(node).round({path_of(9, sg="root.one"): tsfile("root.one.d1", first=900)})
+    real = os.statvfs
+    fault = OSError(errno.EROFS, "Read-only file system", "verified.log")
+
+    def mounted_read_only(path: Path) -> os.statvfs_result:
+        found = list(real(path))
+        if Path(path) == world.data:
+            found[8] |= os.ST_RDONLY
+        return os.statvfs_result(found)
+
+    def refuse(*_: object, **__: object) -> None:
+        with meaning(str(world.data / "verified.log")):
+            raise fault
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "statvfs", mounted_read_only)
+        patched.setattr(service, "recover_folder", refuse)
+        with world.node() as node:
+            said = node.problem() or ""
+            assert said.startswith(f"the file system of {world.data} is read-only: mount it")
+            assert not running_status(node.operator, node.problem()).ready
+        (waits,) = [each for each in caplog.records if "recovery has to wait" in each.message]
+        assert waits.exc_info is None
+        assert "read-only" in waits.__dict__["error"]
+    with world.node() as node:
+        assert node.problem() is None
