@@ -25,6 +25,7 @@ from typing import Final
 
 __all__ = [
     "PATH_NODE",
+    "bare_measurement",
     "device_name",
     "device_segments",
     "in_database",
@@ -81,6 +82,18 @@ def split_path(path: str) -> list[str]:
         pos = found.end() + 1
         if pos > len(path):
             return nodes
+
+
+def bare_measurement(name: str) -> str:
+    """The node of a path that a series of a tree has, by its name in a file.
+
+    Databases since 0.13 write a name that is no plain identifier with its back-ticks, as those
+    before and the Java library do not.
+    """
+    if not name.startswith("`"):
+        return name
+    nodes = split_path(name)
+    return (nodes[0] or name) if len(nodes) == 1 else name
 
 
 def quote_node(node: str) -> str:

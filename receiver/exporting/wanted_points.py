@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from common.formats.schemaitems import Group, Item, SeriesItem
-from common.tsfile.device_names import split_path
+from common.tsfile.device_names import bare_measurement
 from receiver.metadata.model.paths import (
     Nodes,
     Pattern,
@@ -67,8 +67,8 @@ class WantedPoints:
 @lru_cache(1 << 16)
 def series_nodes(device: str, measurement: str) -> Nodes:
     """Where a series of a file stands in the tree; its name may be back-quoted there."""
-    quoted = measurement.startswith("`")
-    return (*device_nodes(device), *(split_path(measurement) if quoted else (measurement,)))
+    is_table = device.startswith("/")
+    return (*device_nodes(device), measurement if is_table else bare_measurement(measurement))
 
 
 class KnownSeries(NamedTuple):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from common.errors import TsferryError
 from common.tsfile import read_outlines
+from common.tsfile.device_names import bare_measurement
 from receiver.metadata.model import records
 from receiver.metadata.model.errors import (
     AliasTakenError,
@@ -33,7 +34,7 @@ from receiver.metadata.model.paths import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from common.tsfile import Outline, Tail, TsFileOrigin
+    from common.tsfile import Device, Outline, Tail, TsFileOrigin
     from receiver.metadata.commit.draft import Draft
     from receiver.metadata.model.paths import Nodes
 
@@ -75,7 +76,7 @@ def read_series(source: TsFileOrigin, tail: Tail, sg: str) -> Sequence[records.L
     """
     shared = _Shared()
     return tuple(
-        _loaded(_path(device.name_in(sg)), device.aligned, outlines, shared)
+        _loaded(device, _path(device.name_in(sg)), outlines, shared)
         for device, outlines in read_outlines(source, tail)
         if outlines
     )
@@ -90,18 +91,31 @@ def _path(device: str) -> str:
 
 
 def _loaded(
-    device: str, aligned: bool, outlines: Sequence[Outline], shared: _Shared
+    device: Device, path: str, outlines: Sequence[Outline], shared: _Shared
 ) -> records.LoadedDevice:
     names, types, encodings, compressions, lasts = zip(*outlines, strict=True)
     return records.LoadedDevice(
-        device=device,
-        aligned=aligned,
-        names=shared.names(names),
+        device=path,
+        aligned=device.aligned,
+        names=shared.names(names if device.is_table else _bare(names)),
         types=shared.codes(bytes(types)),
         encodings=shared.codes(bytes(encodings)),
         compressions=shared.codes(bytes(compressions)),
         lasts=lasts,
     )
+
+
+def _bare(names: tuple[str, ...]) -> tuple[str, ...]:
+    """As the schema has them; one that is there both ways in one file keeps its back-ticks."""
+    if not any(each.startswith("`") for each in names):
+        return names
+    taken = set(names)
+    found = []
+    for each in names:
+        bare = bare_measurement(each)
+        found.append(each if bare in taken else bare)
+        taken.add(found[-1])
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

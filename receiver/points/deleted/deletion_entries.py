@@ -14,8 +14,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from common.tsfile import Device, parse_name, split_path
-from common.tsfile.device_names import PATH_NODE
+from common.tsfile import Device, parse_name
+from common.tsfile.device_names import PATH_NODE, bare_measurement
 
 __all__ = [
     "EVERY_CHUNK",
@@ -125,10 +125,7 @@ class PathPattern:
         """Whether the pattern names this series; ``""`` only if it names all of the device."""
         if names.is_table:
             return False
-        if measurement.startswith("`"):
-            bare = split_path(measurement)
-            measurement = bare[0] if len(bare) == 1 else measurement
-        return self.matches((*names.nodes, measurement))
+        return self.matches((*names.nodes, bare_measurement(measurement)))
 
     def _steps(self, at: int, node: str) -> tuple[int, ...]:
         stay = (at,) if at and self._nodes[at - 1] == _MANY_NODE else ()

@@ -12,6 +12,7 @@ import pyarrow as pa
 from common.errors import ConflictError, UsageError
 from common.tsfile import DataType
 from common.tsfile.device_names import (
+    bare_measurement,
     device_name,
     device_segments,
     in_database,
@@ -56,10 +57,7 @@ class SinkDevice:
 
     def type_of(self, measurement: str) -> int | None:
         """Of a series that is known."""
-        if measurement.startswith("`"):
-            nodes = split_path(measurement)
-            return self.known.types.get(nodes[0]) if len(nodes) == 1 else None
-        return self.known.types.get(measurement)
+        return self.known.types.get(measurement if self.is_table else bare_measurement(measurement))
 
     def check(self, measurement: str, data_type: int) -> None:
         """See that a type is the one that is known.

@@ -368,3 +368,12 @@ def test_what_is_in_the_object_store_only_is_read_from_there(
     call.into = tmp_path / "again"
     call()
     assert points(call.into) == expected
+
+
+def test_a_series_that_its_file_has_in_back_ticks_is_made_by_the_name_that_it_is_loaded_under(
+    world: World, call: Caller
+) -> None:
+    world.load(NORTH, FIRST, build({D1: {"`a b`": [(1, 1)]}}), registered=True)
+    call("--path", f"{D1}.`a b`")
+    assert points(call.into) == {(D1, "`a b`", 1): 1}
+    assert f"CREATE TIMESERIES {D1}.`a b` WITH" in (call.into / "schema.sql").read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,13 +12,14 @@ from common.tsfile import DataType, read_tail
 from receiver.load.schema.registering import Registering, SeriesRefusal, read_series
 from receiver.metadata.commit.draft import Draft
 from receiver.metadata.model import records
-from receiver.metadata.model.paths import format_path, parse_path
+from receiver.metadata.model.paths import format_path, parse_path, quote_node
 from receiver.metadata.schema import Schema
 from receiver.metadata.state.state import State
 from tests.support.metadata import A, load, path
 from tests.support.tsfile_bytes import build
 
 Op = records.Op
+TSFILES = Path(__file__).parents[4] / "data" / "tsfiles"
 
 
 def series_of(
@@ -326,3 +328,23 @@ def test_what_the_schema_of_the_same_commit_makes_is_known() -> None:
     )
     task = registering(schema_with(), before=[made], creates=False)
     assert isinstance(task.take("f1", "root.sg", series_of({"root.sg.d1": {"s1": [(1, 2)]}})), list)
+
+
+def test_a_series_that_its_database_wrote_in_back_ticks_is_the_one_that_a_path_names() -> None:
+    """Servers since 0.13 write `a.b` with them in the file, and tell the schema without."""
+    content = (TSFILES / "iotdb-1.0.1" / "names.tsfile").read_bytes()
+    devices = read_series(content, read_tail(content), "root.names")
+    found = {f"{each.device}.{quote_node(name)}" for each in devices for name in each.names}
+    assert {"root.names.`a.b`.`a.b`", "root.names.aligned.`x``y`.`x``y`"} <= found
+    assert {"root.names.`1`.`1`", "root.names.`größe`.plain", "root.names.设备.设备"} <= found
+    assert not any("```" in each for each in found)
+
+
+def test_a_series_that_a_file_has_with_back_ticks_and_without_stays_two() -> None:
+    (device,) = series_of({"root.sg.d": {"a": [(1, 1)], "`a`": [(1, True)], "`b`": [(1, 1)]}})
+    assert set(device.names) == {"a", "`a`", "b"}
+
+
+def test_a_column_of_a_table_is_called_as_its_file_says() -> None:
+    (device,) = series_of({("t", "x"): {"`a b`": [(1, 1)]}}, sg="db")
+    assert device.names == ("`a b`",)
