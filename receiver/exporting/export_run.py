@@ -18,7 +18,7 @@ from common.durable import Closing, Lock, Tree, is_temporary
 from common.errors import NotFoundError, UsageError
 from common.wire import Struct, Time
 from common.wire.base import WIDE, CommitTs
-from receiver.exporting.merged_inputs import SliceInputs, both_tables
+from receiver.exporting.merged_inputs import MixedTypesError, SliceInputs, both_tables
 from receiver.exporting.output_file import OutputFile, WrittenFile
 from receiver.exporting.schema_statements import table_statements, tree_statements
 from receiver.exporting.time_slices import TimeSlice, as_read, time_slices
@@ -104,8 +104,9 @@ def planned(
     slices = time_slices(catalogue.files(request.commit), wanted, request.file_bytes)
     if not slices:
         raise NotFoundError(
-            f"--path {request.pattern}: no committed file has such a series at these times; "
-            "expected the pattern of series, such as root.plant.** or root.plant.d1.temperature"
+            f"--path {request.pattern}: no committed file has such a series at these times, as of "
+            f"commit {request.commit}; expected the pattern of series, such as root.plant.** or "
+            "root.plant.d1.temperature"
         )
     inputs = {each.name: each.size for part in slices for each in part.files}
     return slices, ExportManifest(
@@ -210,6 +211,17 @@ class _Export(Closing):
 
     def run(self, told: Callable[[int, int], object]) -> ExportManifest:
         """Do all that is not done."""
+        try:
+            self._write_all(told)
+        except (UsageError, MixedTypesError):
+            if not self._done:  # the same call can never go on, and another should have its place
+                for part in self._slices:
+                    self._remove_empty(part.directory)
+                self._leave()
+            raise
+        return self._end()
+
+    def _write_all(self, told: Callable[[int, int], object]) -> None:
         with self._tree.append_file(_JOURNAL) as journal:
             kept = b"".join(msgspec.json.encode(each) + b"\n" for each in self._done.values())
             journal.truncate(0)  # a line may have been cut off
@@ -225,7 +237,6 @@ class _Export(Closing):
                         done = self._done[part.number] = _Done(number=part.number, files=files)
                         journal.append(msgspec.json.encode(done) + b"\n")
         told(len(self._slices), len(self._slices))
-        return self._end()
 
     def _see(self, database: str, tables: list[TableSchema]) -> None:
         known = self._tables.setdefault(database, {})
@@ -280,9 +291,16 @@ class _Export(Closing):
             bytes=sum(each.size for each in files),
         )
         tree.write_atomic(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)) + b"\n")
-        for name in (_JOURNAL, _LOCK, _REQUEST):  # the last one says that it is not finished
-            tree.unlink(name)
+        self._leave()
         return manifest
+
+    def _remove_empty(self, directory: str) -> None:
+        while directory and self._tree.remove_empty(directory):
+            directory = directory.rpartition("/")[0]
+
+    def _leave(self) -> None:
+        for name in (_JOURNAL, _LOCK, _REQUEST):  # the last one says that it is not finished
+            self._tree.unlink(name)
 
 
 def _text(lines: Iterator[str]) -> Iterator[bytes]:

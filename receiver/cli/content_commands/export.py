@@ -113,9 +113,12 @@ def export(
         config.must_have_directories()
     given = {"startTime": start, "endTime": end, "asOf": at, "timeUnit": config.time_unit}
     where = catalog or str(config.schema_dir)
-    options = parse_options(
-        {"catalog": where, **{name: text for name, text in given.items() if text is not None}}
-    )
+    try:
+        options = parse_options(
+            {"catalog": where, **{name: text for name, text in given.items() if text is not None}}
+        )
+    except UsageError as error:
+        raise UsageError(_as_said_here(error.message)) from error
     span = TimeRange().cut(*bounds(options))
     if span.is_empty:
         raise UsageError(f"--from {start}, --to {end}: no time lies between them")
@@ -199,3 +202,10 @@ def _tell(manifest: ExportManifest, directory: Path, dry_run: bool) -> None:
             f"{manifest.request.commit}"
         )
     )
+
+
+def _as_said_here(message: str) -> str:
+    """What the options of Spark's source say, by the names that they have here."""
+    for name, flag in (("startTime", "--from"), ("endTime", "--to"), ("asOf", "--at")):
+        message = message.replace(f"option {name} = ", f"{flag} ")
+    return message

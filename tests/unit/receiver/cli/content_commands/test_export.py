@@ -151,8 +151,10 @@ def test_a_dry_run_says_what_would_be_merged_and_makes_nothing(world: World, cal
         (("--path", ""), "it is empty"),
         (("--path", "root.a.d1"), "no committed file has such a series"),
         (("--path", "root.nobody.**"), "root.nobody.**"),
+        (("--at", "12"), "at these times, as of commit 12;"),
+        (("--at", "then"), "error: --at 'then': expected an integer, or a time"),
         (("--from", "3", "--to", "2"), "no time lies between"),
-        (("--from", "yesterday"), "expected an integer, or a time"),
+        (("--from", "yesterday"), "error: --from 'yesterday': expected an integer, or a time"),
         (("--file-bytes", "much"), "expected a size"),
         (("--catalog", "/nowhere"), "there is nothing"),
     ],
@@ -219,6 +221,17 @@ def test_a_type_that_holds_the_other_is_written_and_two_that_do_not_are_named(
     said = call("--file-bytes", "1GiB", code=1)
     assert "root.a.d1.s1: " in said
     assert "TEXT in sequence/root.a" in said
+    assert files(call.into) == []
+    call("--to", "4")
+
+
+def test_a_call_that_never_can_be_carried_out_leaves_the_directory_to_another(
+    world: World, call: Caller
+) -> None:
+    world.load(NORTH, FIRST, build({D1: {"s1": [(1, b"x")], "s2": [(1, 1)]}}, types={"s1": "BLOB"}))
+    assert "version 3 has no BLOB" in call("--version", "3", code=2)
+    assert not list(call.into.iterdir())
+    call("--version", "3", "--path", f"{D1}.s2")
 
 
 def test_tables_are_of_version_4_and_have_statements_of_their_own(
@@ -228,7 +241,6 @@ def test_tables_are_of_version_4_and_have_statements_of_their_own(
     world.load(NORTH, place.format(1), build({("t", "u1"): {"h": [(1, 1.5), (2, 2.5)]}}))
     world.load(NORTH, place.format(2), build({("t", "u1"): {"w": [(2, "x"), (3, "y")]}}))
     assert "version 3 has no tables" in call("--version", "3", code=2)
-    call.into = call.into.with_name("tables")
     told = call.asked()
     assert points(call.into) == {
         ("t:u1", "h", 1): 1.5, ("t:u1", "h", 2): 2.5, ("t:u1", "w", 2): "x", ("t:u1", "w", 3): "y",
