@@ -139,7 +139,7 @@ def _placed(source: Path, storage_group: str | None) -> CentreFile:
         if storage_group is None:
             raise UsageError(
                 f"{source}: not in <sequence|unsequence>/<storage group>/<region>/<partition>/: "
-                "say which storage group it belongs to (--sg)"
+                "say which storage group it belongs to (--sg, or into in SQL)"
             ) from error
     text = f"{Kind.SEQUENCE}/{storage_group}/0/0/{source.name}"
     return CentreFile(source, FilePath.parse(text))
