@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from common.tsfile.index import IndexNode, read_node
+from common.tsfile.layout import ColumnCategory
 from common.tsfile.primitives import (
     INT32,
     Malformed,
@@ -55,6 +56,17 @@ class TableSchema:
 
     name: str
     columns: tuple[TableColumn, ...]
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Names of its tags, in the order that its devices have them."""
+        return tuple(each.name for each in self.columns if each.category == ColumnCategory.TAG)
+
+    def agrees_with(self, other: TableSchema) -> bool:
+        """Whether the same segments are the same tags; a database only adds some, at the end."""
+        mine, theirs = self.tags, other.tags
+        fewer = min(len(mine), len(theirs))
+        return mine[:fewer] == theirs[:fewer]
 
 
 class Footer(msgspec.Struct, frozen=True):

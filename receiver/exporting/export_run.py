@@ -226,22 +226,28 @@ class _Export(Closing):
             kept = b"".join(msgspec.json.encode(each) + b"\n" for each in self._done.values())
             journal.truncate(0)  # a line may have been cut off
             journal.append(kept)
+            self._see_tables()
             for count, part in enumerate(self._slices):
                 told(count, len(self._slices))
-                read = as_read(part, self._stand_ins)
-                with SliceInputs(read, self._wanted, self._schema) as inputs:
-                    tables = inputs.tables()
-                    self._see(part.group, tables)
-                    if part.number not in self._done:
-                        files = list(self._write(part, inputs, tables))
-                        done = self._done[part.number] = _Done(number=part.number, files=files)
-                        journal.append(msgspec.json.encode(done) + b"\n")
+                if part.number in self._done:
+                    continue
+                with self._inputs(part) as inputs:
+                    inputs.as_whole(self._tables[part.group])
+                    files = list(self._write(part, inputs, inputs.tables()))
+                done = self._done[part.number] = _Done(number=part.number, files=files)
+                journal.append(msgspec.json.encode(done) + b"\n")
         told(len(self._slices), len(self._slices))
 
-    def _see(self, database: str, tables: list[TableSchema]) -> None:
-        known = self._tables.setdefault(database, {})
-        for each in tables:
-            known[each.name] = both_tables(known.get(each.name), each)
+    def _inputs(self, part: TimeSlice) -> SliceInputs:
+        return SliceInputs(as_read(part, self._stand_ins), self._wanted, self._schema)
+
+    def _see_tables(self) -> None:
+        """All of them before the first output: a column has one type in every file."""
+        for part in self._slices:
+            with self._inputs(part) as inputs:
+                known = self._tables.setdefault(part.group, {})
+                for each in inputs.tables():
+                    known[each.name] = both_tables(known.get(each.name), each, part.directory)
 
     def _write(
         self, part: TimeSlice, inputs: SliceInputs, tables: list[TableSchema]

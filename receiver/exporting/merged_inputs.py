@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 
 from common.durable import Closing
 from common.errors import Permanent
-from common.tsfile import DataType, TableSchema
+from common.tsfile import ColumnCategory, DataType, TableColumn, TableSchema
 from common.tsfile.device_names import split_database
 from receiver.compaction.making.chunk_runs import MergeSpan
 from receiver.compaction.making.device_rows import DeviceRows
@@ -179,6 +180,7 @@ class SliceInputs(Closing):
         self._together = 1
         self._ranks = [each.standing for each in part.files]
         self._standing = FileStanding(self._ranks)
+        self._columns: dict[tuple[str, str], int] = {}
 
     def devices(self) -> Iterator[MergedInput]:
         """Those with wanted points, by name.
@@ -211,8 +213,23 @@ class SliceInputs(Closing):
                     and self._wanted.takes_device(row_device(each, file.database))}  # fmt: skip
             for table in reader.tail.tables:
                 if table.name in used:
-                    found[table.name] = both_tables(found.get(table.name), table)
-        return list(found.values())
+                    found[table.name] = both_tables(found.get(table.name), table, reader.name)
+        return [self._whole(each) for each in found.values()]
+
+    def _whole(self, table: TableSchema) -> TableSchema:
+        columns = (
+            replace(each, data_type=self._columns.get((table.name, each.name), each.data_type))
+            for each in table.columns
+        )
+        return TableSchema(table.name, tuple(columns))
+
+    def as_whole(self, tables: Mapping[str, TableSchema]) -> None:
+        """Have the columns of tables the types that they have in all slices together."""
+        self._columns = {
+            (name, column.name): column.data_type
+            for name, table in tables.items()
+            for column in table.columns
+        }
 
     def _device(self, name: str, numbers: Sequence[int]) -> MergedInput:
         self._together = len(numbers)
@@ -231,6 +248,9 @@ class SliceInputs(Closing):
             aligned = any(each.device.aligned for each in sources)
         ranks, standing = self._ranks_in(name)
         types = self._types(name, sources)
+        if sources[0].device.is_table:
+            table = sources[0].device.segments[0] or ""
+            types = {each: self._columns.get((table, each), types[each]) for each in types}
         seen = self._seen(numbers, sources, aligned, types)
         rows = None if seen is None else DeviceRows(self, standing, seen, _MEMORY)
         mine = [ranks[each] for each in numbers]
@@ -326,11 +346,44 @@ class SliceInputs(Closing):
             self._open.popitem()[1].stack.close()
 
 
-def both_tables(one: TableSchema | None, other: TableSchema) -> TableSchema:
-    """A table with the columns of two files, in their order."""
+def both_tables(one: TableSchema | None, other: TableSchema, where: str) -> TableSchema:
+    """A table with the columns of two files, in their order.
+
+    Args:
+        one: of the files so far; None of the first.
+        other: of one more.
+        where: its name.
+
+    Raises:
+        MixedTypesError: their devices have other tags by the same place, or a column is something
+            else.
+    """
     if one is None:
         return other
-    known = {each.name for each in one.columns}
-    return TableSchema(
-        one.name, (*one.columns, *(each for each in other.columns if each.name not in known))
-    )
+    if not one.agrees_with(other):
+        raise MixedTypesError(
+            f"table {one.name}: it has the tags {', '.join(one.tags)}, and in {where} "
+            f"{', '.join(other.tags)}: one table cannot have both"
+        )
+    known = {each.name: each for each in one.columns}
+    for column in other.columns:
+        before = known.setdefault(column.name, column)
+        code = _common_type(before.data_type, column.data_type)
+        if code is None or before.category != column.category:
+            raise MixedTypesError(
+                f"table {one.name}, column {column.name}: {_column(before)}, and in {where} "
+                f"{_column(column)}: one table cannot have both"
+            )
+        known[column.name] = replace(before, data_type=code)
+    return TableSchema(one.name, tuple(known.values()))
+
+
+def _common_type(one: int, other: int) -> int | None:
+    for code, wider in ((one, other), (other, one)):
+        if code == wider or (code, wider) in _WIDER:
+            return wider
+    return None
+
+
+def _column(column: TableColumn) -> str:
+    return f"{DataType(column.data_type).name} {ColumnCategory(column.category).name}"

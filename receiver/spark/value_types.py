@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from common.tsfile import ColumnCategory, DataType, TableSchema
+from common.tsfile import DataType, TableSchema
 
 __all__ = ["LONG_VALUES", "TAG_KEY", "TYPE_KEY", "table_tags", "type_name", "value_column"]
 
@@ -62,4 +62,4 @@ def value_column(data_type: int, text: str = "string") -> str | None:
 
 def table_tags(table: TableSchema) -> tuple[str, ...]:
     """Names of the tags of a table, in the order that its devices have them."""
-    return tuple(each.name for each in table.columns if each.category == ColumnCategory.TAG)
+    return table.tags

@@ -181,7 +181,14 @@ class _Found:
             self._table_files.setdefault((table.name, column.name), number)
 
     def _both(self, one: TableSchema, other: TableSchema, number: int) -> TableSchema:
-        """A table with the columns of both, in their order, and all of their properties."""
+        """A table with the columns of both, in their order, and all of their properties.
+
+        Devices have their tags by place: with two orders of them one would get the other's.
+        """
+        if not one.agrees_with(other):
+            first = self._table_files[one.name, one.tags[-1]]
+            ours, theirs = ", ".join(one.tags), ", ".join(other.tags)
+            self._refuse(f"the tags of table {one.name}", first, ours, number, theirs)
         known = {each.name: each for each in one.columns}
         for column in other.columns:
             before = known.setdefault(column.name, column)

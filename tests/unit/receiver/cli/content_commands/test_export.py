@@ -17,7 +17,7 @@ import pytest
 from common.console.cli import run
 from common.console.json_form import json_form
 from common.durable import Tree, WriteFile
-from common.tsfile import read_tail
+from common.tsfile import DataType, read_tail
 from receiver.cli.commands import cli
 from receiver.exporting.export_run import ExportManifest
 from receiver.metadata.model import records
@@ -249,6 +249,37 @@ def test_tables_are_of_version_4_and_have_statements_of_their_own(
     made, used, table = (call.into / "tables.sql").read_text().splitlines()
     assert (made, used) == ('CREATE DATABASE IF NOT EXISTS "plant";', 'USE "plant";')
     assert table.endswith('STRING TAG, "h" DOUBLE FIELD, "w" TEXT FIELD);')
+
+
+def test_tables_whose_tags_have_two_orders_are_named(world: World, call: Caller) -> None:
+    """Their devices have tags by place: in one file some would have those of others."""
+    place, week = "sequence/plant/0/{1}/{0}-{0}-0-0.tsfile", 604_800_000
+    world.load(NORTH, place.format(1, 0), build({("t", "a", "b"): {"h": [(1, 1.5)]}}))
+    other = build({("t", "b", "a"): {"h": [(week, 1.5)]}})
+    other = other.replace(b"tag1", b"tagX").replace(b"tag2", b"tag1").replace(b"tagX", b"tag2")
+    world.load(NORTH, place.format(2, 1), other)
+    said = call(code=1)
+    assert "table t: it has the tags tag1, tag2, and in sequence/plant/0/1 tag2, tag1" in said
+    assert not list(call.into.iterdir())
+    call("--to", "1")
+
+
+def test_a_column_has_one_type_in_every_file_and_statement(world: World, call: Caller) -> None:
+    place, week = "sequence/plant/0/{1}/{0}-{0}-0-0.tsfile", 604_800_000
+    narrow = build({("t", "u1"): {"h": [(1, 1)]}}, types={"h": "INT32"})
+    world.load(NORTH, place.format(1, 0), narrow)
+    world.load(NORTH, place.format(2, 1), build({("t", "u2"): {"h": [(week, 2**40)]}}))
+    call()
+    assert points(call.into) == {("t:u1", "h", 1): 1, ("t:u2", "h", week): 2**40}
+    assert '"h" INT64 FIELD' in (call.into / "tables.sql").read_text()
+    for each in call.into.rglob("*.tsfile"):
+        with TsFileReader(each) as reader:
+            (column,) = (one for one in reader.tail.tables[0].columns if one.name == "h")
+            (series,) = (one for one in reader.tail.devices[0].series() if one.measurement)
+            assert {int(column.data_type), int(series.data_type)} == {DataType.INT64}
+    world.load(NORTH, place.format(3, 1), build({("t", "u3"): {"h": [(week, "x")]}}))
+    call.into = call.into.with_name("other")
+    assert "table t, column h: INT64 FIELD, and in" in call(code=1)
 
 
 def test_statements_of_tables_have_each_column_of_any_partition_and_no_paths_of_them(

@@ -95,6 +95,7 @@ def tree(points: Mapping[str, Sequence[tuple[int, Any]]], **more: Any) -> bytes:
 
 
 TABLE = build({("wind", "t1"): {"a": [(1, 1)]}})
+TAGGED = build({("wind", "t1", "u1"): {"a": [(1, 1)]}})
 REFUSED = {
     "types": (
         [tree({"a": [(1, 1)]}), tree({"a": [(2, "x")]})],
@@ -108,6 +109,10 @@ REFUSED = {
     "columns": (
         [TABLE, build({("wind", "t2"): {"a": [(1, 1.5)]}})],
         r"table wind, column a: INT64 .* in .*/1.tsfile, DOUBLE .* in .*/2.tsfile",
+    ),
+    "tags": (
+        [TAGGED, b"tag2".join(each.replace(b"tag2", b"tag1") for each in TAGGED.split(b"tag1"))],
+        r"the tags of table wind: tag1, tag2 in .*/1.tsfile, tag2, tag1 in .*/2.tsfile",
     ),
 }  # fmt: skip
 
