@@ -120,10 +120,18 @@ def _was_compared(state: State, found: FileOverlap, compared: frozenset[str]) ->
         found._replace(physical=row.physical)
         for row in rows
         if row is not None
-        for device, begin, end in row.devices.ranges()
-        if device == found.device and begin <= found.last and found.first <= end
+        for begin, end in _times_of(row, found.device)
+        if begin <= found.last and found.first <= end
     ]
     return all(_was_compared(state, each, compared) for each in meeting)
+
+
+def _times_of(row: FileRow, device: str) -> Iterator[tuple[int, int]]:
+    """The times between which a file has, or had, points of a device."""
+    if row.state is not FileState.DELETED:
+        yield from ((begin, end) for name, begin, end in row.devices.ranges() if name == device)
+    elif device in row.devices and row.first is not None and row.last is not None:
+        yield row.first, row.last  # of a deleted one no device's own are kept
 
 
 class FileOverlap(NamedTuple):

@@ -15,6 +15,7 @@ from receiver.metadata.query.past_files import files_at
 from receiver.metadata.state.table_rows import FileRow, FileState
 from receiver.node import Node
 from receiver.operator.asked_work.compact import merge_totals
+from receiver.operator.centre.point_overlaps import PointOverlaps, SharedPoints
 from receiver.operator.stored.files import delete_files, undelete_files
 from receiver.operator.views.load_wire import CentreLoadAnswer, CentreLoadRequest
 from receiver.shared_points.common_points import compare
@@ -194,6 +195,28 @@ def test_what_was_compared_before_it_was_merged_for_good_counts_as_compared(
     answer = load(node, lay(tmp_path, {17: 9}))
     assert results(answer) == {"loaded"}, answer
     assert merged_rows(node)
+
+
+@pytest.mark.parametrize(("late", "expected"), [({17: 5}, "refused"), ({19: 5}, "loaded")])
+def test_what_came_since_and_went_into_what_was_compared_counts_as_not_compared(
+    node: Node, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: Points,
+    expected: str,
+) -> None:  # fmt: skip
+    """Of one that is deleted by then nothing says any more where each device had its points."""
+    load(node, three(tmp_path))
+    compared = SharedPoints(compared=tuple(sorted(visible(node))))
+    load(node, lay(tmp_path, late))
+    clock.now += 1
+    merged(node)
+    row = made_final(node, clock)
+    (gone,) = {each.physical for each in rows(node)} - {row.physical, *compared.compared}
+    delete_files(node.operator, [gone], everywhere=False)
+    (state,) = (each.state for each in rows(node) if each.physical == gone)
+    assert state is FileState.DELETED
+    monkeypatch.setattr(PointOverlaps, "find", lambda *_, **__: compared)
+    answer = load(node, lay(tmp_path, {16: 9, 17: 9}))
+    assert results(answer) == {expected}, answer
+    assert gives(node, row) == HERE | late
 
 
 def test_a_bad_one_gives_way_to_its_inputs_which_nobody_has_let_go_of(
