@@ -41,7 +41,7 @@ OutputForm = Literal["table", "json", "csv"]
 _GAP = "  "
 _WIDEST = 100
 """Columns that a cell is padded to at most; a longer one pushes the rest of its line aside."""
-_TIMES = frozenset({"created"})
+_TIMES = frozenset({"created", "changed", "deleted"})
 """Columns with commits, which a table shows as times."""
 
 

@@ -115,3 +115,12 @@ def test_a_row_that_the_terminal_has_no_room_for_is_a_paragraph(monkeypatch):
         "  sender " + "b" * 32 + "  size 1234567890",
         "path root.c  sender d  size 1",
     ]
+
+
+@pytest.mark.parametrize("column", ["created", "changed", "deleted"])
+def test_a_commit_in_a_table_is_shown_as_its_time(column):
+    stream = io.StringIO()
+    writer = output("table", stream, TrueTimes())
+    writer.begin([column])
+    writer.page([[470846978435317760]])
+    assert stream.getvalue().splitlines()[-1] == "2026-12-01 15:24:41+00:00"
