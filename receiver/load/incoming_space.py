@@ -118,8 +118,13 @@ class IncomingSpace:
             self._shortages[uuid] = _Shortage(
                 max(free, seen.free), max(room, seen.room), max(quota, seen.quota)
             )
-        if free and self.cache is not None:
-            self.cache.make_room(room + self._staged_room())
+        if free:
+            self.make_room(room)
+
+    def make_room(self, size: int) -> None:
+        """So many bytes were refused: what may leave the disk has to."""
+        if self.cache is not None:
+            self.cache.make_room(size + self._staged_room())
 
     def forget_shortage(self, uuid: str) -> None:
         """A sender asks anew."""

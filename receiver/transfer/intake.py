@@ -118,7 +118,13 @@ class Intake:
     # -- room ------------------------------------------------------------------------------
 
     def check_room(
-        self, folder: SenderFolder, size: int, partial_bytes: int, *, room: int | None = None
+        self,
+        folder: SenderFolder,
+        size: int,
+        partial_bytes: int,
+        *,
+        room: int | None = None,
+        is_asked: bool = False,
     ) -> None:
         """Whether `size` more bytes may come.
 
@@ -127,6 +133,8 @@ class Intake:
             size: bytes.
             partial_bytes: of uploads of this sender that have begun.
             room: that they take on the disk, where they are many files.
+            is_asked: whether somebody has asked for it and is told. Of a sender, which comes again
+                by itself, it is remembered that there was no room, and shown as a problem.
 
         Raises:
             NoSpaceError: not now.
@@ -135,19 +143,24 @@ class Intake:
         free = self._load.space.room(folder)
         used = folder.staged.bytes + partial_bytes
         if (room or size) > free:
-            self._load.space.note_shortage(folder.uuid, free=size, room=room or size)
+            if is_asked:
+                self._load.space.make_room(room or size)
+            else:
+                self._load.space.note_shortage(folder.uuid, free=size, room=room or size)
             raise NoSpaceError(
                 f"{size} bytes are to come, {max(0, free)} are free; try later",
                 retry_after=_TRY_AGAIN,
             )
         if used + size > limits.max_unloaded_bytes:
-            self._load.space.note_shortage(folder.uuid, quota=size)
+            if not is_asked:
+                self._load.space.note_shortage(folder.uuid, quota=size)
             raise NoSpaceError(
                 f"{used} bytes of this sender wait to be loaded, {size} more are to come, and "
                 f"limits.max_unloaded_bytes is {limits.max_unloaded_bytes}",
                 retry_after=_TRY_AGAIN,
             )
-        self._load.space.note_taken(folder.uuid, size)
+        if not is_asked:
+            self._load.space.note_taken(folder.uuid, size)
 
     def check_size(self, path: FilePath, size: int) -> None:
         """Whether a file may be so large.

@@ -117,7 +117,7 @@ class BringingIn:
             _make_way(folder)
             sizes = [0 if move else each.candidate.staged.size for each in files]
             room = sum(map(disk_room, sizes))
-            self._intake.check_room(folder, sum(sizes), 0, room=room)
+            self._intake.check_room(folder, sum(sizes), 0, room=room, is_asked=True)
             current = start_task(folder, record)
             crash.point("adoption.begun")
             current.add_deletions(

@@ -185,7 +185,8 @@ class CentreWrites:
         check_block(content, xxh3, rel)
         end = offset + len(content)
         self._intake.check_size(FilePath.parse(f"{Kind.SEQUENCE}/root/0/0/x.tsfile"), end)
-        self._intake.check_room(folder, len(content), self._bytes_held(folder))
+        held = self._bytes_held(folder)
+        self._intake.check_room(folder, len(content), held, is_asked=True)
         try:
             file = folder.tree.create(rel) if offset == 0 else folder.tree.open_write(rel)
         except FileExistsError:

@@ -100,7 +100,7 @@ class LoadCarrier:
                 raise BusyError("what the load before this one has left is there", retry_after=5)
             sizes = [each.staged.size for _, each in files]
             room = sum(map(disk_room, sizes))
-            self._intake.check_room(folder, sum(sizes), 0, room=room)
+            self._intake.check_room(folder, sum(sizes), 0, room=room, is_asked=True)
             try:
                 current = self._copied(run, folder, record, files)
             except BaseException:

@@ -14,6 +14,7 @@ from common.errors import (
     UsageError,
 )
 from common.tsfile.deletion_records import whole_records
+from receiver.load import incoming_space
 from receiver.load.deciding.change import decide_change
 from receiver.metadata.model.centre_source import centre_uuid
 from receiver.metadata.model.ranks import stands_above
@@ -452,6 +453,19 @@ def test_without_room_nothing_is_begun(tmp_path: Path) -> None:
         with pytest.raises(NoSpaceError):
             load(node, old)
         assert node.load.centre_folder().task is None
+
+
+def test_a_load_that_there_was_no_room_for_leaves_the_receiver_as_ready_as_it_was(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who asked for it was told, and nothing comes again by itself."""
+    old = lay(tmp_path / "old", {path_of(1): tsfile()})
+    monkeypatch.setattr(incoming_space, "free_bytes", lambda _: 100)
+    with pytest.raises(NoSpaceError, match="100 are free"):
+        load(node, old)
+    assert node.problem() is None
+    monkeypatch.undo()
+    assert set(said(load(node, old), old).values()) == {"loaded"}
 
 
 def test_files_side_by_side_belong_to_the_group_that_is_said(node: Node, tmp_path: Path) -> None:

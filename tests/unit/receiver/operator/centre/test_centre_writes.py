@@ -309,6 +309,7 @@ def test_open_writes_count_as_what_waits_to_be_loaded(tmp_path: Path) -> None:
         put(node, content)
         with pytest.raises(NoSpaceError):
             put(node, content + content)
+        assert node.load.space.at_quota() == [], "its driver is told, and nothing comes again"
         node.operator.writes.drop(TASK, None)
         opened(node)
         put(node, content)
