@@ -128,3 +128,42 @@ def test_a_server_loads_exported_tables(
         for row in server.say("select time, h, w from t", table=True)["rows"]
     }
     assert found == {1: (1.5, None), 2: (3.5, None), 3: (None, b"x")}
+
+
+def test_a_server_has_a_series_whose_name_needs_back_ticks_once(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its file has them in the name, as the server itself writes it."""
+    knows = KNOWS[".".join(server.version.split(".")[:2])]
+    if not knows.aligned:
+        pytest.skip("0.12 knows no back-ticks")
+    world = World(tmp_path / "centre")
+    points = {"`a b`": [(T + n, n) for n in range(10)], "s": [(T, 1)]}
+    content = build({"root.ticks.`d.1`": points}, version=3)
+    world.load(NORTH, "sequence/root.ticks/0/0/1-1-0-0.tsfile", content, registered=True)
+    exported(world, tmp_path / "out", knows.version, capsys)
+    run_statements(server, tmp_path / "out" / "schema.sql")
+    server.say(f"load '{tmp_path / 'out'}'")
+    assert rows(server, "root.ticks.`d.1`", "`a b`") == {n: n for n in range(10)}
+    shown = server.say("show timeseries root.ticks.**")["rows"]
+    assert len(shown) == 2, shown
+
+
+def test_a_server_reads_a_column_that_files_had_with_two_types(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not server.kind.tables:
+        return
+    world, week = World(tmp_path / "centre"), 604_800_000
+    narrow = build({("n", "u1"): {"h": [(T, 1)]}}, types={"h": "INT32"})
+    world.load(NORTH, "sequence/exwide/0/0/1-1-0-0.tsfile", narrow)
+    wide = build({("n", "u2", "x"): {"h": [(T + week, 2**40)]}})
+    world.load(NORTH, "sequence/exwide/0/1/2-2-0-0.tsfile", wide)
+    into = tmp_path / "out"
+    exported(world, into, 4, capsys)
+    run_statements(server, into / "tables.sql", table=True)
+    server.say(f"load '{into}'", table=True)
+    found = server.say("select time, tag1, tag2, h from n", table=True)["rows"]
+    assert sorted((int(row[-4]) - T, *row[-3:-1], int(row[-1])) for row in found) == [
+        (0, "u1", None, 1), (week, "u2", "x", 2**40)
+    ]  # fmt: skip
