@@ -24,6 +24,7 @@ from receiver.metadata.model.records import FileOutcome
 from receiver.metadata.state.placed_files import parts_elsewhere
 from receiver.operator.centre.centre_entries import entry_of
 from receiver.operator.centre.point_overlaps import PointOverlaps
+from receiver.operator.centre.table_tags import TableTags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -58,6 +59,7 @@ class LoadJudge:
         """
         self._config, self._engine, self._load = config, engine, load
         self._points = PointOverlaps(engine, load.disks, compares)
+        self._tags = TableTags(engine, load.disks)
 
     def outcomes(
         self,
@@ -82,6 +84,9 @@ class LoadJudge:
         assert mandate is not None
         outcomes = self._decided(record, [each for _, each in looked.values()])
         fresh = [each for path, each in looked.items() if outcomes[path].result is not _ALREADY]
+        other = self._tags.contradiction(fresh)
+        if other is not None:
+            return record, outcomes | all_refused(outcomes, other.path, None, other.reason)
         if not (among_new or any(outcomes[each.path.text].device for _, each in fresh)):
             return record, outcomes
         shared = self._points.find(fresh, mandate, among_new=among_new, stopped=stopped)
