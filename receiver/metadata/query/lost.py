@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from receiver.metadata.state.table_rows import FileState, LostRow
+from receiver.metadata.state.table_rows import FileState, LostRow, is_same_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -93,6 +93,7 @@ def _is_elsewhere(state: State, row: FileRow) -> bool:
         each.visible
         and (each.md5, each.size) == (row.md5, row.size)
         and (each.points > 0 or each.sender == row.sender)
+        and is_same_in(each, row.parsed.sg)
         for each in state.file_table.of_tail(row.tail)
     )
 

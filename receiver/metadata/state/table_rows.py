@@ -50,6 +50,7 @@ __all__ = [
     "TxnRow",
     "author_of",
     "encode_outcomes",
+    "is_same_in",
     "rank_of_origin",
 ]
 
@@ -379,6 +380,14 @@ def rank_of_origin(origin: FileOrigin) -> tuple[NameRank | None, tuple[RankBelow
         for each in origin.below
     )
     return name_rank(FilePath.parse(origin.path)), below
+
+
+def is_same_in(row: FileRow, group: str) -> bool:
+    """Whether the bytes of a file would be of the same devices in the directory of a group.
+
+    Devices of tables are those of the database that a file lies in, which no byte of it names.
+    """
+    return row.parsed.sg == group or not any(each.startswith("/") for each in row.devices)
 
 
 @cache

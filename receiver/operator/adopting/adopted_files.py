@@ -24,6 +24,7 @@ from receiver.metadata.model import records
 from receiver.metadata.model.paths import IllegalPathError
 from receiver.operator.adopting.old_receiver import OutOfOrder
 from receiver.operator.centre.centre_entries import deletion_parts
+from receiver.operator.centre.centre_files import content_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -92,7 +93,7 @@ def look_at_files(
     """
     good: list[AdoptableFile] = []
     odd: list[OutOfOrder] = []
-    contents: dict[tuple[str, str], str] = {}
+    contents: dict[tuple[str, str, str], str] = {}
     paths: dict[tuple[str, str], str] = {}
     for found in files:
         between()
@@ -113,7 +114,7 @@ def look_at_files(
                     "what the old server has deleted of it cannot be read, and would show again: "
                     f"--with-deleted takes it so ({_plain(error, source)})"
                 )
-        content, path = (sender, candidate.staged.md5), (sender, candidate.path.text)
+        content, path = (sender, *content_of(candidate)), (sender, candidate.path.text)
         if not why and content in contents:
             why = f"the same content as {contents[content]}"
         elif not why and path in paths:

@@ -35,7 +35,15 @@ if TYPE_CHECKING:
 
     from common.tsfile import Tail
 
-__all__ = ["CentreFile", "find_files", "looked_at", "name_prefix", "opened", "size_of"]
+__all__ = [
+    "CentreFile",
+    "content_of",
+    "find_files",
+    "looked_at",
+    "name_prefix",
+    "opened",
+    "size_of",
+]
 
 _LONGEST = 160
 """Characters of a name that go into the new one."""
@@ -183,6 +191,12 @@ def looked_at(file: CentreFile, task: str, number: int, *, interval: int, at: fl
     """
     with opened(file.source) as fd:
         return _read(fd, file, task, number, interval, at)
+
+
+def content_of(candidate: Candidate) -> tuple[str, str]:
+    """What files have in common that are one; of tables the database, too: devices are its."""
+    is_of_tables = any(each.name.startswith("/") for each in candidate.facts.devices)
+    return candidate.staged.md5, candidate.path.sg if is_of_tables else ""
 
 
 @contextmanager

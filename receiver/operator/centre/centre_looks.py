@@ -12,7 +12,7 @@ from common.config.shared_rules import PER_MILLISECOND
 from common.console.step_progress import stepping
 from common.wire import Result
 from receiver.metadata.model.records import FileOutcome
-from receiver.operator.centre.centre_files import looked_at, size_of
+from receiver.operator.centre.centre_files import content_of, looked_at, size_of
 from receiver.operator.centre.load_judge import all_refused
 from receiver.row_checks.check_process import CheckedRows, RowChecks
 from receiver.transfer.begun.look_numbers import latest_look
@@ -97,11 +97,11 @@ class CentreLooks:
             ReadOnlyError, ConflictError: as `LoadRun.go_on`.
         """
         looked = LookedFiles()
-        seen: dict[str, str] = {}
+        seen: dict[tuple[str, str], str] = {}
         for number, file in enumerate(stepping("reading files", files, size_of, run.step.told)):
             run.go_on()
             candidate = looked_at(file, run.task, number, interval=self._interval, at=self._clock())
-            path, content = candidate.path.text, candidate.staged.md5
+            path, content = candidate.path.text, content_of(candidate)
             looked.sources[path] = str(file.source)
             if content in seen:
                 why = f"as {seen[content]}"

@@ -18,7 +18,7 @@ from common.wire import Result
 from receiver.load.deciding.known_files.candidates import Change
 from receiver.metadata.commit.guards import Guard
 from receiver.metadata.model import records
-from receiver.metadata.state.table_rows import FileState
+from receiver.metadata.state.table_rows import FileState, is_same_in
 from receiver.metadata.state.tables.file_tables.file_index import GroupKey
 
 if TYPE_CHECKING:
@@ -50,7 +50,9 @@ def content_of_anyone(
     """
     staged = candidate.staged
     for row in state.file_table.of_tail(staged.tail):
-        same = (row.size, row.md5) == (staged.size, staged.md5)
+        same = (row.size, row.md5) == (staged.size, staged.md5) and is_same_in(
+            row, candidate.path.sg
+        )
         if same and row.state in _STANDING and stands(row):
             return [row]
     for merge in state.compacted_table.finals.with_content(candidate.path.text, staged.md5):

@@ -10,6 +10,9 @@ and its deletions are none of the product's. They may come with the task that br
 What was merged for good does not come back either: it is sent as a new file, since what it was
 merged with stands where it stood. Nor does the merged file itself, should a database have been
 given a copy of it: it ranks by what it is made of, and not by a path at an edge.
+
+Devices of tables are those of the database that a file lies in, which its bytes do not name: the
+same bytes in two databases are two files with points of their own.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from common.names import FilePath
 from receiver.metadata.model.merged_names import is_merged
 from receiver.metadata.model.ranks import name_rank
 from receiver.metadata.query.given_back import is_anothers
-from receiver.metadata.state.table_rows import FileState
+from receiver.metadata.state.table_rows import FileState, is_same_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,6 +62,7 @@ def known_content(
         origin: the edge that it comes from, of a forwarded file.
         is_deleted_from: whether the task at hand tells deletions of a file under other paths.
     """
+    mine = FilePath.parse(path)
 
     def has_deletions(row: FileRow) -> bool:
         return is_deleted_from(row) or bool(state.deletion_table.of_file(row.physical))
@@ -73,6 +77,7 @@ def known_content(
         and (row.points or path in row.paths)
         and (row.held or not is_anothers(state, row))
         and (_is_of_same_rank(row, path) or not has_deletions(row))
+        and is_same_in(row, mine.sg)
         and is_same(row)
     ]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from receiver.metadata.state.table_rows import FileState
+from receiver.metadata.state.table_rows import FileState, is_same_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,6 +56,7 @@ def _is_same_content(row: FileRow, other: FileRow) -> bool:
     return (
         (row.size, row.md5) == (other.size, other.md5)
         and (row.points > 0 or row.path in other.paths)
+        and is_same_in(row, other.parsed.sg)
         and _edge_of(row) == _edge_of(other)
     )
 

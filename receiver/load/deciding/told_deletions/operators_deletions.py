@@ -17,8 +17,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from common.names import FilePath
 from receiver.metadata.model import records
-from receiver.metadata.state.table_rows import FileState
+from receiver.metadata.state.table_rows import FileState, is_same_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,8 +65,10 @@ def deleted_by_operator(
     found = [(0, 0)]
     is_here = False
     bad, deleted_rows = [], []
+    group = FilePath.parse(path).sg
     for row in _of_tail(state, tail):
-        if _is_content(row, size, md5) and _is_known_as(row, sender, [path]):
+        is_same = _is_content(row, size, md5) and is_same_in(row, group)
+        if is_same and _is_known_as(row, sender, [path]):
             if row.visible and row.sender != sender:
                 return 0  # one of several with this content: it is somebody else's, not gone
             is_here |= row.state is not FileState.DELETED
@@ -156,6 +159,7 @@ def is_last_of_content(state: State, row: FileRow) -> bool:
     return not any(
         (each.size, each.md5) == (row.size, row.md5)
         and each.created > row.created
+        and is_same_in(each, row.parsed.sg)
         and _is_known_as(each, row.sender, row.paths)
         for each in _of_tail(state, row.tail)
     )
