@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from common.names import FilePath
 from receiver.metadata.model import records
+from receiver.metadata.model.paths import ROOT
 from receiver.metadata.state.table_rows import FileState, is_same_in
 
 if TYPE_CHECKING:
@@ -78,12 +79,17 @@ def deleted_by_operator(
                 deleted_rows.append(row)
             if not is_told_by_merge(state, row):
                 found.append((row.created, row.deleted if is_operators(row) else 0))
-    merges = state.compacted_table.finals.dropped_with(sender, path, tail, md5)
+    dropped = state.compacted_table.finals.dropped_with(sender, path, tail, md5)
+    merges = [each for each in dropped if _may_be_in(each[1].path, group)]
     if not is_here and merges:
         if any(_is_wanted(state, *each) for each in merges):
             return 0
         found += [(commit, commit) for each in merges for commit in _drops(*each)]
-    notes = [each for each in state.let_go.of_tail(tail) if md5 in (None, each.md5)]
+    notes = [
+        each
+        for each in state.let_go.of_tail(tail)
+        if md5 in (None, each.md5) and _may_be_in(each.path, group)
+    ]
     note = None if md5 is None else state.let_go.get(sender, path, md5)
     found += [(each.deleted, each.deleted) for each in (*notes, *([note] if note else ()))]
     deleted = max(found)[1]
@@ -163,6 +169,12 @@ def is_last_of_content(state: State, row: FileRow) -> bool:
         and _is_known_as(each, row.sender, row.paths)
         for each in _of_tail(state, row.tail)
     )
+
+
+def _may_be_in(path: str, group: str) -> bool:
+    """Whether content under a path may be the same in a group: of a tree, or of that database."""
+    mine = FilePath.parse(path).sg
+    return mine == group or mine.partition(".")[0] == ROOT
 
 
 def _of_tail(state: State, tail: str) -> list[FileRow]:

@@ -9,7 +9,7 @@ import pytest
 
 from receiver.node import Node
 from receiver.operator.stored.files import delete_files, list_files
-from tests.support.node_world import Edge, World, path_of, tsfile
+from tests.support.node_world import Clock, Edge, World, path_of, tsfile
 from tests.support.tsfile_bytes import build
 from tests.unit.receiver.operator.centre.test_centre_loading import lay, load, said
 
@@ -18,8 +18,14 @@ ONE, OTHER = path_of(1, sg="plant"), path_of(2, sg="site")
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    with World(tmp_path / "world").node() as node:
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def node(tmp_path: Path, clock: Clock) -> Iterator[Node]:
+    world = World(tmp_path, clock=clock, keep_deleted=100.0, metadata={"history": 100.0})
+    with world.still_node() as node:
         yield node
 
 
@@ -54,12 +60,19 @@ def test_a_load_at_the_centre_has_both_in_one_load_and_in_two(node: Node, tmp_pa
     assert len(list_files(node.operator).files) == 3
 
 
+@pytest.mark.parametrize("is_forgotten", [False, True])
 def test_what_an_operator_deleted_of_one_database_comes_to_another(
-    node: Node, tmp_path: Path
+    node: Node, clock: Clock, tmp_path: Path, is_forgotten: bool
 ) -> None:
     load(node, lay(tmp_path / "one", {ONE: TABLE}))
     (file,) = list_files(node.operator).files
     assert delete_files(node.operator, [file.physical], everywhere=False).deleted
+    if is_forgotten:
+        clock.now += 300
+        node.engine.collect()
+        node.load.reaper.run_once()
+        with node.engine.reading() as state:
+            assert state.files.get(file.physical) is None
     edge = Edge(node)
     edge.round({ONE: TABLE, OTHER: TABLE})
     assert here(node) == {OTHER}
