@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from common.console.cli import Invocation, emit_json
@@ -12,12 +14,14 @@ from receiver.cli.showing import commit_time
 from receiver.config import ReceiverConfig
 from receiver.operator.client import OperatorClient, ask, segment
 from receiver.operator.namespace.table_lists import list_tables, list_tablets
-from receiver.operator.views.table_views import TablesPage, TabletsPage
+from receiver.operator.views.table_views import PartitionGap, TablesPage, TabletsPage, TabletView
 
 __all__ = ["tables", "tablets"]
 
 _TABLE_HEADERS = ("TABLE", "ID", "TABLETS", "FILES", "SIZE", "FIRST", "LAST", "STATE")
 _TABLET_HEADERS = ("TABLET", "BEGIN", "END", "FILES", "SIZE", "FIRST", "LAST", "NODES")
+_GAPS = 20
+"""Runs of partitions in no tablet that are shown."""
 _at = click.option("--at", help="As of a commit timestamp, or a time.")
 
 
@@ -80,8 +84,8 @@ def _list_tables(invocation: Invocation[ReceiverConfig], at: str | None, as_json
     "receiver refuses, or the time is before the kept history."
 )
 @click.argument("table_name", metavar="TABLE")
-@click.option("--from", "begin", type=int, help="Only what may have this time or a later one.")
-@click.option("--to", "end", type=int, help="Only what may have a time before this one.")
+@click.option("--from", "begin", type=int, help="Only what holds this time or later ones.")
+@click.option("--to", "end", type=int, help="Only what holds times before this one.")
 @_at
 @json_option(TabletsPage)
 @click.pass_obj
@@ -95,8 +99,8 @@ def tablets(
 ) -> None:
     """The runs of time partitions that TABLE consists of; it may be a name or an id.
 
-    Times are in the unit of the files. A tablet is found by the least and the greatest time of its
-    files, which may lie outside of its partitions.
+    Times are in the unit of the files. A tablet is found by its partitions, and by the least and
+    the greatest time of its files, which may lie outside of them.
     """
     config = invocation.load().value
     found = _tablets(config, table_name, begin, end, at, None)
@@ -122,12 +126,27 @@ def tablets(
             size_text(each.size),
             _time(each.first_time),
             _time(each.last_time),
-            " ".join(uuid[:8] for uuid in each.nodes),
+            " ".join([*(uuid[:8] for uuid in each.nodes), *_creating(each)]),
         )
         for each in found.tablets
     ]
     click.echo(f"{printable(found.name)} ({found.table}) as of commit {found.commit}")
     click.echo(table(_TABLET_HEADERS, rows) if rows else "no tablets")
+    if found.gaps:
+        click.echo(f"in no tablet: {_gaps(found.gaps)}")
+
+
+def _gaps(gaps: Sequence[PartitionGap]) -> str:
+    shown = [
+        f"{each.begin}" if each.end - each.begin == 1 else f"{each.begin} to {each.end - 1}"
+        for each in gaps[:_GAPS]
+    ]
+    more = len(gaps) - len(shown)
+    return ", ".join(shown) + (f" and {more} more runs" if more else "")
+
+
+def _creating(each: TabletView) -> list[str]:
+    return ["(creating)"] if each.placed == "creating" else []
 
 
 def _time(time: int | None) -> str:

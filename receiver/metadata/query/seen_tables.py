@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SHOW_TABLES",
     "SHOW_TABLETS",
+    "AskedTimes",
     "SeenTable",
     "SeenTablet",
     "gaps_between",
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 _LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
+_BEGIN: Final = attrgetter("begin")
 _Totals = dict[tuple[str, int], PartitionTotal]
 """By storage group and partition."""
 
@@ -100,7 +102,7 @@ def seen_tablets(look: Look, meant: Callable[[str], bool] = lambda _: True) -> l
     there = [
         (table, row)
         for table, rows in zip(tables, several, strict=True)
-        for row in sorted(rows, key=attrgetter("begin"))
+        for row in sorted(rows, key=_BEGIN)
         if row.is_there_at(look.ts)
     ]
     if kept is not None:
@@ -132,21 +134,57 @@ def _sum(totals: _Totals, name: str, row: TabletRow) -> PartitionTotal:
     return sums
 
 
-def located_tablets(
-    look: Look, table: LoadedTableRow, begin: int | None, end: int | None
-) -> list[SeenTablet]:
-    """The tablets of a table that may have a file with a time of a range, by their partitions.
+class AskedTimes(NamedTuple):
+    """A range of times, in the unit of the files.
 
-    As things are now only what is there at those times is looked at.
+    Attributes:
+        begin: the least; None for all before `end`.
+        end: the first that is not asked for; None for all from `begin` on.
+        interval: of a partition.
+    """
+
+    begin: int | None
+    end: int | None
+    interval: int
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The first and the last time."""
+        first = _LEAST if self.begin is None else self.begin
+        return first, _GREATEST if self.end is None else self.end - 1
+
+    @property
+    def is_any(self) -> bool:
+        """Whether there is a time in it."""
+        first, last = self.ends
+        return first <= last
+
+    @property
+    def partitions(self) -> tuple[int, int]:
+        """The first partition that times of it belong to, and the first behind the last."""
+        first, last = self.ends
+        return first // self.interval, last // self.interval + 1
+
+    def is_kept_in(self, row: TabletRow) -> bool:
+        """Whether times of it belong to partitions of a tablet."""
+        begin, end = self.partitions
+        return row.begin < end and begin < row.end
+
+
+def located_tablets(look: Look, table: LoadedTableRow, asked: AskedTimes) -> list[SeenTablet]:
+    """The tablets of a table for a range of times, by their partitions.
+
+    These are those that have partitions of these times, be they empty, and those that may have a
+    file with one all the same. As things are now only what is there at those times is looked at.
 
     Args:
         look: at the state.
         table: that is there as of it.
-        begin: the least time, in the unit of the files; None for all times before `end`.
-        end: the first time that is not asked for; None for all from `begin` on.
+        asked: which times.
     """
-    first = _LEAST if begin is None else begin
-    last = _GREATEST if end is None else end - 1
+    if not asked.is_any:
+        return []
+    first, last = asked.ends
     with look as (state, at):
         if at is None:
             kept = state.file_table.by_partition
@@ -154,10 +192,15 @@ def located_tablets(
                 state.tablet_table.holding(table.id, each)
                 for each in kept.meeting(table.name, first, last)
             ]
-            rows = list(dict.fromkeys(row for row in met if row is not None))
+            met += state.tablet_table.overlapping(table.id, *asked.partitions)
+            rows = sorted({row.id: row for row in met if row is not None}.values(), key=_BEGIN)
             return [SeenTablet(row, table, kept.of(table.name, row.begin, row.end)) for row in rows]
     every = seen_tablets(look, table.name.__eq__)
-    return [each for each in every if each.table.id == table.id and _meets(each, first, last)]
+    return [
+        each
+        for each in every
+        if each.table.id == table.id and (asked.is_kept_in(each.row) or _meets(each, first, last))
+    ]
 
 
 def _meets(each: SeenTablet, first: int, last: int) -> bool:
@@ -170,9 +213,21 @@ def _meets(each: SeenTablet, first: int, last: int) -> bool:
     )
 
 
-def gaps_between(tablets: Sequence[TabletRow]) -> list[tuple[int, int]]:
-    """The runs of partitions, end excluded, between tablets of one table that are in none."""
-    return [(one.end, other.begin) for one, other in pairwise(tablets) if one.end < other.begin]
+def gaps_between(
+    tablets: Sequence[TabletRow], asked: AskedTimes | None = None
+) -> list[tuple[int, int]]:
+    """The runs of partitions, end excluded, that are in no tablet.
+
+    Args:
+        tablets: of one table, all or those for `asked`, by their partitions.
+        asked: which times; from and up to these too, where they have an end. None for all.
+    """
+    ends = [(row.begin, row.end) for row in tablets if asked is None or asked.is_kept_in(row)]
+    if asked is not None and asked.is_any:
+        begin, end = asked.partitions
+        first = [] if asked.begin is None else [(begin, begin)]
+        ends = [*first, *ends, *([] if asked.end is None else [(end, end)])]
+    return [(one[1], other[0]) for one, other in pairwise(ends) if one[1] < other[0]]
 
 
 # -- their sources ---------------------------------------------------------------------------------

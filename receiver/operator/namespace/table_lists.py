@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from common.config.shared_rules import PER_MILLISECOND
 from common.errors import NotFoundError, UsageError
 from receiver.metadata.query.row_source import Look
 from receiver.metadata.query.seen_tables import (
+    AskedTimes,
     gaps_between,
     located_tablets,
     seen_tables,
@@ -25,7 +27,7 @@ from receiver.operator.views.table_views import (
 from receiver.transfer.said_lists.listing import page_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from typing import Literal
 
     from receiver.metadata.engine import Engine
@@ -60,7 +62,7 @@ def list_tables(
     look = Look(engine, engine.at(moment(at)))
     limit = page_limit(limit, there.config.limits.max_page_items)
     found = seen_tables(look, lambda name: after is None or name > after)
-    states = _states(there, found[:limit]) if at is None else {}
+    states = _states(there, found[:limit], None if at is None else look.ts)
     return TablesPage(
         commit=look.ts,
         commit_at=engine.times.seconds(look.ts),
@@ -84,9 +86,9 @@ def list_tablets(
     Args:
         there: what to look at.
         table: id of the table, or its name.
-        begin: only those that may have a file with this time or a later one, in the unit of the
-            files.
-        end: only those that may have one with an earlier time than this.
+        begin: only those that have the partition of this time, in the unit of the files, or of a
+            later one, or may have a file with one.
+        end: the same of times before this one.
         at: a commit timestamp or a time; now, if left out.
         after: the cursor of the page before.
         limit: tablets of the page; as many as the configuration allows, if left out.
@@ -101,18 +103,20 @@ def list_tablets(
     limit = page_limit(limit, there.config.limits.max_page_items)
     row = table_named(look, table)
     passed = None if after is None else _cursor(after)
-    if begin is None and end is None:
+    asked = None if begin is None and end is None else _asked(there, begin, end)
+    if asked is None:
         every = seen_tablets(look, row.name.__eq__)
         every = [each for each in every if each.table.id == row.id]
     else:
-        every = located_tablets(look, row, begin, end)
+        every = located_tablets(look, row, asked)
     found = [each for each in every if passed is None or each.row.begin > passed]
     page = found[:limit]
-    placed: Mapping[str, PlacementRow] = {}
-    if at is None:
-        with engine.reading() as state:
-            rows = state.placement_table.rows
-            placed = {each.row.id: rows[each.row.id] for each in page if each.row.id in rows}
+    more = len(found) > limit
+    with engine.reading() as state:
+        rows = state.placement_table.rows
+        placed = {each.row.id: rows[each.row.id] for each in page if each.row.id in rows}
+    if at is not None:
+        placed = {each: row for each, row in placed.items() if row.changed <= look.ts}
     return TabletsPage(
         commit=look.ts,
         table=row.id,
@@ -120,9 +124,10 @@ def list_tablets(
         tablets=[_tablet(each, placed.get(each.row.id)) for each in page],
         gaps=[
             PartitionGap(begin=one, end=other)
-            for one, other in gaps_between([each.row for each in page])
+            for one, other in gaps_between([each.row for each in every], asked)
+            if (passed is None or one > passed) and (not more or other <= page[-1].row.begin)
         ],
-        next=str(page[-1].row.begin) if len(found) > limit else None,
+        next=str(page[-1].row.begin) if more else None,
     )
 
 
@@ -141,6 +146,11 @@ def table_named(look: Look, table: str) -> LoadedTableRow:
     return row
 
 
+def _asked(there: ReceiverDirectories, begin: int | None, end: int | None) -> AskedTimes:
+    config = there.config
+    return AskedTimes(begin, end, config.partition_interval_ms * PER_MILLISECOND[config.time_unit])
+
+
 def _cursor(text: str) -> int:
     try:
         return int(text)
@@ -149,14 +159,33 @@ def _cursor(text: str) -> int:
 
 
 def _states(
-    there: ReceiverDirectories, tables: Sequence[SeenTable]
+    there: ReceiverDirectories, tables: Sequence[SeenTable], ts: int | None
 ) -> dict[str, TableState | Literal[""]]:
-    """How tables stand, by id; of those that only look at a receiver nothing is known."""
+    """How tables stand, by id; of those that only look at a receiver nothing is known.
+
+    Args:
+        there: what to look at.
+        tables: of it.
+        ts: the commit that is asked about; only the newest state is kept, so of a table that has
+            changed since nothing is known. None for now.
+    """
     if not isinstance(there, RunningReceiver):
         return {}
     with there.engine.reading() as state:
         rows = {each.row.id: placements_of(state, each.row) for each in tables}
-    return {each.row.id: table_state(there, each.row, rows[each.row.id]) for each in tables}
+    copied = there.config.nodes.replicas > 0
+    return {
+        each.row.id: table_state(there, each.row, rows[each.row.id])
+        for each in tables
+        if ts is None or not copied or _is_as_then(each.row, rows[each.row.id], ts)
+    }
+
+
+def _is_as_then(table: LoadedTableRow, placements: Sequence[PlacementRow | None], ts: int) -> bool:
+    """Whether nothing was said of a table, and no tablet of it placed, behind a commit."""
+    return table.version <= ts and all(
+        each is not None and each.changed <= ts for each in placements
+    )
 
 
 def _table(each: SeenTable, engine: Engine, state: TableState | Literal[""]) -> TableView:

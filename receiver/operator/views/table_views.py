@@ -36,7 +36,8 @@ class TableView(Struct, frozen=True, kw_only=True):
         last_time: none has a later one.
         points: of these files, those twice that two files have; None where the server is of a
             version that does not say.
-        state: as `TableStanding` has it; empty of the past, and without a server.
+        state: as `TableStanding` has it; empty without a server, and of the past where the table
+            has changed since.
     """
 
     id: str
@@ -82,8 +83,8 @@ class TabletView(Struct, frozen=True, kw_only=True):
         first_time: see there.
         last_time: see there.
         points: see there.
-        nodes: uuids of the storage nodes that are to have a copy of it now, the leader first; none
-            where it is not placed, and of the past.
+        nodes: uuids of the storage nodes that are to have a copy of it, the leader first; none
+            where it is not placed, and of the past where it was placed anew since.
         placed: `creating` until the leader has reported it, then `running`; empty without nodes.
         generation: of that placement, 0 for none.
     """
@@ -103,9 +104,9 @@ class TabletView(Struct, frozen=True, kw_only=True):
 
 
 class PartitionGap(Struct, frozen=True, kw_only=True):
-    """Partitions between two tablets of a page that are in none of it.
+    """Partitions between two tablets, or of the times that were asked for, that are in none.
 
-    Where all tablets were asked for, nothing was ever loaded into them.
+    So nothing is loaded into them.
 
     Attributes:
         begin: number of the first.
@@ -124,7 +125,7 @@ class TabletsPage(Struct, frozen=True, kw_only=True):
         table: id of the table.
         name: of it.
         tablets: of this page, those that were asked for.
-        gaps: between those.
+        gaps: before, between and behind those; one between two pages is of the later one.
         next: the cursor of the page after.
     """
 

@@ -24,9 +24,12 @@ __all__ = ["ROUTES"]
 ROUTES = Routes()
 _AT = Parameter("at", "query", {"type": "string"}, "A commit timestamp, or a time; else now.")
 _FROM = Parameter(
-    "from", "query", {"type": "integer"}, "Only what may have this time or later, as in the files."
+    "from",
+    "query",
+    {"type": "integer"},
+    "Only what holds this time or later ones, as in the files, by partition or by a file.",
 )
-_TO = Parameter("to", "query", {"type": "integer"}, "Only what may have a time before this one.")
+_TO = Parameter("to", "query", {"type": "integer"}, "Only what holds times before this one.")
 
 
 @ROUTES.call(

@@ -11,6 +11,7 @@ import pytest
 from common.errors import NoSpaceError, NotFoundError
 from receiver.load.upkeep.table_upkeep import TableUpkeep
 from receiver.metadata.commit import committer
+from receiver.metadata.commit.table_creation import create_table
 from receiver.metadata.engine import Engine
 from receiver.metadata.model import records
 from receiver.metadata.model.engine_options import EngineOptions
@@ -69,6 +70,7 @@ class Looked:
         self.config = self
         self.limits = self
         self.max_page_items = 100
+        self.partition_interval_ms, self.time_unit = 1000, "ms"
 
 
 def test_the_first_file_of_a_group_makes_a_table_and_the_first_of_a_partition_a_tablet(
@@ -339,7 +341,9 @@ def test_what_has_times_of_a_range_is_found_by_the_times_of_its_files(world: Wor
         assert found(60, 91, at) == [0, 9]
         assert found(50, 51, at) == [0, 5]
         assert found(None, 0, at) == [30]
-        assert found(96, 400, at) == []
+        assert found(9000, 9001, at) == [9], "which has no file with that time"
+        assert found(96, 400, at) == [0], "that of their partition"
+        assert found(1000, 2000, at) == []
     assert found(None, None) == [0, 5, 9, 30, 40]
     assert found(None, None, past) == [0, 5, 9, 30]
 
@@ -358,9 +362,56 @@ def test_lists_have_pages_and_name_the_gaps(world: World):
     assert [(each.begin, each.end) for each in by_id.gaps] == [(2, 9)]
     last = list_tablets(looked, "root.g1", after=by_id.next)  # type: ignore[arg-type]
     assert [each.begin for each in last.tablets] == [25]
+    assert [(each.begin, each.end) for each in last.gaps] == [(10, 25)], "behind the page before"
     assert last.next is None
     with pytest.raises(NotFoundError, match="there is no table nowhere"):
         list_tablets(looked, "nowhere")  # type: ignore[arg-type]
+
+
+def test_a_time_is_answered_by_the_tablet_that_is_to_have_it_or_as_a_gap(world: World):
+    """A tablet that was made ahead has no file, and is told to who asks where a time goes."""
+    engine, looked = world.engine, Looked(world.engine)
+    create_table(engine, "root.ahead", (-3, -1, 7))
+    past = str(engine.newest_commit)
+    engine.commit([records.StorageGroupSet("root.other")])
+
+    def found(begin: int | None, end: int | None, at: str | None) -> tuple[list[int], list[object]]:
+        page = list_tablets(looked, "root.ahead", begin=begin, end=end, at=at)  # type: ignore[arg-type]
+        return [each.begin for each in page.tablets], [(each.begin, each.end) for each in page.gaps]
+
+    for at in (None, past):
+        assert found(-3000, -2999, at) == ([-3], [])
+        assert found(-1001, -999, at) == ([-3, -1], [])
+        assert found(-3001, 0, at) == ([-3, -1], [(-4, -3)])
+        assert found(6999, 9001, at) == ([-1], [(7, 10)])
+        assert found(7000, 7001, at) == ([], [(7, 8)])
+        assert found(7000, None, at) == ([], []), "there is no end to that one"
+        assert found(7000, 7000, at) == ([], []), "no time is asked for"
+        assert found(None, None, at) == ([-3, -1], [])
+
+
+def test_pages_as_of_one_commit_tell_where_tablets_are_placed(world: World):
+    """A page behind the first is of the past as soon as something was committed meanwhile."""
+    engine, looked = world.engine, Looked(world.engine)
+    create_table(engine, "root.ahead", (0, 1, 2, 3))
+    node = records.NodeRegistered("a" * 32, "remote", "node", "host", 1, ("http://node",))
+    engine.commit([node])
+    with engine.reading() as state:
+        ids = [each.id for each in state.tablet_table.of_table(named(engine, "root.ahead").id)]
+    engine.commit([records.TabletPlaced(each, 1, (node.uuid,), node.uuid) for each in ids])
+    first = list_tablets(looked, "root.ahead", limit=1)  # type: ignore[arg-type]
+    engine.commit([records.TabletPlaced(ids[2], 2, (node.uuid,), node.uuid)])
+    rest = list_tablets(  # type: ignore[call-overload]
+        looked,  # type: ignore[arg-type]
+        "root.ahead",
+        at=str(first.commit),
+        after=first.next,
+    )
+    assert [each.nodes for each in (*first.tablets, *rest.tablets)] == [
+        (node.uuid,),
+        (node.uuid,),
+        (),
+    ], "of the last it is not known any more"
 
 
 def test_rows_of_two_senders_in_one_group_are_of_one_table(world: World):
