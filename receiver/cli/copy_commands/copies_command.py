@@ -14,7 +14,14 @@ from receiver.config import ReceiverConfig
 from receiver.metadata.commit.tablet_making import table_nodes
 from receiver.metadata.model.paths import format_path
 from receiver.operator.client import OperatorClient
-from receiver.operator.views.copy_views import BackView, CopiesView, OfferedTable, OfferedView
+from receiver.operator.views.copy_views import (
+    BackView,
+    CopiesView,
+    OfferedTable,
+    OfferedView,
+    RebalanceRequest,
+    RebalanceView,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,6 +94,44 @@ def back(invocation: Invocation[ReceiverConfig], as_json: bool) -> None:
             click.echo(f"and {len(found.failed) - _SHOWN} more")
     if found.failed:
         raise SystemExit(3)
+
+
+@copies.command(
+    epilog="Example: tsferry-receiver copies rebalance --confirm, then tsferry-receiver copies "
+    "status until all tablets are whole. Exit codes: 0 done; 3 something was placed at the same "
+    "moment: say it again; 4 the receiver does not run or refuses."
+)
+@click.option("--confirm", is_flag=True, help="Do it; else it is only told what would go.")
+@json_option(RebalanceView)
+@click.pass_obj
+def rebalance(invocation: Invocation[ReceiverConfig], confirm: bool, as_json: bool) -> None:
+    """Have tablets go from storage nodes with much to those with little.
+
+    Such as one that has just come: by itself it gets new tablets alone. A tablet stays where it is,
+    too, until it is whole where it goes. 500 tablets at most go at once: say it again behind them.
+    """
+    found = OperatorClient(invocation.load().value).ask(
+        "POST", "/v1/copies/rebalance", RebalanceView, body=RebalanceRequest(confirm=confirm)
+    )
+    if as_json:
+        emit_json(found)
+        return
+    rows = [
+        (each.node[:8], printable(each.name), size_text(each.before), size_text(each.after))
+        for each in found.nodes
+    ]
+    if rows:
+        click.echo(table(("NODE", "NAME", "HAS", "IS TO HAVE"), rows))
+    if found.tablets:
+        does = "go" if found.done else "would go"
+        size = size_text(found.size)
+        click.echo(f"{counted(found.tablets, 'tablet')}, {size}, {does} to other nodes")
+    else:
+        click.echo("no tablet goes to another node: all is even, or nothing fits")
+    if found.moving:
+        click.echo(f"{counted(found.moving, 'tablet')} not whole yet where placed: left alone")
+    if found.tablets and not found.done:
+        click.echo("nothing was changed; --confirm has it so")
 
 
 @copies.command(

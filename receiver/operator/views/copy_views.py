@@ -10,10 +10,13 @@ __all__ = [
     "CopiesView",
     "FailedBack",
     "MendRequest",
+    "NodeBalance",
     "OfferedDeletions",
     "OfferedFile",
     "OfferedTable",
     "OfferedView",
+    "RebalanceRequest",
+    "RebalanceView",
     "StrangeReplica",
 ]
 
@@ -151,6 +154,50 @@ class FailedBack(Struct, frozen=True, kw_only=True):
 
     physical: str
     reason: str
+
+
+class RebalanceRequest(Struct, frozen=True, kw_only=True):
+    """Have tablets go from full storage nodes to empty ones.
+
+    Attributes:
+        confirm: do it; else it is only told what would go.
+    """
+
+    confirm: bool = False
+
+
+class NodeBalance(Struct, frozen=True, kw_only=True):
+    """What a storage node has, and is going to have.
+
+    Attributes:
+        node: its uuid.
+        name: of it.
+        before: bytes of the tablets that were placed there.
+        after: of those that are placed there with the moves.
+    """
+
+    node: str
+    name: str
+    before: int
+    after: int
+
+
+class RebalanceView(Struct, frozen=True, kw_only=True):
+    """Which tablets go to other nodes, or would.
+
+    Attributes:
+        tablets: how many.
+        size: bytes of them, that are copied.
+        moving: others, that are on their way, or not whole: they stay where they are placed.
+        nodes: those that take tablets, by uuid.
+        done: whether it was had so.
+    """
+
+    tablets: int
+    size: int
+    moving: int
+    nodes: tuple[NodeBalance, ...] = ()
+    done: bool
 
 
 class BackView(Struct, frozen=True, kw_only=True):

@@ -32,6 +32,7 @@ from common.errors import TsferryError
 from common.threads import PeriodicThread
 from receiver.metadata.model import records
 from receiver.placement.assigning.choosing_nodes import ChosenLoad, PlacementWish, wished_nodes
+from receiver.placement.assigning.due_tablets import due_tablets
 from receiver.placement.assigning.expected_load import ExpectedLoad, PlacedTablet
 from receiver.placement.assigning.table_standing import note_standings
 from receiver.placement.copies_there.copy_lists import attributes_of
@@ -45,7 +46,8 @@ if TYPE_CHECKING:
     from receiver.metadata.engine import Engine
     from receiver.metadata.state.state import State
     from receiver.metadata.state.tables.place_tables.placements import PlacementRow
-    from receiver.metadata.state.tables.place_tables.tablets import LoadedTableRow, TabletRow
+    from receiver.metadata.state.tables.place_tables.tablets import LoadedTableRow
+    from receiver.placement.assigning.due_tablets import DueTablet
     from receiver.placement.copies_there.copy_lists import CopyLists
     from receiver.placement.copies_there.held_copies import HeldCopiesBook
     from receiver.placement.node_orders import GivesOrders
@@ -118,14 +120,6 @@ class _Verdict(Enum):
     SOON = "over once the tablet is whole where it is placed"
     OVER = "over"
     STRANGE = "not known to the catalogue"
-
-
-class _Due(NamedTuple):
-    tablet: TabletRow
-    table: LoadedTableRow
-    size: int
-    placement: PlacementRow | None
-    proved: int = 0
 
 
 class Assignment(Closing):
@@ -231,7 +225,7 @@ class Assignment(Closing):
         nodes = self._nodes()
         self._forget_gone(nodes)
         now = self._monotonic()
-        due = _tablets(self._engine)
+        due = due_tablets(self._engine)
         placed, short = self._place(due, nodes, now)
         running = self._let_run()
         newer = self._ask(nodes, now)
@@ -257,7 +251,7 @@ class Assignment(Closing):
         self._there = set(nodes)
 
     def _place(
-        self, due: Sequence[_Due], nodes: Mapping[str, PlaceableNode], now: float
+        self, due: Sequence[DueTablet], nodes: Mapping[str, PlaceableNode], now: float
     ) -> tuple[int, int]:
         load = ChosenLoad(ExpectedLoad(lambda: map(_placed, due)))
         ops: list[records.Op] = []
@@ -309,7 +303,7 @@ class Assignment(Closing):
         """Whether all of some nodes are known never to come back."""
         return all(each not in nodes or nodes[each].is_lost for each in gone)
 
-    def _leader(self, due: _Due, wished: Sequence[str]) -> str:
+    def _leader(self, due: DueTablet, wished: Sequence[str]) -> str:
         """Who leads: the one that does, or one that has it all, or the first."""
         before = due.placement
         if before is None:
@@ -343,7 +337,7 @@ class Assignment(Closing):
         open_: dict[tuple[str, str, int, int], float] = {}
         newer: set[tuple[str, str]] = set()
         told: dict[str, tuple[int, set[str]]] = {}
-        for each in _tablets(self._engine):
+        for each in due_tablets(self._engine):
             row, version = each.placement, each.table.version
             # A version that is raised while the pass goes on counts with the next one.
             behind = told.setdefault(each.table.id, (version, set()))[1] if version else set()
@@ -467,27 +461,7 @@ class Assignment(Closing):
             log.warning("a node does not drop replicas", extra=told)
 
 
-def _tablets(engine: Engine) -> list[_Due]:
-    """All tablets of tables that are there; commits go on in between."""
-    with engine.reading() as state:
-        every = [
-            (table, tablet)
-            for table in state.loaded_tables.there()
-            for tablet in state.tablet_table.of_table(table.id)
-        ]
-    found: list[_Due] = []
-    for begin in range(0, len(every), _AT_ONCE):
-        with engine.reading() as state:
-            totals = state.file_table.by_partition
-            placements, released = state.placement_table.rows, state.released_table
-            for table, tablet in every[begin : begin + _AT_ONCE]:
-                size = totals.of(table.name, tablet.begin, tablet.end).size
-                proved = released.copies(tablet.id)
-                found.append(_Due(tablet, table, size, placements.get(tablet.id), proved))
-    return found
-
-
-def _placed(due: _Due) -> PlacedTablet:
+def _placed(due: DueTablet) -> PlacedTablet:
     nodes = () if due.placement is None else due.placement.nodes
     return PlacedTablet(due.tablet.id, due.table.id, due.tablet.begin, due.size, nodes)
 

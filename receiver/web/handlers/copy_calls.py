@@ -11,7 +11,15 @@ from common.errors import NotFoundError, ProtocolError, UsageError
 from common.names import is_sender_uuid
 from receiver.metadata.state.placed_files import placement_of
 from receiver.operator.places.copies import bring_back, copies_view, mend_files, offered_view
-from receiver.operator.views.copy_views import BackView, CopiesView, MendRequest, OfferedView
+from receiver.operator.places.rebalancing import rebalance_copies
+from receiver.operator.views.copy_views import (
+    BackView,
+    CopiesView,
+    MendRequest,
+    OfferedView,
+    RebalanceRequest,
+    RebalanceView,
+)
 from receiver.tablet_copies.copies_wire import (
     CopyNews,
     CopyPage,
@@ -185,6 +193,19 @@ def copies_status(call: Call) -> Response:
 def copies_back(call: Call) -> Response:
     """Bring back what no data directory has."""
     return json_answer(bring_back(call.operator))
+
+
+@ROUTES.call(
+    "POST",
+    "/v1/copies/rebalance",
+    Role.OPERATOR,
+    "Have tablets go from storage nodes with much to those with little",
+    AnswerRow(200, RebalanceView),
+    takes=RebalanceRequest,
+)
+def copies_rebalance(call: Call) -> Response:
+    """Have tablets go to other nodes."""
+    return json_answer(rebalance_copies(call.operator, call.body(RebalanceRequest)))
 
 
 @ROUTES.call(

@@ -8,7 +8,7 @@ import pytest
 from receiver.heartbeats.node_wire import NodeStart
 from receiver.metadata.model import records
 from receiver.operator.edges.tokens import make_token
-from receiver.operator.views.copy_views import BackView, CopiesView
+from receiver.operator.views.copy_views import BackView, CopiesView, RebalanceView
 from receiver.tablet_copies.copies_wire import CopyNews, FilePlaces, HeldCopies, HeldCopy
 
 NODE, OTHER, TABLET = "a" * 32, "b" * 32, "c" * 32
@@ -85,6 +85,14 @@ def test_operators_see_how_far_the_copies_are(client, operator, known):
     assert (view.replicas, view.tablets, view.short, view.busy) == (0, 0, 0, None)
     answer = client.post("/v1/copies/back", headers=operator)
     assert msgspec.json.decode(answer.get_data(), type=BackView) == BackView(files=0, size=0)
+
+
+def test_only_operators_have_tablets_go_to_other_nodes(client, operator, node, known):
+    call, body = "/v1/copies/rebalance", {"confirm": True}
+    answer = client.post(call, headers=operator, json=body)
+    view = msgspec.json.decode(answer.get_data(), type=RebalanceView)
+    assert view == RebalanceView(tablets=0, size=0, moving=0, nodes=view.nodes, done=True)
+    assert client.post(call, headers=bearer(node, "reader"), json=body).status_code == 403
 
 
 def test_an_empty_list_of_places_says_whether_there_are_nodes():
