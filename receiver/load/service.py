@@ -104,6 +104,7 @@ class LoadService:
             disks,
             every=config.nodes.check_every,
             rate=config.nodes.check_rate,
+            doubled=self.mover.clear_copies_of,
             clock=engine.clock,
         )
 

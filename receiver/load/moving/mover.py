@@ -141,6 +141,7 @@ class Mover:
         self._done: dict[str, tuple[int, int]] = {}
         self._trouble: dict[str, _Trouble] = {}
         self._moved_at: dict[str, float] = {}
+        self._doubled: set[str] = set()
         self._number = 0
 
     # -- the thread --------------------------------------------------------------------------
@@ -156,6 +157,11 @@ class Mover:
     def wake(self) -> None:
         """Look now: something is drained, or is not any more."""
         self._thread.wake()
+
+    def clear_copies_of(self, uuid: str) -> None:
+        """A directory that is not drained has copies of files that were moved from it: they go."""
+        self._doubled.add(uuid)
+        self.wake()
 
     def close(self) -> None:
         """Stop at the next block; what is under way is done again by the next start."""
@@ -184,11 +190,16 @@ class Mover:
             count = 0
             draining = [each for each in self._disks.every() if self._is_drained(each)]
             for uuid in set(self._progress) - {each.uuid for each in draining}:
-                del self._progress[uuid]
+                if self._progress.pop(uuid).copies:
+                    self._doubled.add(uuid)
             if draining:
                 self._leave_folders()
             for disk in draining:
                 count += self._drain(disk)
+            self._doubled -= {each.uuid for each in draining}
+            for disk in self._disks.every():
+                if disk.uuid in self._doubled and disk.why_away() is None:
+                    count += self._clear(disk)
             return count
 
     def _is_drained(self, disk: Disk) -> bool:
@@ -231,6 +242,18 @@ class Mover:
         if count:
             found = self._look(tree)
         self._note(disk, found)
+        return count
+
+    def _clear(self, disk: Disk) -> int:
+        """Take copies away that were here when a drain was ended; how many went."""
+        tree = disk.tree
+        assert tree is not None
+        found, count = self._look(tree), 0
+        for known, home in found.to_go:
+            with self._troubled(tree, known.physical):
+                count += self._let_go(tree, known, home)
+        if count == found.copies:
+            self._doubled.discard(disk.uuid)
         return count
 
     def _look(self, tree: Tree) -> DrainedDirectory:

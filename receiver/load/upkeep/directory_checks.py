@@ -94,6 +94,7 @@ class DirectoryChecks:
         *,
         every: float | None,
         rate: int,
+        doubled: Callable[[str], object] = lambda _: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Prepare; nothing is looked at before `run_once`.
@@ -103,12 +104,15 @@ class DirectoryChecks:
             disks: the data directories.
             every: seconds from the begin of a round to the next; None for no rounds.
             rate: names a second.
+            doubled: is told the uuid of a directory with a file that lies in another one, by the
+                catalogue: its drain was ended, and a start came between.
             clock: seconds since the epoch.
         """
         self._engine = engine
         self._disks = disks
         self._every = every
         self._rate = rate
+        self._doubled = doubled
         self._clock = clock
         self._owed = 0
         self._thread = PeriodicThread(
@@ -171,6 +175,7 @@ class DirectoryChecks:
 
     def _look_at_disks(self, trees: Sequence[Tree], counts: dict[str, _Counts]) -> None:
         unnamed: list[tuple[Tree, str]] = []
+        doubled: set[str] = set()
         for tree in trees:
             here = counts[str(tree.path)]
             for rel, found in self._paced(each for kind in Kind for each in tree.files(kind)):
@@ -180,10 +185,15 @@ class DirectoryChecks:
                     unnamed.append((tree, rel))
                 elif known.physical == rel and found.st_size != known.size:
                     here.note("wrong", rel)
+                elif known.data_dir in counts and known.data_dir != str(tree.path):
+                    doubled.add(str(tree.path))
                 if len(unnamed) >= _MOST_UNNAMED:
                     self._note_foreign(trees, unnamed, counts)
                     unnamed = []
         self._note_foreign(trees, unnamed, counts)
+        for disk in self._disks.every():
+            if str(disk.path) in doubled:
+                self._doubled(disk.uuid)
 
     def _note_foreign(
         self, trees: Sequence[Tree], unnamed: list[tuple[Tree, str]], counts: dict[str, _Counts]

@@ -146,7 +146,7 @@ def node_to_drain(there: ReceiverDirectories, text: str) -> StorageNodeRow:
 
 
 def undrain_node(there: RunningReceiver, text: str) -> NodeView:
-    """Have files come to a node again; what was moved stays where it is.
+    """Have files come to a node again; what was moved stays where it is, and its copies here go.
 
     Raises:
         NotFoundError: there is no such node.

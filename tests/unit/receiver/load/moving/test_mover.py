@@ -335,6 +335,49 @@ def test_a_directory_that_is_not_drained_any_more_keeps_its_files(
     assert seen(node).state == "standing"
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_copies_go_of_a_directory_that_is_not_drained_any_more(
+    world: World, node: Node, filled: Edge, monkeypatch: pytest.MonkeyPatch, restarted: bool
+):
+    monkeypatch.setattr(node.load.mover, "_keep", 60.0)
+    drain(node)
+    node.load.mover.run_once()
+    before = on_disk(world, "data2")
+    assert on_disk(world, "data") == before, "they stay for those who read them here"
+    undrain_node(node.operator, str(world.data))
+    if restarted:
+        node.load.mover._progress.clear()  # as a start does
+        node.load.mover.run_once()
+        assert on_disk(world, "data") == before
+        node.load.checks.run_once()
+    node.load.mover.run_once()
+    assert on_disk(world, "data") == before, "as long as they would have"
+    monkeypatch.setattr(node.load.mover, "_keep", 0.0)
+    while node.load.mover.run_once():
+        pass
+    assert (on_disk(world, "data"), on_disk(world, "data2")) == ([], before)
+    assert read(node) == FILES
+    assert homes(node) == dict.fromkeys(FILES, "data2")
+    assert (seen(node).state, fsck_of(node).found) == ("standing", [])
+
+
+def test_a_copy_stays_whose_file_is_damaged_where_the_catalogue_has_it(
+    world: World, node: Node, filled: Edge, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(node.load.mover, "_keep", 60.0)
+    drain(node)
+    node.load.mover.run_once()
+    undrain_node(node.operator, str(world.data))
+    (row,) = (each for each in _rows(node) if each.path == path_of(1))
+    place = Path(row.data_dir) / row.physical
+    content = bytearray(place.read_bytes())
+    content[9] ^= 1
+    place.write_bytes(content)
+    monkeypatch.setattr(node.load.mover, "_keep", 0.0)
+    node.load.mover.run_once()
+    assert row.physical in on_disk(world, "data"), "the only whole one"
+
+
 def test_what_was_committed_before_a_cut_is_not_taken_back(world: World, node: Node, filled: Edge):
     def cut(point: str) -> None:
         if point == "move.committed":
