@@ -33,6 +33,7 @@ ASKED: dict[str, str] = {
     "copies back": "copies back",
     "copies offered": "copies offered",
     "copies status": "copies status",
+    "copies rebalance": "copies rebalance",
     "deletes allow": "deletes allow x",
     "deletes drop": "deletes drop x",
     "deletes list": "deletes list",

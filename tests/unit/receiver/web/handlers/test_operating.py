@@ -157,7 +157,7 @@ def test_every_operators_call_is_closed_to_everybody_else(app, client, loaded):
     tokens = [make_token(engine, "sender", sender=A).token, make_token(engine, "reader").token]
     tokens.append(make_token(engine, "writer").token)
     calls = [route for route in site_of(app).routes if route.role is Role.OPERATOR]
-    assert len(calls) == 72
+    assert len(calls) == 73
     for route in calls:
         path = route.path.replace("<sender>", A).replace("<token>", "t")
         assert client.open(path, method=route.method).status_code == 401
