@@ -19,6 +19,8 @@ from receiver.operator.views.node_views import CheckView, LossRequest, LossView,
 
 __all__ = ["nodes"]
 
+_ALONE = "nowhere else"
+"""What is told of a storage node that is lost."""
 _HEADERS = ("NODE", "KIND", "NAME", "STATE", "SINCE", "FREE", "FILES", "SIZE", "TABLETS")
 _CODES = (
     "Exit codes: 0 done; 2 no such node, or configuration; 3 not possible as the node stands; "
@@ -137,7 +139,9 @@ def _lose(
     if as_json:
         emit_json(found)
         return
-    click.echo(f"{printable(found.name)} ({found.node}): {'lost' if found.done else 'away'}")
+    is_process = found.kind == "remote"
+    standing = "lost" if found.done else "silent" if is_process else "away"
+    click.echo(f"{printable(found.name)} ({found.node}): {standing}")
     lines = {
         "asked for again": f"{counted(found.wanted, 'file')}, {size_text(found.wanted_bytes)}",
         "gone for good": f"{counted(found.gone, 'file')}, {size_text(found.gone_bytes)}: "
@@ -150,11 +154,13 @@ def _lose(
         "at storage nodes": f"{counted(found.copied, 'file')}, which come back first",
         "perhaps there": f"{counted(found.perhaps, 'file')}, for which nodes are asked first",
         "in quarantine": f"{counted(found.kept, 'file')} whose bytes are gone",
-        "nowhere else": f"{counted(found.alone, 'file')}, {size_text(found.alone_bytes)}, "
+        _ALONE: f"{counted(found.alone, 'file')}, {size_text(found.alone_bytes)}, "
         "that no data "
         "directory has and no other storage node is known to have",
     }
-    for name, text in lines.items():
+    # The other lines are of what a directory of this receiver had; of one, that line is of no use.
+    shown = {name: text for name, text in lines.items() if (name == _ALONE) is is_process}
+    for name, text in shown.items():
         click.echo(folded(f"  {name + ':':18}{text}", 20))
     for each in found.first_gone:
         click.echo(f"  gone: {printable(each)}")

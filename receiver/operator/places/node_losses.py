@@ -72,6 +72,7 @@ def _lose_process(there: RunningReceiver, row: StorageNodeRow, request: LossRequ
     return LossView(
         node=row.uuid,
         name=row.name,
+        kind="remote",
         alone=alone.files,
         alone_bytes=alone.size,
         done=request.confirm,

@@ -135,6 +135,7 @@ class LossView(Struct, frozen=True, kw_only=True):
     Attributes:
         node: uuid of it.
         name: of it.
+        kind: `remote` for a storage node, of which only `alone` is told.
         wanted: files that their senders are asked for again.
         wanted_bytes: of them.
         gone: files that their senders have no more: `tsferry-receiver lost` lists them.
@@ -158,6 +159,7 @@ class LossView(Struct, frozen=True, kw_only=True):
 
     node: str
     name: str
+    kind: Literal["directory", "remote"] = "directory"
     wanted: int = 0
     wanted_bytes: int = 0
     gone: int = 0
