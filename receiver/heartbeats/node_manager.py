@@ -20,7 +20,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from common.errors import ConflictError, GoneError, NotTheWriterError, ProtocolError
+from common.errors import (
+    ConflictError,
+    GoneError,
+    NotFoundError,
+    NotTheWriterError,
+    ProtocolError,
+)
 from receiver.heartbeats.master_life import MasterLife
 from receiver.heartbeats.node_reports import NodeReports, ReportNews
 from receiver.heartbeats.node_starts import (
@@ -372,7 +378,9 @@ class NodeManager:
         """
         with self._registering:
             with self._engine.reading() as state:
-                row = state.node_table.rows[uuid]
+                row = state.node_table.rows.get(uuid)
+            if row is None:
+                raise NotFoundError(f"there is no storage node {uuid}")
             self._engine.commit(
                 [
                     records.NodeRegistered(

@@ -50,14 +50,15 @@ def rebalance_copies(there: RunningReceiver, request: RebalanceRequest) -> Rebal
         after[move.source] -= move.size
         after[move.target] += move.size
     with there.engine.reading() as state:
-        names = {uuid: state.node_table.rows[uuid].name for uuid in taking}
+        rows = state.node_table.rows  # without one that was forgotten meanwhile
+        names = {uuid: rows[uuid].name for uuid in taking if uuid in rows}
     return RebalanceView(
         tablets=len(moves),
         size=sum(each.size for each in moves),
         moving=len(moving),
         nodes=tuple(
             NodeBalance(node=uuid, name=names[uuid], before=before[uuid], after=after[uuid])
-            for uuid in taking
+            for uuid in names
         ),
         done=request.confirm,
     )

@@ -14,6 +14,7 @@ from common.errors import (
     CloneError,
     ConflictError,
     GoneError,
+    NotFoundError,
     NotTheWriterError,
 )
 from common.wire import IncarnationMark
@@ -151,6 +152,13 @@ def test_a_forgotten_node_registers_anew(master: Master, node: SpeakingNode):
     assert node.say(master.manager).needs_reregister
     node.settle(master.manager)
     assert seen(master, node.uuid).heard is not None
+
+
+def test_a_node_that_is_forgotten_at_that_moment_is_not_accepted(
+    master: Master, node: SpeakingNode
+):
+    with pytest.raises(NotFoundError, match=node.uuid):
+        master.manager.accept(node.uuid)
 
 
 def test_a_lost_node_is_told_so_and_changes_nothing(master: Master, node: SpeakingNode):
