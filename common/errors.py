@@ -13,9 +13,10 @@ what was found, where, and what to do.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 __all__ = [
+    "DISK_ERRORS",
     "EXIT_HELD",
     "EXIT_INTERNAL",
     "EXIT_LATE",
@@ -270,6 +271,10 @@ class ReadOnlyDiskError(ReadOnlyError):
 
     slug = "read-only-disk"
     exit_code = EXIT_INTERNAL
+
+
+DISK_ERRORS: Final = (NoSpaceError, DiskError, ReadOnlyError)
+"""What a disk of this machine says, whoever the bytes are of."""
 
 
 class AddressTakenError(Transient):

@@ -12,7 +12,7 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from common.errors import NoSpaceError, NotFoundError, TsferryError, UnreachableError
+from common.errors import DISK_ERRORS, NotFoundError, TsferryError, UnreachableError
 from receiver.tablet_copies.upload_tickets import upload_id
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class _StagedSource:
         """
         try:
             block = self._orders.staged(self._node, self.upload, offset, length)
-        except NotFoundError as error:
+        except (NotFoundError, *DISK_ERRORS) as error:  # of the node's disk, and not of ours
             raise UnreachableError(f"{self.url}: {error.message}") from error
         if len(block) != length:
             raise UnreachableError(f"{self.url}: {len(block)} bytes of {length} came")
@@ -85,8 +85,7 @@ class StagedSources:
         """Fetch a file into a directory as `CopiesBack.beside` does; None where no node gives it.
 
         Raises:
-            NoSpaceError: the disk is full.
-            OSError: of the disk.
+            NoSpaceError, DiskError, ReadOnlyError, OSError: of the disk that it was to come to.
         """
         from receiver.storage.cache.object_fetching import fetch_beside
         from receiver.storage.stores.object_content import ContentChangedError
@@ -98,8 +97,8 @@ class StagedSources:
             told = {"file": row.physical, "node": place.url}
             try:
                 rel = fetch_beside(source, tree, row.physical, row.size, row.md5)
-            except NoSpaceError:
-                raise
+            except DISK_ERRORS:
+                raise  # ours: it says nothing of the upload
             except TsferryError as error:
                 known = source.url, source.upload
                 self._failed[known] += 1 if not isinstance(error, ContentChangedError) else _TRIES

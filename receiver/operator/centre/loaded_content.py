@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from common.errors import BusyError, DamagedError, NotFoundError, TsferryError
+from common.errors import DISK_ERRORS, BusyError, DamagedError, NotFoundError, TsferryError
 from receiver.datadirs.disks import AwayError
 from receiver.load.placing import tree_of
 from receiver.metadata.state.table_rows import FileRow
@@ -118,7 +118,10 @@ class LoadedContent:
         from receiver.storage.stores.object_content import FileContent
 
         with self._place():
-            fd = self._open(row)
+            try:
+                fd = self._open(row)
+            except (*DISK_ERRORS, OSError) as error:
+                return self._at_nodes(row, lambda file: file.read(begin, length), error)
             if fd is None:
                 return self._elsewhere(row, lambda file: file.read(begin, length))
             try:
@@ -222,6 +225,22 @@ class LoadedContent:
             except (TsferryError, OSError):
                 raise error from None
 
+    def _at_nodes(
+        self,
+        row: FileRow | CompactedOutput,
+        reads: Callable[[_Relayed], bytes],
+        problem: TsferryError | OSError,
+    ) -> bytes:
+        """Of a file that was to come back from a node, and that no disk here takes."""
+        if self._bring is None or self._relay is None or not isinstance(row, FileRow):
+            raise problem
+        try:
+            found = reads(_Relayed(self._relay, row.physical, row.size, row.md5))
+        except (TsferryError, OSError):
+            raise problem from None
+        log.warning("not brought here", extra={"file": row.physical, "error": str(problem)})
+        return found
+
     def _stored(self, row: FileRow | CompactedOutput) -> RangedFile:
         # Only here: a receiver without a store does without all of it.
         from receiver.storage.cache.stored_files import place_of
@@ -248,14 +267,15 @@ class LoadedContent:
         from receiver.storage.reading.block_digests import BlockDigests
         from receiver.storage.stores.object_content import ContentChangedError, FileContent
 
-        fd = self._open(row)
+        def of_file(file: RangedFile | _Relayed) -> bytes:
+            return BlockDigests.of(file).pack() if isinstance(file, _Relayed) else file.digests()
+
+        try:
+            fd = self._open(row)
+        except (*DISK_ERRORS, OSError) as error:
+            return self._at_nodes(row, of_file, error)
         if fd is None:
-            return self._elsewhere(
-                row,
-                lambda file: (
-                    BlockDigests.of(file).pack() if isinstance(file, _Relayed) else file.digests()
-                ),
-            )
+            return self._elsewhere(row, of_file)
         try:
             return BlockDigests.of(FileContent(fd, row.size, row.md5)).pack()
         except ContentChangedError as error:

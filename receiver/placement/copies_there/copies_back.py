@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from common import crash
 from common.durable import free_bytes
-from common.errors import NoSpaceError, NotFoundError, TsferryError, UnreachableError
+from common.errors import DISK_ERRORS, NotFoundError, TsferryError, UnreachableError
 from receiver.datadirs.disks import NAMING, home_of
 from receiver.load.placing import tree_of
 from receiver.metadata.state.table_rows import FileState
@@ -71,7 +71,7 @@ class _OfNode:
         }
         try:
             block = self._calls.get(CONTENT_OF_NODE, query, {READ_TICKET: self._place.ticket})
-        except NotFoundError as error:  # at this node; another one may have it
+        except (NotFoundError, *DISK_ERRORS) as error:  # at this node; another one may have it
             raise UnreachableError(f"{self.url}: {error.message}") from error
         if len(block) != length:
             raise UnreachableError(f"{self.url}: {len(block)} bytes of {length} came")
@@ -119,7 +119,7 @@ class CopiesBack:
         """Have a file here that may be at nodes alone; whether it is here then.
 
         Raises:
-            NoSpaceError: the disk is full.
+            NoSpaceError, DiskError, ReadOnlyError, OSError: of the disk that it was to come to.
             NotFoundError: it was deleted meanwhile.
         """
         with self._alone(row):
@@ -131,7 +131,7 @@ class CopiesBack:
         What is damaged stays where no node gives a whole one.
 
         Raises:
-            NoSpaceError: the disk is full.
+            NoSpaceError, DiskError, ReadOnlyError, OSError: of the disk that it was to come to.
             NotFoundError: it was deleted meanwhile.
         """
         with self._alone(row):
@@ -161,9 +161,8 @@ class CopiesBack:
             that name, whoever asked renames or removes it; None where no node gives the file.
 
         Raises:
-            NoSpaceError: the disk is full.
+            NoSpaceError, DiskError, ReadOnlyError, OSError: of the disk that it was to come to.
             NotFoundError: there is no such file any more.
-            OSError: of the disk.
         """
         from receiver.storage.cache.object_fetching import fetch_beside
         from receiver.storage.reading.copy_reads import tell_doubt
@@ -177,8 +176,8 @@ class CopiesBack:
             )
             try:
                 rel = fetch_beside(_OfNode(calls, place), tree, row.physical, row.size, row.md5)
-            except (NotFoundError, NoSpaceError, OSError):
-                raise
+            except (NotFoundError, *DISK_ERRORS, OSError):
+                raise  # of the disk here: it says nothing of the node
             except TsferryError as error:
                 if isinstance(error, ContentChangedError):
                     self.doubted(place, row.physical)

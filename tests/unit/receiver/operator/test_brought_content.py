@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import NoSpaceError, NotFoundError, UnreachableError
+from common.errors import NoSpaceError, NotFoundError, ReadOnlyDiskError, UnreachableError
 from receiver.metadata.state.tables.sender_tables.released import ReleasedRow
 from receiver.node import Node
 from receiver.operator.centre.loaded_content import LoadedContent
@@ -141,3 +141,38 @@ def test_what_has_left_for_nodes_is_read_in_the_store_where_no_node_gives_it(
         there.close()
     finally:
         node.close()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NoSpaceError("the disk is full"),
+        ReadOnlyDiskError("it is read-only"),
+        OSError(5, "it fails"),
+    ],
+)
+def test_what_no_disk_here_takes_back_is_read_at_the_node(edge: Edge, error: Exception):
+    node = edge.node
+    edge.round({path_of(1): tsfile()})
+    (entry,) = node.listing.catalogue(READER, None, 10).entries
+    place = Path(entry.data_dir) / entry.path
+    content = place.read_bytes()
+    place.unlink()
+    silent: list[bool] = []
+
+    def bring(row) -> bool:
+        raise error
+
+    def relay(physical: str, begin: int, length: int) -> bytes:
+        if silent:
+            raise UnreachableError("no storage node gives it now")
+        return content[begin : begin + length]
+
+    there = LoadedContent(node.config, node.engine, node.load.disks, bring=bring, relay=relay)
+    row = there.find(READER, entry.path)
+    assert there.read(row, 10, 10) == content[10:20]
+    assert bytes.fromhex(row.md5) in there.digests(row)
+    silent.append(True)
+    with pytest.raises(type(error)):
+        there.read(row, 10, 10)
+    there.close()

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from common.errors import NotFoundError, UnreachableError
+from common.durable import Tree
+from common.errors import NotFoundError, ReadOnlyDiskError, UnreachableError
 from common.wire import Result
 from receiver.metadata.model import records
 from receiver.metadata.model.centre_source import centre_uuid
@@ -131,6 +132,25 @@ def test_an_upload_that_is_not_the_file_keeps_nobody_from_being_asked(
     for _ in range(3):
         scene.passes()
     assert scene.passes() == [scene.alone]
+
+
+def test_an_upload_that_no_disk_here_takes_is_at_its_node_all_the_same(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that is read-only for minutes sent a file into quarantine, and its edge again."""
+    row, content = scene.row(scene.alone), (scene.data / scene.alone).read_bytes()
+    (scene.data / scene.alone).unlink()
+    scene.uploads[upload_id(row.sender, row.path, row.size, row.tail)] = content
+
+    def create(tree: Tree, rel: str) -> None:
+        raise ReadOnlyDiskError("it is read-only")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Tree, "create", create)
+        for _ in range(5):
+            assert scene.passes() == []
+    assert scene.passes() == []
+    assert (scene.data / scene.alone).read_bytes() == content
 
 
 def test_one_look_is_not_enough(scene: Scene) -> None:

@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from common import crash
-from common.errors import NotFoundError
+from common.durable import Tree
+from common.errors import (
+    DiskError,
+    NoSpaceError,
+    NotFoundError,
+    ReadOnlyDiskError,
+    TsferryError,
+)
 from receiver.metadata.model import records
 from receiver.placement.node_place import NodeSource
 from receiver.storage.cache.disk_cache import DiskCache
@@ -182,3 +189,46 @@ def test_a_file_is_mended_in_the_directory_where_it_is_found(losing: Losing):
     assert losing.back.mend(losing.row(physical))
     assert other.read_bytes() == losing.contents[physical]
     assert not (losing.data / physical).exists()
+
+
+@pytest.mark.parametrize(
+    "error", [NoSpaceError("full"), ReadOnlyDiskError("read-only"), DiskError("it fails")]
+)
+def test_a_disk_here_that_takes_nothing_is_no_word_of_a_node(
+    losing: Losing, monkeypatch: pytest.MonkeyPatch, error: TsferryError
+):
+    """Else a node was said not to have what it has, and the file to be lost."""
+    physical = losing.files[0]
+    (losing.data / physical).unlink()
+
+    def create(tree: Tree, rel: str) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Tree, "create", create)
+        with pytest.raises(type(error)):
+            losing.back.bring(losing.row(physical))
+        found = losing.back.bring_all()
+    assert found.failed == [(physical, str(error))]
+    assert losing.back.bring(losing.row(physical))
+
+
+@pytest.mark.parametrize(
+    "error", [NoSpaceError("full"), ReadOnlyDiskError("read-only"), DiskError("it fails")]
+)
+def test_a_node_whose_disk_fails_is_passed_over(
+    losing: Losing, monkeypatch: pytest.MonkeyPatch, error: TsferryError
+):
+    physical = losing.files[0]
+    (losing.data / physical).unlink()
+    given = losing.content
+
+    def content(url: str, query: dict) -> bytes:
+        if url.endswith(losing.nodes[0].host):
+            raise error
+        return given(url, query)
+
+    monkeypatch.setattr(losing, "content", content)
+    assert losing.places(physical)[0].url.endswith(losing.nodes[0].host)
+    assert losing.back.bring(losing.row(physical))
+    assert (losing.data / physical).read_bytes() == losing.contents[physical]
