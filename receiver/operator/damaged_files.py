@@ -7,6 +7,7 @@ sent to who else has it, or are told that it is not here. What comes is checked 
 has its name. A cut behind the first step leaves a file that is only missing here, which whoever
 needs it brings, and which a check of the disks finds.
 
+Where the disk is full its bad bytes go first, once a node has given all of it to be compared.
 What does not come goes into quarantine, and its bytes back to their name, for an operator to see.
 """
 
@@ -14,10 +15,11 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from common import crash
-from common.errors import TsferryError
+from common.errors import NoSpaceError, TsferryError
 from receiver.datadirs.disks import NAMING
 from receiver.load.upkeep.fsck_findings import STRAY
 from receiver.load.upkeep.verdicts import Recorded, check_number, one_of_each, record_verdicts
@@ -119,7 +121,7 @@ class DamagedFiles:
                 return row.physical in self._mended
             put += _set_aside(bad, row.physical)
             crash.point("damaged.set_aside")
-            came = came or (at_nodes and self._back.bring(row)) or (in_store and self._fetch(row))
+            came = came or (at_nodes and self._bring(row, put)) or (in_store and self._fetch(row))
         except (TsferryError, OSError) as error:
             log.warning("not mended", extra={"file": row.physical, "error": str(error)})
             came = False
@@ -131,6 +133,27 @@ class DamagedFiles:
             tree.unlink(_stray(row.physical))
         log.warning("a damaged file was mended", extra={"file": row.physical, "was": verdict.bad})
         return True
+
+    def _bring(self, row: FileRow, put: list[tuple[Tree, str]]) -> bool:
+        """Have a file come from a node; its own bad bytes may take the room that it needs.
+
+        They go if a node has it whole. Should others take that room first, it is read at the node,
+        as any file that is not here, until there is room.
+        """
+        try:
+            return self._back.bring(row)
+        except NoSpaceError as error:
+            if not put or not self._back.is_given(row):
+                raise
+            for tree, rel in put:
+                tree.unlink(_stray(rel))
+            put.clear()
+            crash.point("damaged.made_room")
+            told = {"file": row.physical, "error": str(error)}
+            log.warning("bad bytes went, for a whole file to come", extra=told)
+            with suppress(NoSpaceError):
+                self._back.bring(row)
+            return True
 
     def _fetch(self, row: FileRow) -> bool:
         with self._pinned([row]):

@@ -6,10 +6,11 @@ that it was loaded into, or where there is most room if that is gone. Nothing of
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from common import crash
 from common.durable import free_bytes
@@ -35,6 +36,9 @@ __all__ = ["BroughtBack", "CopiesBack"]
 log = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 1000
+_BLOCK: Final = 8 << 20
+"""Bytes that are asked for at once."""
+_Taken = TypeVar("_Taken")
 
 
 class BroughtBack(NamedTuple):
@@ -76,6 +80,22 @@ class _OfNode:
         if len(block) != length:
             raise UnreachableError(f"{self.url}: {len(block)} bytes of {length} came")
         return block
+
+    def gives(self, row: FileRow) -> bool:
+        """See that all of a file comes, as it was loaded.
+
+        Raises:
+            UnreachableError: not all of it comes.
+            ContentChangedError: other bytes do.
+        """
+        from receiver.storage.stores.object_content import ContentChangedError
+
+        digest = hashlib.md5(usedforsecurity=False)
+        for begin in range(0, row.size, _BLOCK):
+            digest.update(self.read(row.physical, begin, min(_BLOCK, row.size - begin)))
+        if digest.hexdigest() != row.md5:
+            raise ContentChangedError(f"{self.url}: {row.physical}: other bytes than were loaded")
+        return True
 
 
 class CopiesBack:
@@ -165,17 +185,39 @@ class CopiesBack:
             NotFoundError: there is no such file any more.
         """
         from receiver.storage.cache.object_fetching import fetch_beside
+
+        places = self._places(row.physical)
+        rel = self._of_first(
+            row,
+            places,
+            lambda node: fetch_beside(node, tree, row.physical, row.size, row.md5),
+        )
+        if rel is None and self._staged is not None:
+            return self._staged.beside(row, tree, places)
+        return rel
+
+    def is_given(self, row: FileRow) -> bool:
+        """Whether a node gives all of a file now, as it was loaded; nothing of it is kept.
+
+        Raises:
+            NotFoundError: there is no such file any more.
+        """
+        return bool(self._of_first(row, self._places(row.physical), lambda node: node.gives(row)))
+
+    def _of_first(
+        self, row: FileRow, places: Sequence[FilePlace], take: Callable[[_OfNode], _Taken]
+    ) -> _Taken | None:
+        """What is made of the first node that gives a file; None where none does."""
         from receiver.storage.reading.copy_reads import tell_doubt
         from receiver.storage.reading.reader_calls import ReaderCalls
         from receiver.storage.stores.object_content import ContentChangedError
 
-        places = self._places(row.physical)
         for place in places:
             calls = ReaderCalls(
                 place.url, token=None, ca_cert=self._ca_cert, what="the node's URL", within=WITHIN
             )
             try:
-                rel = fetch_beside(_OfNode(calls, place), tree, row.physical, row.size, row.md5)
+                found = take(_OfNode(calls, place))
             except (NotFoundError, *DISK_ERRORS, OSError):
                 raise  # of the disk here: it says nothing of the node
             except TsferryError as error:
@@ -188,10 +230,9 @@ class CopiesBack:
             finally:
                 calls.close()
             self.gave(place, row.physical)
-            told = {"file": row.physical, "node": place.url}
-            log.info("a file came back from a node", extra=told)
-            return rel
-        return None if self._staged is None else self._staged.beside(row, tree, places)
+            log.info("a node gave a file", extra={"file": row.physical, "node": place.url})
+            return found
+        return None
 
     def has_it(self, physical: str) -> dict[str, bool | None]:
         """What nodes that may have a file say of it, by URL; None of one that says nothing.

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from common import crash
+from common.durable import Tree
 from common.errors import NoSpaceError
 from receiver.load.upkeep.verdicts import Recorded, Verdict
 from receiver.metadata.model import records
@@ -119,6 +120,28 @@ def test_what_nobody_gives_whole_is_hidden_and_keeps_its_bytes(losing, judge, mo
     assert (row.state, row.reason) == (FileState.QUARANTINED, "page 3: sum differs")
     assert (losing.data / physical).read_bytes() == bad
     assert judge.told(physical) == (Recorded(quarantined=1), 0)
+
+
+@pytest.mark.parametrize("room", ["of its bad bytes", "none"])
+def test_a_full_disk_hides_no_file_that_a_node_has_whole(losing, judge, monkeypatch, room):
+    """What is bad took the room of what was to come in its place."""
+    physical = losing.files[0]
+    damage(losing.data / physical)
+    create = Tree.create
+
+    def full(tree: Tree, rel: str) -> object:
+        if room == "none" or (losing.data / "stray" / physical).exists():
+            raise NoSpaceError("the disk is full")
+        return create(tree, rel)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Tree, "create", full)
+        assert judge.told(physical) == (Recorded(), 1)
+    assert losing.row(physical).visible
+    assert not (losing.data / "stray" / physical).exists()
+    assert (losing.data / physical).exists() == (room != "none")
+    assert losing.back.bring(losing.row(physical))
+    assert (losing.data / physical).read_bytes() == losing.contents[physical]
 
 
 def test_what_the_store_alone_has_whole_comes_from_there(losing, judge):
