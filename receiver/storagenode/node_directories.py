@@ -9,7 +9,8 @@
 It is written once, into a directory that holds nothing. One without it that holds something, or
 with that of another node, is *away*: nothing is written there. So is one whose path once had
 another marker: another disk, or none, is mounted there now. A disk that takes the place of a lost
-one is named by another path.
+one is named by another path. One that is read-only at the start is away as well, for what an
+earlier life left there cannot be taken up; the others are not kept from their work by it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Final, Self
 from common.durable import Closing, Tree, is_temporary
 from common.errors import DamagedError, TsferryError
 from common.names import is_sender_uuid
+from common.system_errors import read_only_disk
 from receiver.heartbeats.node_wire import DirectoryRoom
 from receiver.storagenode.node_home import random_id
 
@@ -183,6 +185,8 @@ def _own(tree: Tree, node: str, before: str | None, random: Callable[[], str]) -
         return "", f"its marker names the node {found[0]}, this is {node}"
     if before not in (None, found[1]):
         return "", f"it is the directory {found[1]} now, and was {before}: name it by another path"
+    if os.statvfs(tree.path).f_flag & os.ST_RDONLY:
+        return "", f"{read_only_disk(str(tree.path)).message}; then start the node anew"
     return found[1], ""
 
 

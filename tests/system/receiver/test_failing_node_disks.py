@@ -67,6 +67,43 @@ def test_a_node_whose_disk_turns_read_only_says_so_and_catches_up_when_it_is_men
         sick.kill()
 
 
+def test_a_node_starts_with_a_disk_that_is_read_only_and_has_it_again_after_another_start(
+    there: Centre, tmp_path: Path
+) -> None:
+    sick, other, edge = _made(there, tmp_path, "sick")
+    with powercut.disk(tmp_path, megabytes=64) as disk:
+        first = sick.disk
+        text = sick.config.read_text()
+        sick.config.write_text(text.replace(str(first), str(disk.path)))
+        (disk.path / "lost+found").rmdir()
+        sick.disk = disk.path
+        sick.start()
+        edge.write(1, size=_SIZE)
+        _loads(edge)
+        wait_until(lambda: len(sick.copies()) == len(other.copies()) == 1, "two copies")
+        sick.kill()
+        disk.remount(read_only=True)
+        both = text.replace(f'["{first}"]', f'["{disk.path}", "{first}"]')
+        sick.config.write_text(both)
+        sick.start()
+        [away, there_still] = sick.status()["directories"]
+        assert "is read-only: mount it for writing" in away["problem"]
+        assert there_still["problem"] == ""
+        sick.disk = first
+        wait_until(lambda: sick.copies() == other.copies(), "the copy on the disk that is left")
+        wait_until(lambda: there.call("copies", "status")["whole"] == 1, "that counts")
+        disk.remount(read_only=False)
+        sick.kill()
+        sick.start()
+        assert not any(each["problem"] for each in sick.status()["directories"])
+        edge.write(2, size=_SIZE)
+        _loads(edge)
+        wait_until(lambda: there.call("copies", "status")["whole"] == 1, "all of it counts")
+        assert sick.server is not None
+        assert "Traceback" not in sick.server.text()
+        sick.kill()
+
+
 def test_of_two_disks_of_a_node_one_goes_and_what_it_had_is_made_again_on_the_other(
     there: Centre, tmp_path: Path
 ) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 
 from receiver.storagenode.node_directories import NODE_DIRECTORY_MARKER, NodeDirectories
 
@@ -49,6 +53,31 @@ def test_an_empty_disk_in_the_place_of_a_known_one_is_no_new_directory(tmp_path:
         assert "is its disk mounted?" in problems(found)[0]
         assert not found.rooms()[0].begun, "nothing was told of what is on it"
     assert not (path / NODE_DIRECTORY_MARKER).exists()
+
+
+def test_a_disk_that_is_read_only_at_the_start_is_away_and_the_others_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Its journals could not be opened, and the node did not start, whatever the others had."""
+    paths = [tmp_path / "1", tmp_path / "2"]
+    with NodeDirectories.open(paths, NODE, {}) as found:
+        known = found.uuids
+    real = os.statvfs
+
+    def statvfs(path: str | Path) -> object:
+        is_sick = str(path).endswith("/1")
+        return SimpleNamespace(f_flag=os.ST_RDONLY) if is_sick else real(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "statvfs", statvfs)
+        with NodeDirectories.open(paths, NODE, known) as found:
+            first, second = problems(found)
+            assert "/1 is read-only: mount it for writing" in first
+            assert "start the node anew" in first
+            assert second == ""
+            assert found.uuids == {str(paths[1]): known[str(paths[1])]}
+    with NodeDirectories.open(paths, NODE, known) as found:
+        assert problems(found) == ["", ""]
 
 
 def test_a_disk_in_the_place_of_another_is_away(tmp_path: Path):
