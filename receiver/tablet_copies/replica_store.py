@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, Final, Protocol
 
 from common.durable import Closing, free_bytes
-from common.errors import ConflictError, NotFoundError, ProtocolError, Transient
+from common.errors import ConflictError, DamagedError, NotFoundError, ProtocolError, Transient
 from receiver.heartbeats.node_wire import ChangedTablets, HeldTablets
 from receiver.tablet_copies.replica_directory import TABLETS, roomiest
 from receiver.tablet_copies.tablet_replica import TabletReplica
@@ -104,7 +104,13 @@ class ReplicaStore(Closing):
         self._number = 0
         self._coming: dict[int, int] = {}
         self.troubles: dict[str, str] = {}
-        self._open_all()
+        try:
+            self._open_all()
+        except OSError as error:
+            raise DamagedError(
+                f"a data directory of this node cannot be read: {error}; take it out of data_dirs "
+                "and start the node anew: what lay there comes again"
+            ) from error
 
     # -- replicas ----------------------------------------------------------------------------
 

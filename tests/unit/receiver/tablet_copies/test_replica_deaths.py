@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -13,7 +15,7 @@ import pytest
 from common import crash
 from common.digests import md5
 from common.durable import Tree
-from common.errors import DigestError, NoSpaceError, NotFoundError, Permanent
+from common.errors import DamagedError, DigestError, NoSpaceError, NotFoundError, Permanent
 from receiver.tablet_copies.copies_wire import CopiedFile, CopyOrder, TableAttributes
 from receiver.tablet_copies.copy_journal import (
     COPIES_LOG,
@@ -24,6 +26,7 @@ from receiver.tablet_copies.copy_journal import (
     read_journal,
 )
 from receiver.tablet_copies.replica_directory import roomiest
+from receiver.tablet_copies.replica_store import ReplicaStore
 from receiver.tablet_copies.tablet_replica import TabletReplica, check_file
 
 TABLET = "a" * 32
@@ -172,6 +175,20 @@ def test_a_file_that_goes_is_there_or_gone(trees: list[Tree]):
         assert after.files() == {}
         assert on_disk(trees) == [f"tablets/{TABLET}/{COPIES_LOG}"]
     assert {"copies.gone_noted", "copies.gone"} <= places
+
+
+def test_a_disk_that_cannot_be_read_at_the_start_is_told_by_its_path_with_a_way_out(
+    trees: list[Tree], monkeypatch: pytest.MonkeyPatch
+):
+    made(trees)
+
+    def fails(tree: Tree, rel: str, *, limit: int) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(tree.path / rel))
+
+    monkeypatch.setattr(Tree, "read", fails)
+    home = SimpleNamespace(doubt="", seen=None)
+    with pytest.raises(DamagedError, match=f"{trees[0].path}.*take it out of data_dirs"):
+        ReplicaStore(trees, home)
 
 
 def test_a_torn_line_of_the_journal_never_was(trees: list[Tree]):
