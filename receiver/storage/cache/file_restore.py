@@ -181,7 +181,7 @@ def _follows(op: records.Record) -> bool:
     match op:
         case records.FileDeleted(physical=physical, reason=reason):
             return is_merged(physical) and reason == "replaced"
-    return isinstance(op, records.FileRevived | records.CompactionDissolved)
+    return isinstance(op, records.FileRevived | records.FileReturned | records.CompactionDissolved)
 
 
 def _is_asked(op: records.Record) -> bool:

@@ -20,6 +20,9 @@ from receiver.operator.stored.files import delete_files, undelete_files
 from receiver.operator.views.load_wire import CentreLoadAnswer, CentreLoadRequest
 from receiver.shared_points.common_points import compare
 from receiver.shared_points.compare_process import CompareProcess
+from receiver.storage.cache.file_restore import is_of_restore, restore_files
+from receiver.storage.stores.directory_store import DirectoryStore
+from receiver.storage.stores.object_keys import data_key
 from tests.support.merging_node import compactions, merge_here, points_of
 from tests.support.node_world import A, Clock, Edge, World, fsck_of, path_of, plan_entry
 from tests.support.proving import in_this_process
@@ -230,6 +233,44 @@ def test_a_bad_one_gives_way_to_its_inputs_which_nobody_has_let_go_of(
     assert visible(node) == before
     assert {each.state for each in rows(node) if each.visible} == {FileState.LIVE}
     merged(node)
+
+
+@pytest.mark.parametrize("has", ["nothing", "inputs", "merged", "all"])
+def test_a_restore_reads_it_or_else_what_it_was_made_of_or_else_names_it(
+    node: Node, world: World, clock: Clock, tmp_path: Path, has: str
+) -> None:
+    """The machine is gone, and the store has what had been copied by then."""
+    load(node, three(tmp_path))
+    before = visible(node)
+    merged(node)
+    row = made_final(node, clock)
+    standing = {"inputs": before, "merged": {row.physical}, "all": {*before, row.physical}}
+    store = tmp_path / "store"
+    store.mkdir()
+    for each in rows(node):
+        if each.physical in standing.get(has, ()):
+            target = store / data_key(node.engine.uuid, 1, each.physical)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes((world.data / each.physical).read_bytes())
+            node.engine.commit([records.FileUploaded(each.physical, 1, each.size, "etag=x")])
+        (world.data / each.physical).unlink()
+    start = node.engine.newest_commit
+    named: list[str] = []
+    for _ in range(2):  # one that was cut off is said once more
+        made = restore_files(DirectoryStore(store), node.engine, node.load.disks.trees)
+        named += [path for _, path in made.lacking]
+        assert all(map(is_of_restore, node.engine.log_since(start)))
+        reads = {"nothing": set(), "inputs": before}.get(has, {row.physical})
+        assert visible(node) == reads
+        assert {each.state for each in rows(node) if each.visible} <= {FileState.LIVE}
+    assert named == ([row.path] if has == "nothing" else [])
+    found = {time: value for (_, time), value in points_of(node, sorted(reads)).items()}
+    assert found == (HERE if reads else {})
+    if has != "nothing":
+        assert fsck_of(node).found == []
+    clock.now += 1
+    answer = load(node, three(tmp_path))
+    assert results(answer) == ({"loaded"} if has == "nothing" else {"already"})
 
 
 def test_an_operator_deletes_what_was_loaded_and_what_was_made_of_it(
