@@ -16,6 +16,7 @@ import pytest
 from common.durable import Tree, WriteFile
 from common.errors import StoppedError, TsferryError
 from common.tsfile import Compression, DataType, Encoding
+from receiver.compaction.making import device_rows
 from receiver.compaction.making.merging import merge_files
 from receiver.compaction.worth_merging.merge_asked import (
     ContradictingFilesError,
@@ -30,7 +31,7 @@ from receiver.writing.chunk_pages import SeriesForm
 from receiver.writing.device_writers import AlignedDeviceWriter, PlainDeviceWriter
 from receiver.writing.tsfile_writer import TsFileWriter
 from tests.support.expected_rows import real_files
-from tests.support.tsfile_bytes import build
+from tests.support.tsfile_bytes import build, statistics, times, uvarint
 
 D1 = "root.sg.d1"
 PATHS = sorted({path for real in real_files() if not real.encrypted for path in real.paths})
@@ -171,6 +172,40 @@ def test_a_damaged_page_is_an_error_that_names_it_and_nothing_stays(world: World
     world.add(bytes(content))
     world.add(tree({"a": [(60, 1)]}))
     with pytest.raises(DamagedData, match=r"1.tsfile, device root.sg.d1, series a, chunk at"):
+        world.merge()
+    assert world.left() == []
+
+
+def page_of_times(stamps: range) -> bytes:
+    """Of an aligned device, in a chunk of several pages."""
+    body = times(stamps)
+    said = statistics(DataType.VECTOR, [(each, each) for each in stamps])
+    return uvarint(len(body)) * 2 + said + body
+
+
+@pytest.mark.parametrize("least", [1, 4000], ids=["taken over", "joined"])
+@pytest.mark.parametrize("beside", [100, 2], ids=["apart", "overlapping"])
+@pytest.mark.parametrize("aligned", [False, True])
+def test_pages_that_stand_out_of_order_are_an_error_and_nothing_stays(
+    world: World, monkeypatch: pytest.MonkeyPatch, aligned: bool, beside: int, least: int
+) -> None:
+    """All that is said of the pages is true, and of the chunk too, but for their order."""
+    monkeypatch.setattr(device_rows, "_LEAST_PAGE", least)
+    more = {"aligned": [D1]} if aligned else {}
+    content = tree({"a": [(time, 3) for time in range(10)]}, page_points=5, **more)
+    pages = [page_of_times(range(5)), page_of_times(range(5, 10))]
+    if not aligned:
+        values = b"".join([(3).to_bytes(8)] * 5)
+        pages = []
+        for stamps in (range(5), range(5, 10)):
+            encoded = times(stamps)
+            body = uvarint(len(encoded)) + encoded + values
+            said = statistics(DataType.INT64, [(each, 3) for each in stamps])
+            pages.append(uvarint(len(body)) * 2 + said + body)
+    assert content.count(pages[0] + pages[1]) == 1
+    world.add(content.replace(pages[0] + pages[1], pages[1] + pages[0]))
+    world.add(tree({"a": [(beside, 1)]}, **more))
+    with pytest.raises(DamagedData, match=r"1.tsfile, device root.sg.d1"):
         world.merge()
     assert world.left() == []
 
