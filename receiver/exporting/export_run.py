@@ -7,6 +7,7 @@ has its name but no line is written again, over itself.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeVar
@@ -24,6 +25,8 @@ from receiver.exporting.schema_statements import table_statements, tree_statemen
 from receiver.exporting.time_slices import TimeSlice, as_read, time_slices
 from receiver.exporting.wanted_points import SchemaSeries, WantedPoints
 from receiver.metadata.model.timestamps import to_seconds
+from receiver.points import DamagedData
+from receiver.spark.source.file_opening import MissingFileError
 from receiver.transfer.schemachanges import SchemaReader
 
 if TYPE_CHECKING:
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
     from receiver.spark.local_catalogue import LocalCatalogue
 
 __all__ = ["ExportManifest", "ExportRequest", "export_to", "planned"]
+
+log = logging.getLogger(__name__)
 
 MANIFEST: Final = "manifest.json"
 SCHEMA, TABLES = "schema.sql", "tables.sql"
@@ -229,25 +234,57 @@ class _Export(Closing):
             self._see_tables()
             for count, part in enumerate(self._slices):
                 told(count, len(self._slices))
-                if part.number in self._done:
-                    continue
-                with self._inputs(part) as inputs:
-                    inputs.as_whole(self._tables[part.group])
-                    files = list(self._write(part, inputs, inputs.tables()))
-                done = self._done[part.number] = _Done(number=part.number, files=files)
-                journal.append(msgspec.json.encode(done) + b"\n")
+                if part.number not in self._done:
+                    done = self._done[part.number] = self._slice(part)
+                    journal.append(msgspec.json.encode(done) + b"\n")
         told(len(self._slices), len(self._slices))
-
-    def _inputs(self, part: TimeSlice) -> SliceInputs:
-        return SliceInputs(as_read(part, self._stand_ins), self._wanted, self._schema)
 
     def _see_tables(self) -> None:
         """All of them before the first output: a column has one type in every file."""
         for part in self._slices:
-            with self._inputs(part) as inputs:
+            for each in self._readable(part, self._tables_of):
                 known = self._tables.setdefault(part.group, {})
-                for each in inputs.tables():
-                    known[each.name] = both_tables(known.get(each.name), each, part.directory)
+                known[each.name] = both_tables(known.get(each.name), each, part.directory)
+
+    def _tables_of(self, part: TimeSlice, read: TimeSlice) -> list[TableSchema]:
+        del part
+        with SliceInputs(read, self._wanted, self._schema) as inputs:
+            return inputs.tables()
+
+    def _slice(self, part: TimeSlice) -> _Done:
+        return self._readable(part, self._made_of)
+
+    def _readable(self, part: TimeSlice, made: Callable[[TimeSlice, TimeSlice], T]) -> T:
+        """What is made of a slice, and of the files that give what it holds.
+
+        A merged file of the receiver that is not what was made is read no more: what it stands for
+        is there.
+        """
+        read = as_read(part, self._stand_ins)
+        try:
+            return made(part, read)
+        except (DamagedData, MissingFileError) as error:
+            if read.files == part.files:
+                raise
+            log.warning(
+                "a merged file cannot be read: what it was made of is (tsferry-verify, and "
+                "tsferry-receiver fsck, say which are bad)",
+                extra={"why": error.message},
+            )
+            return made(part, part)
+
+    def _made_of(self, part: TimeSlice, read: TimeSlice) -> _Done:
+        with SliceInputs(read, self._wanted, self._schema) as inputs:
+            inputs.as_whole(self._tables.get(part.group, {}))
+            self._clear(part)
+            files = list(self._write(part, inputs, inputs.tables()))
+            return _Done(number=part.number, files=files)
+
+    def _clear(self, part: TimeSlice) -> None:
+        """Take away what was written of a slice before: it may come to fewer outputs now."""
+        for name, _ in self._tree.listing(part.directory):
+            if name.startswith(f"{self._moment(part)}-"):
+                self._tree.unlink(f"{part.directory}/{name}")
 
     def _write(
         self, part: TimeSlice, inputs: SliceInputs, tables: list[TableSchema]
@@ -276,10 +313,12 @@ class _Export(Closing):
         return output.points >= request.file_points or output.size >= request.file_bytes
 
     def _output(self, part: TimeSlice, count: int, tables: list[TableSchema]) -> OutputFile:
-        # As a database names its own: a time, which orders them, and a number.
-        moment = int(to_seconds(self._request.commit) * 1000) + part.number
-        path = f"{part.directory}/{moment}-{count}-0-0.tsfile"
+        path = f"{part.directory}/{self._moment(part)}-{count}-0-0.tsfile"
         return OutputFile(self._tree, path, self._request.version, tables, self._schema)
+
+    def _moment(self, part: TimeSlice) -> int:
+        """Outputs are called as a database calls its own: by a time, which orders them."""
+        return int(to_seconds(self._request.commit) * 1000) + part.number
 
     def _end(self) -> ExportManifest:
         tree, schema, request = self._tree, self._schema, self._request

@@ -25,6 +25,7 @@ from receiver.metadata.sql.executing import execute
 from receiver.points import Column, TsFileReader
 from receiver.storage.stores.object_keys import stored_key
 from receiver.writing.device_writers import PlainDeviceWriter
+from tests.support.compacting import compact
 from tests.support.disk import CHANGING, NAMING, Faults, heal
 from tests.support.machine import Machine
 from tests.support.spark_world import NORTH, SOUTH, World
@@ -191,6 +192,50 @@ def test_an_input_that_cannot_be_read_is_named_and_no_output_gets_its_name(
     assert "3-3-0-0" in call(code=1)
     place.write_bytes(content)
     call()
+    assert points(call.into) == ALL
+
+
+@pytest.mark.parametrize("part", ["page", "index", "footer"])
+@pytest.mark.parametrize("most", [1, 100])
+def test_a_merged_file_that_is_bad_is_not_read_and_what_it_was_made_of_is(
+    world: World, call: Caller, part: str, most: int
+) -> None:
+    """Its size is right; of outputs that had their names when it was met none stays."""
+    filled(world)
+    with world.engine.reading() as state:
+        inputs = [each.physical for each in state.files.values()]
+    (place,) = compact(world.engine, world.root / "schema", world.data, inputs, 7)
+    content = bytearray(place.read_bytes())
+    with TsFileReader(place) as reader:  # D2, which is written last, is the one that is met bad
+        (device,) = [each for each in reader.tail.devices if each.name == D2]
+        begin = min(chunk.offset for series in device.series() for chunk in series.chunks)
+        at = {"page": begin + 20, "index": reader.tail.meta_offset, "footer": -8}[part]
+        at %= len(content)
+    content[at : at + 8] = bytes(each ^ 0x55 for each in content[at : at + 8])
+    place.write_bytes(content)
+    told = call.asked("--file-points", str(most))
+    assert points(call.into) == ALL
+    named = {each["path"] for each in told["files"]}
+    assert {each for each in files(call.into) if each.endswith(".tsfile")} == named
+    next(world.data.rglob("3-3-0-0.*.tsfile")).unlink()
+    shutil.rmtree(call.into)
+    assert "3-3-0-0" in call(code=1), "of the files themselves none can be missed"
+
+
+def test_outputs_of_a_try_that_made_more_of_them_do_not_stay_beside_others(
+    world: World, call: Caller
+) -> None:
+    filled(world)
+    place = next((world.data / "sequence").rglob("2-2*.tsfile"))
+    content = place.read_bytes()
+    place.write_bytes(content.replace(b"?\xe0", b"?\xe1", 1))
+    call("--file-points", "1", code=3)
+    (begun,) = call.into.rglob("*-1-0-0.tsfile")
+    shutil.copy(begun, begun.with_name(begun.name.replace("-1-0-0", "-9-0-0")))
+    place.write_bytes(content)
+    told = call.asked("--file-points", "1")
+    named = {each["path"] for each in told["files"]}
+    assert {each for each in files(call.into) if each.endswith(".tsfile")} == named
     assert points(call.into) == ALL
 
 
