@@ -166,6 +166,9 @@ class FinalMerges:
                 tail = self._read_again(output)
             except StoppedError:
                 return ""
+            except OSError as error:  # of this one alone: others are looked at behind it
+                log.warning("a merged file cannot be read", extra={"why": str(error)})
+                return f"{output.physical} cannot be read: {error.strerror or error}"
             if tail is None:
                 self._dissolve(row, f"{output.physical} is not what was made")
                 return ""

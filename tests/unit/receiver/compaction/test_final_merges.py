@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +15,7 @@ import pytest
 
 from common import wire
 from common.config import UploadRules
+from common.durable import Tree
 from common.errors import UsageError
 from receiver.compaction import merged_upkeep
 from receiver.compaction.final_merges import FinalMerges
@@ -793,6 +796,45 @@ def test_who_is_told_to_stop_does_not_wait_for_the_rest_of_a_file(
     assert merges.run_once() == 0
     assert len(pauses) == 1
     assert len(compactions(node)) == 1, "nothing is wrong with it"
+
+
+def test_one_that_cannot_be_read_is_named_and_keeps_no_other_back(
+    node: Node, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bad sector: it says nothing of what was made, and status says why nothing comes of it."""
+    site = Site(node)
+    paths: list[str] = []
+    for number in (1, 2):
+        part = [
+            f"sequence/root.sg/0/{number}/{number}{at}-{number}{at}-0-0.tsfile" for at in (1, 2)
+        ]
+        site.round({path: {"a": {number * 100 + at: at}} for at, path in enumerate(part)})
+        paths += part
+    node.compactor.compact("root.sg")
+    node.compactor.run_once()
+    (first, second) = compactions(node)
+    site.round({}, gone=paths)
+    node.prover.run_once()
+    site.round({OTHER: {"a": {900: 9}}})
+    bad = first.outputs[0].physical
+    opened = Tree.open_read
+
+    def failing(tree: Tree, rel: str, *more: Any) -> int:
+        if rel == bad:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), rel)
+        return opened(tree, rel, *more)
+
+    monkeypatch.setattr(Tree, "open_read", failing)
+    pass_time(node, clock, AFTER + 1)
+    assert [node.final_merges.run_once() for _ in range(2)] == [0, 1], "each has its turn"
+    assert [row.id for row in compactions(node)] == [first.id]
+    assert second.id != first.id
+    said = f"{bad} cannot be read: {os.strerror(errno.EIO)}"
+    assert list(node.final_merges.kept_back.values()) == [said]
+    assert said in (merge_totals(node.operator).kept_back or "")
+    monkeypatch.undo()
+    pass_time(node, clock, AFTER)
+    assert node.final_merges.run_once() == 1
 
 
 def test_what_was_in_quarantine_meanwhile_stands_where_it_stood(node: Node, clock: Clock) -> None:
