@@ -267,9 +267,9 @@ class _Export(Closing):
             if read.files == part.files:
                 raise
             log.warning(
-                "a merged file cannot be read: what it was made of is (tsferry-verify, and "
-                "tsferry-receiver fsck, say which are bad)",
-                extra={"why": error.message},
+                "%s. It is a merged file: what it was made of is read (tsferry-verify and "
+                "tsferry-receiver fsck say which are bad)",
+                error.message,
             )
             return made(part, part)
 

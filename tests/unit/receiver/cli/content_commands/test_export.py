@@ -198,7 +198,7 @@ def test_an_input_that_cannot_be_read_is_named_and_no_output_gets_its_name(
 @pytest.mark.parametrize("part", ["page", "index", "footer"])
 @pytest.mark.parametrize("most", [1, 100])
 def test_a_merged_file_that_is_bad_is_not_read_and_what_it_was_made_of_is(
-    world: World, call: Caller, part: str, most: int
+    world: World, call: Caller, caplog: pytest.LogCaptureFixture, part: str, most: int
 ) -> None:
     """Its size is right; of outputs that had their names when it was met none stays."""
     filled(world)
@@ -215,6 +215,7 @@ def test_a_merged_file_that_is_bad_is_not_read_and_what_it_was_made_of_is(
     place.write_bytes(content)
     told = call.asked("--file-points", str(most))
     assert points(call.into) == ALL
+    assert any(place.name in said and "what it was made of" in said for said in caplog.messages)
     named = {each["path"] for each in told["files"]}
     assert {each for each in files(call.into) if each.endswith(".tsfile")} == named
     next(world.data.rglob("3-3-0-0.*.tsfile")).unlink()
