@@ -243,8 +243,7 @@ def next_round(
             lost = tuple(_lost(known, entries, new))  # what a mirror has no more, it deletes
         entries = new.entries
         look = _told_there(known, there)
-        if known.check.history is not History.CONTINUES or known.differs:
-            troubles = without_expired(troubles)  # its operator may have called them back
+        troubles = without_expired(troubles)  # of another past, or called back since
     scan = known.scan.with_last_copies(known.last_copies)
     troubles = living(troubles, scan)
     hold, anew, postponed = _why_held(known, comparison, new), False, None

@@ -43,9 +43,11 @@ class MergedOutsidePlay(_Merged):
         return set().union(*(self.inside.get(each, {each}) for each in found))
 
     def look(self) -> list[FileRow]:
-        """What is proved to be given by others may go."""
+        """What is proved to be given by others may go, and its sender need not remember it."""
         there = super().look()
-        self.seen -= {row.md5 for row in there if row.state is FileState.SUPERSEDED}
+        gone = {row.md5 for row in there if row.state is FileState.SUPERSEDED}
+        self.seen -= gone
+        self.freed -= gone
         return there
 
     def listed(self, visible: Sequence[FileRow]) -> set[str]:
@@ -61,6 +63,11 @@ class MergedOutsidePlay(_Merged):
             )
 
     # -- operators -------------------------------------------------------------------------
+
+    def _bring_back(self) -> None:
+        """It is said of files as they are: one that was touched since is refused anew first."""
+        self._whole_round()
+        super()._bring_back()
 
     def _condemn(self) -> None:
         """A verification finds a file bad, which may be one that was merged for good."""

@@ -254,7 +254,11 @@ class OutsidePlay(Play):
     # -- operators -------------------------------------------------------------------------
 
     def _give_up(self) -> None:
-        rows = [row for row in self.world.view().rows if row.state in THERE and row.points]
+        every = self.world.view().rows
+        bad = {row.md5 for row in every if row.state is FileState.QUARANTINED}
+        rows = [row for row in every if row.state in THERE and row.points]
+        # Of a content that is wanted again for another file nothing is given up.
+        rows = [row for row in rows if not self.contents([row]) & bad]
         if not rows:
             return
         going = self.chance.sample(rows, self.chance.randint(1, min(3, len(rows))))

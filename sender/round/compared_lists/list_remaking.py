@@ -63,9 +63,9 @@ class ListRemaking:
         self._report.already += sum(1 for path in new.taken if path in ahead.known.scan.files)
         with kept.changing_troubles() as troubles:
             troubles.clear(new.taken)  # what was in the way of these is over
-            if check.history is not History.CONTINUES:
-                # First: once the history is begun, nobody would know that they are another's.
-                troubles.forget_expired()
+            # First: once the history is begun, nobody would know that they are another's, and
+            # once this comparison is remembered, that they may have been called back.
+            troubles.forget_expired()
         crash.point("round.troubles_forgotten")
         self._begin_history()
         if not ahead.known.scan.unmounted:  # the lists of those that are away were not
